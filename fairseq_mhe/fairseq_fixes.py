@@ -66,7 +66,9 @@ def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
     fairseq leaves the mode to torch, whose default it is since 2.6. It can go when fairseq passes
     ``weights_only`` itself and names the file.
     """
-    paths = [Path(files)] if isinstance(files, (str, Path)) else [Path(path) for path in files]
+    paths = (
+        [Path(files)] if isinstance(files, (str, Path)) else [Path(path) for path in files]
+    )
     with one_clear_line():
         for path in paths:
             read_checkpoint(path)
@@ -84,11 +86,15 @@ def _is_of_parameters(record: logging.LogRecord) -> bool:
     fairseq's trainer takes all parameters that are None for one.
     """
     message = record.getMessage()
-    return not (message.startswith("detected shared parameter: ") and message.endswith("bias"))
+    return not (
+        message.startswith("detected shared parameter: ") and message.endswith("bias")
+    )
 
 
 @_replaces(options, "parse_args_and_arch")
-def _parse(parse: Any, parser: Any, input_args: Any = None, *args: Any, **kwargs: Any) -> Any:
+def _parse(
+    parse: Any, parser: Any, input_args: Any = None, *args: Any, **kwargs: Any
+) -> Any:
     """fairseq's options with its two faults of precision mended.
 
     Attention of ours beside an architecture of fairseq's ends in one line, not in pages of usage.
@@ -137,7 +143,9 @@ def _name_a_damaged_dictionary(add: Any, dictionary: Dictionary, file: Any) -> N
         add(dictionary, file)
     except Exception as error:
         if isinstance(file, str):  # fairseq calls it again with the open file
-            raise ErrorExit(f"cannot read {file}: {error}; prepare the data again") from error
+            raise ErrorExit(
+                f"cannot read {file}: {error}; prepare the data again"
+            ) from error
         raise
 
 
@@ -180,7 +188,9 @@ def _keep_the_last_batch(batch_by_size: Any, indices: Any, *args: Any, **kwargs:
 
 
 @_replaces(checkpoint_utils, "save_checkpoint")
-def _number_the_last(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any) -> Any:
+def _number_the_last(
+    save: Any, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any
+) -> Any:
     """Write the checkpoint of --save-interval-updates where it falls on an epoch's end, too.
 
     There fairseq writes checkpoint_last.pt only (and the epoch's own, unless
@@ -191,7 +201,9 @@ def _number_the_last(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, val_loss
     if interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
         # As within an epoch, where it is written before all others: a kill cannot part them.
         within = SimpleNamespace(
-            epoch=epoch_itr.epoch, state_dict=epoch_itr.state_dict, end_of_epoch=lambda: False
+            epoch=epoch_itr.epoch,
+            state_dict=epoch_itr.state_dict,
+            end_of_epoch=lambda: False,
         )
         saved = save(cfg, trainer, within, val_loss)
         if cfg.no_epoch_checkpoints:

@@ -60,7 +60,9 @@ def test_no_sentence_is_lost(
 def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
     path, proof = tmp_path / "bad.pt", tmp_path / "ran"
     torch.save({"model": {}, "cfg": None, "payload": Malicious(proof)}, path)
-    with pytest.raises(SystemExit, match=r"bad.pt holds pickled objects other than") as caught:
+    with pytest.raises(
+        SystemExit, match=r"bad.pt holds pickled objects other than"
+    ) as caught:
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
     assert "\n" not in str(caught.value)
     assert not proof.exists()
@@ -72,7 +74,9 @@ def test_damaged_binary_data_and_dictionaries_are_named(tmp_path: Path) -> None:
     (tmp_path / "dict.en.txt").write_bytes(b"\xff\xfe 3\n")
     with pytest.raises(ErrorExit, match=r"cannot read .*train\.idx and \.bin: .*; prepare"):
         data_utils.load_indexed_dataset(str(tmp_path / "train"), None, "mmap")
-    with pytest.raises(ErrorExit, match=r"cannot read .*dict\.en\.txt: .*; prepare the data"):
+    with pytest.raises(
+        ErrorExit, match=r"cannot read .*dict\.en\.txt: .*; prepare the data"
+    ):
         Dictionary.load(str(tmp_path / "dict.en.txt"))
 
 
@@ -101,7 +105,10 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
     for save in (with_fix, with_fix.__wrapped__):
         options = {"save_dir": str(tmp_path), "save_interval_updates": 10}
         cfg = OmegaConf.structured(CheckpointConfig(no_epoch_checkpoints=True, **options))
-        trainer, iterator = MagicMock(checkpoint_suffix="", data_parallel_rank=0), MagicMock()
+        trainer, iterator = (
+            MagicMock(checkpoint_suffix="", data_parallel_rank=0),
+            MagicMock(),
+        )
         trainer.get_num_updates.return_value = updates
         trainer.save_checkpoint.side_effect = lambda path, *_: Path(path).touch() or path
         iterator.epoch, iterator.end_of_epoch.return_value = 3, ends
@@ -115,7 +122,9 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
     assert (saved[0][0] == number) == numbered, "a kill may leave the first"
     assert "checkpoint_last.pt" in saved[0]
     if ends:
-        assert number not in saved[1], "fairseq numbers checkpoints itself now: remove the fix"
+        assert number not in saved[1], (
+            "fairseq numbers checkpoints itself now: remove the fix"
+        )
 
 
 def bf16_trainer() -> Trainer:

@@ -17,7 +17,9 @@ from fairseq_mhe.prepare.corpora.home_assistant import CORPUS
 from tests.fixtures.processes import WITHOUT_FAIRSEQ, python
 
 REPOSITORY = Path(__file__).parents[1]
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,9 @@ def test_the_wheel_has_the_corpus_with_its_licence_and_the_types(
     assert wheel.read(str(CORPUS.relative_to(package))) == CORPUS.read_bytes()
     assert str(CORPUS.with_name("LICENSE.txt").relative_to(package)) in names
     assert {"fairseq_mhe/py.typed", "fairseq_mhe/recipes/tiny.yaml"} <= set(names)
-    modules = {str(path.relative_to(package)) for path in package.glob("fairseq_mhe/**/*.py")}
+    modules = {
+        str(path.relative_to(package)) for path in package.glob("fairseq_mhe/**/*.py")
+    }
     assert {name for name in names if name.endswith(".py")} == modules
 
 

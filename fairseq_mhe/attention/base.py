@@ -244,7 +244,11 @@ class Attention(nn.Module):
         self.out_proj = self.output_linear()
 
     def linear(
-        self, in_features: int, out_features: int, gain: float = 1.0, bias: bool | None = None
+        self,
+        in_features: int,
+        out_features: int,
+        gain: float = 1.0,
+        bias: bool | None = None,
     ) -> nn.Linear:
         """A projection, Xavier uniform; ``bias``: whether it has one (default: as the sublayer)."""
         layer = nn.Linear(in_features, out_features, self.bias if bias is None else bias)
@@ -284,7 +288,9 @@ class Attention(nn.Module):
     def cached_values(self) -> int:
         """Numbers cached for one position: Hk dk + Hv dv, or Hk dk where keys are the values."""
         keys = self.key_heads * self.key_head_dim
-        return keys if self.keys_are_values else keys + self.value_heads * self.value_head_dim
+        return (
+            keys if self.keys_are_values else keys + self.value_heads * self.value_head_dim
+        )
 
     # What fairseq calls.
 
@@ -343,7 +349,9 @@ class Attention(nn.Module):
             need_row_sums=self.needs_row_sums and dropout > 0,
         )
         if weights is not None:
-            weights = weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)  # (H, B, T, S)
+            weights = weights.expand(-1, self.num_heads, -1, -1).transpose(
+                0, 1
+            )  # (H, B, T, S)
             weights = weights if need_head_weights else weights.mean(dim=0)  # (B, T, S)
         return self.merge(heads, row_sums), weights
 

@@ -50,7 +50,9 @@ def _hidden(padding: Tensor | None, key: Tensor) -> Tensor:
     return torch.zeros(key.size(0), key.size(2), dtype=torch.bool, device=key.device)
 
 
-def sentence_order(new_order: Tensor, sentences: int, beam: int) -> tuple[Tensor | None, int]:
+def sentence_order(
+    new_order: Tensor, sentences: int, beam: int
+) -> tuple[Tensor | None, int]:
     """The rows to select of those kept once a sentence, or None where nothing moves; and the beam.
 
     ``new_order`` (N,) has the old index of each new hypothesis, ``beam`` neighbours a sentence. The

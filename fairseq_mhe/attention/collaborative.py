@@ -48,7 +48,9 @@ class CollaborativeAttention(Attention):
         self.k_proj = nn.Linear(self.kdim, width, bias=False)
         self.q_proj = nn.Linear(self.embed_dim, width, bias=False)
         for projection in (self.k_proj, self.q_proj):
-            nn.init.xavier_uniform_(projection.weight, gain=self.gain(projection.in_features))
+            nn.init.xavier_uniform_(
+                projection.weight, gain=self.gain(projection.in_features)
+            )
         self.mixing = nn.Parameter(torch.empty(self.num_heads, width))  # (n, D), m_i
         nn.init.xavier_uniform_(self.mixing)
         self.v_proj = self.input_linear(self.vdim, self.num_heads * self.head_dim)
@@ -73,7 +75,9 @@ class CollaborativeAttention(Attention):
 
     def picks(self) -> Tensor:
         """(n, 1, n): head i of the query reads number i of the content terms, unscaled."""
-        one_each = torch.eye(self.num_heads, dtype=self.mixing.dtype, device=self.mixing.device)
+        one_each = torch.eye(
+            self.num_heads, dtype=self.mixing.dtype, device=self.mixing.device
+        )
         return (one_each / self.scaling).unsqueeze(1)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,9 @@ class MHAConv(Attention):
         # Filters begin with random signs, so that heads differ, and norm 1.
         heads = 1 if self.one_projection else self.num_heads
         self.project(heads, kept=heads)
-        ones = torch.randint(0, 2, (self.num_heads, TAPS, self.head_dim))  # (n, 3, d), 0 or 1
+        ones = torch.randint(
+            0, 2, (self.num_heads, TAPS, self.head_dim)
+        )  # (n, 3, d), 0 or 1
         # In place: without memory ("meta"), a new tensor's product imports half of torch first.
         signs = ones.to(torch.get_default_dtype()).mul_(2).sub_(1)
         self.taps = nn.Parameter(signs.mul_(TAPS**-0.5))  # (n, 3, d), e_ij

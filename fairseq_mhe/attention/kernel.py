@@ -195,7 +195,9 @@ def masked_scores(
         query = query.unflatten(3, (-1, width)).transpose(2, 3).flatten(2, 3)
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk)
     folded = folded if scale == 1 else folded * scale
-    scores = _unfold(torch.matmul(folded, key.transpose(-2, -1)), query.shape)  # (N, H, T, S)
+    scores = _unfold(
+        torch.matmul(folded, key.transpose(-2, -1)), query.shape
+    )  # (N, H, T, S)
     if together > 1:
         scores = _added_up(scores, together, key_padding_mask)
     if attn_mask is not None:

@@ -35,7 +35,9 @@ class WrittenOut:
     scale: float
 
     @classmethod
-    def of(cls, attention: Any, query: Projection, key: Projection, value: Projection) -> Self:
+    def of(
+        cls, attention: Any, query: Projection, key: Projection, value: Projection
+    ) -> Self:
         """The heads of a sublayer with these projections, its output projection and its scale."""
         layer = attention.out_proj
         output = layer.weight.detach().double()
@@ -88,7 +90,9 @@ class WrittenOut:
             parameters[f"{name[0]}_proj.bias"] = bias.flatten()  # (n d,)
         parameters["out_proj.weight"] = self.output.transpose(0, 1).flatten(1)  # (C, n d)
         parameters["out_proj.bias"] = self.output_bias
-        return {name: parameter.float().contiguous() for name, parameter in parameters.items()}
+        return {
+            name: parameter.float().contiguous() for name, parameter in parameters.items()
+        }
 
 
 def projected(layer: nn.Linear, heads: int, kept: int | None = None) -> Projection:

@@ -110,7 +110,9 @@ class AttentionBenchmark(Benchmark):
 
         # fairseq's layers call attention with keywords only.
         def record(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            calls.append({n: value for n, value in kwargs.items() if n != "incremental_state"})
+            calls.append(
+                {n: value for n, value in kwargs.items() if n != "incremental_state"}
+            )
 
         recording = self._layer.register_forward_pre_hook(record, with_kwargs=True)
         with recording, torch.no_grad():
@@ -123,7 +125,9 @@ class AttentionBenchmark(Benchmark):
         if not self._steps:
             # Inputs that want a gradient; those that were one tensor stay one.
             call = calls[0]
-            leaves = {id(call[name]): call[name].detach().requires_grad_() for name in _INPUTS}
+            leaves = {
+                id(call[name]): call[name].detach().requires_grad_() for name in _INPUTS
+            }
             self._calls = [{**call, **{name: leaves[id(call[name])] for name in _INPUTS}}]
             self._leaves = [*leaves.values(), *self._layer.parameters()]
             # The output is as large as the query.
@@ -164,7 +168,9 @@ class AttentionBenchmark(Benchmark):
                 with watch.part("forward"):
                     output = self._layer(**inputs)[0]  # (T, B, C)
                 with watch.part("backward"):
-                    torch.autograd.grad(output, self._leaves, self._gradient, allow_unused=True)
+                    torch.autograd.grad(
+                        output, self._leaves, self._gradient, allow_unused=True
+                    )
         return watch.seconds()
 
 

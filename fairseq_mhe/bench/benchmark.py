@@ -123,7 +123,9 @@ class Benchmark(ABC):
         cls, kind: str, settings: Namespace, cell: Cell, facts: Mapping[str, Any]
     ) -> dict[str, float]:
         """A kind's floor, and how many times as fast as MHA it would be if only that counted."""
-        models = (_on_meta(settings.row, name, settings.vocabulary) for name in (kind, "mha"))
+        models = (
+            _on_meta(settings.row, name, settings.vocabulary) for name in (kind, "mha")
+        )
         own, mha = (cls.least_work(model, cell, facts) for model in models)
         return {
             "multiply_adds": own[0],

@@ -14,7 +14,15 @@ from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, LONGEST, STOCK, Benchmark, Cell, Floor, lengths
+from fairseq_mhe.bench.benchmark import (
+    DTYPES,
+    LONGEST,
+    STOCK,
+    Benchmark,
+    Cell,
+    Floor,
+    lengths,
+)
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.bench.models import BF16, INT8, LANGUAGES, translation_batch
 from fairseq_mhe.bench.report import FLOOR, MEMORY, RATIO, duration, mebibytes, number, share
@@ -76,7 +84,9 @@ class GenerationBenchmark(Benchmark):
         text = "tokens of the longest source (default: the output's)"
         add("--source-length", type=at_least(2, LONGEST), metavar="N", help=text)
         text = "sentences (default: %(default)s)"
-        add("--batch-sizes", type=positive_list, default="1,8,32", metavar="N,...", help=text)
+        add(
+            "--batch-sizes", type=positive_list, default="1,8,32", metavar="N,...", help=text
+        )
         text = (
             "translate N sentences of lengths as in news, which fall from batch to batch, in "
             f"place of --lengths; a batch has at most {_BATCH_TOKENS:,} tokens"
@@ -131,7 +141,9 @@ class GenerationBenchmark(Benchmark):
         batch = cell.get("sentences", cell["batch"])
         rows, past = batch * cell["beam"], (length + 1) / 2
         parts = costs(model, source, past).values()
-        adds = sum(part.source * source * batch + part.target * length * rows for part in parts)
+        adds = sum(
+            part.source * source * batch + part.target * length * rows for part in parts
+        )
         once = sum(attention_work(layer.encoder_attn).key for layer in model.decoder.layers)
         # The output projection is the embeddings, which is read whole every step.
         embeddings = model.decoder.embed_tokens.weight.numel()
@@ -208,7 +220,9 @@ class CTranslate2Benchmark(GenerationBenchmark):
         for sentences, source, length in shapes(cell):
             batch = translation_batch(self._words, sentences, source, self.settings.seed)
             rows = batch["net_input"]["src_tokens"].tolist()  # (B, S)
-            words = [[self._words[n] for n in row if n >= self._words.nspecial] for row in rows]
+            words = [
+                [self._words[n] for n in row if n >= self._words.nspecial] for row in rows
+            ]
             self._batches.append((length, words))
 
     def _convert(self) -> None:
@@ -228,7 +242,9 @@ class CTranslate2Benchmark(GenerationBenchmark):
             for language in LANGUAGES:
                 self._words.save(str(place / f"dict.{language}.txt"))
             folder = place / "model"
-            convert_stock(options, parameters, place, LANGUAGES, folder, precision, bool(kind))
+            convert_stock(
+                options, parameters, place, LANGUAGES, folder, precision, bool(kind)
+            )
             self._translator = open_translator(
                 folder, settings.device, precision, settings.threads
             )
@@ -292,7 +308,11 @@ def _parts(model: Any, generator: Any) -> Iterator[tuple[nn.Module, str, str]]:
 
 
 def _spy(
-    owner: nn.Module, name: str, part: str, watch: Stopwatch, last: dict[str, Any] | None = None
+    owner: nn.Module,
+    name: str,
+    part: str,
+    watch: Stopwatch,
+    last: dict[str, Any] | None = None,
 ) -> None:
     """Replace a method of one module by itself, timed as ``part``.
 

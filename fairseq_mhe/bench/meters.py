@@ -129,7 +129,9 @@ def attention_kernel(call: Callable[[], object]) -> str:
 
 def _profiled(call: Callable[[], object]) -> list[Any]:
     """What torch's profiler notes of a call: operators and memory."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler prints when it starts
+    os.environ.setdefault(
+        "KINETO_LOG_LEVEL", "99"
+    )  # else the profiler prints when it starts
     with profile(profile_memory=True) as profiler:
         call()
     results: Any = profiler.kineto_results

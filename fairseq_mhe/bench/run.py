@@ -130,8 +130,14 @@ def _add_common(parser: ArgumentParser) -> None:
     add("--threads", type=positive, default=cores(), metavar="N", help=text)
     text = "rounds (default: %(default)s)"
     add("--repetitions", type=positive, default=5, metavar="N", help=text)
-    words: dict[str, Any] = {"dest": "vocabulary", "type": at_least(16), "default": VOCABULARY}
-    add("--vocab-size", **words, metavar="N", help="joined vocabulary (default: %(default)s)")
+    words: dict[str, Any] = {
+        "dest": "vocabulary",
+        "type": at_least(16),
+        "default": VOCABULARY,
+    }
+    add(
+        "--vocab-size", **words, metavar="N", help="joined vocabulary (default: %(default)s)"
+    )
     text = "seed of weights and data (default: %(default)s)"
     add("--seed", type=seed, default=1, metavar="N", help=text)
     text = "write FILE.json and FILE.md after each cell; the same command resumes"

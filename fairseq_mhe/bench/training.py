@@ -61,8 +61,14 @@ class TrainingBenchmark(Benchmark):
     @classmethod
     def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any]) -> Floor:
         """Bytes: the weights, to which what is read of gradients and moments is proportional."""
-        sources, targets, sentences = facts["source_tokens"], facts["units"], facts["sentences"]
-        parts = costs(model, round(sources / sentences), (targets / sentences + 1) / 2).values()
+        sources, targets, sentences = (
+            facts["source_tokens"],
+            facts["units"],
+            facts["sentences"],
+        )
+        parts = costs(
+            model, round(sources / sentences), (targets / sentences + 1) / 2
+        ).values()
         adds = sum(part.source * sources + part.target * targets for part in parts)
         return BACKWARD_TOO * adds, facts["updates"] * total_parameters(model)
 
@@ -77,7 +83,9 @@ class TrainingBenchmark(Benchmark):
             _compile_layers(model)
         self.trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
         if settings.data:
-            batches = models.real_batches(settings.data, cfg.task, settings.vocabulary, tokens)
+            batches = models.real_batches(
+                settings.data, cfg.task, settings.vocabulary, tokens
+            )
         else:
             shape = tokens, settings.batches, settings.seed
             batches = models.random_batches(task.source_dictionary, *shape)

@@ -47,7 +47,9 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
         for name, value in other["model"].items():
             if value.is_floating_point():
                 sums[name] = value.double() + sums.get(name, 0.0)
-    shared: dict[tuple[int, Any], Tensor] = {}  # tied embeddings stay tied, in a smaller file
+    shared: dict[
+        tuple[int, Any], Tensor
+    ] = {}  # tied embeddings stay tied, in a smaller file
     averaged = dict(state["model"])
     for name, total in sums.items():
         mean, newest_value = (total / len(paths)).float(), averaged[name]

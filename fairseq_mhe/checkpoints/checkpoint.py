@@ -209,7 +209,12 @@ def save_model(
     if isinstance(cfg.get("common"), dict):
         cfg["common"]["user_dir"] = None
     history = source.state.get("optimizer_history") or [{}]
-    last = {"lr_scheduler_state": {}, "optimizer_name": "", "criterion_name": "", **history[-1]}
+    last = {
+        "lr_scheduler_state": {},
+        "optimizer_name": "",
+        "criterion_name": "",
+        **history[-1],
+    }
     origin = {
         "name": source.path.name,
         "sha256": sha256(source.path),
@@ -224,7 +229,9 @@ def save_model(
         "optimizer_history": [{**plain(last), "num_updates": updates_made(source.state)}],
         "task_state": {},
         "extra_state": {"train_iterator": {"epoch": 1}},
-        PROVENANCE: plain({**facts, "source": origin, "before": before, "versions": versions}),
+        PROVENANCE: plain(
+            {**facts, "source": origin, "before": before, "versions": versions}
+        ),
     }
     if SOURCES in source.state:
         state[SOURCES] = source.state[SOURCES]

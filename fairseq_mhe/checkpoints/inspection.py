@@ -25,7 +25,11 @@ from fairseq_mhe.models.families import family_of
 from fairseq_mhe.models.options import kind_options
 
 #: In the names of weights of embeddings and outputs, which are often one and the same.
-_OFTEN_TIED = (".embed_tokens.", "decoder.output_projection.weight", "encoder.lm_head.weight")
+_OFTEN_TIED = (
+    ".embed_tokens.",
+    "decoder.output_projection.weight",
+    "encoder.lm_head.weight",
+)
 
 
 def inspect(path: Path) -> dict[str, Any]:
@@ -136,4 +140,6 @@ def _steps(history: dict[str, Any] | None) -> str:
         words = ", ".join(dict.fromkeys(source["attention"].values()))
         steps.append(f"{history['made_by']} from {source['name']} ({words})")
         history = history["before"]
-    return ", that by ".join(steps) or f"training, or a tool that leaves no {PROVENANCE!r} mark"
+    return (
+        ", that by ".join(steps) or f"training, or a tool that leaves no {PROVENANCE!r} mark"
+    )

@@ -69,7 +69,9 @@ def at_least(least: int, most: int = 10**15) -> Callable[[str], int]:
     def convert(text: str) -> int:
         if not (text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
             limit = f" and at most {most}" if text.isdecimal() else ""
-            raise ArgumentTypeError(f"{text!r} is no whole number of at least {least}{limit}")
+            raise ArgumentTypeError(
+                f"{text!r} is no whole number of at least {least}{limit}"
+            )
         return int(text)
 
     return convert

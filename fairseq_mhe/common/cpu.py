@@ -32,7 +32,9 @@ def has_fast_bf16() -> bool:
 
 def _tunes(*own_choice: str) -> bool:
     """Whether users leave the choice to us."""
-    return os.environ.get(SWITCH) != "0" and not any(name in os.environ for name in own_choice)
+    return os.environ.get(SWITCH) != "0" and not any(
+        name in os.environ for name in own_choice
+    )
 
 
 def with_huge_pages() -> dict[str, str]:
@@ -59,7 +61,9 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
         return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, _NEVER)) and bool(mallopt(_M_TRIM_THRESHOLD, _NEVER))
+    return bool(mallopt(_M_MMAP_THRESHOLD, _NEVER)) and bool(
+        mallopt(_M_TRIM_THRESHOLD, _NEVER)
+    )
 
 
 def keep_compiled_products() -> None:

@@ -17,7 +17,9 @@ def one_line(message: object) -> str:
     So a terminal obeys no escape code of a name or text in the message.
     """
     text = _LINE_BREAKS.sub(" ", str(message).strip())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 class UserError(Exception):

@@ -98,7 +98,9 @@ class Board:
 
     def tick(self) -> None:
         """Draw or print if it is time: call it often."""
-        if time.monotonic() - self._shown >= (_DRAW_EVERY if self._terminal else _LINE_EVERY):
+        if time.monotonic() - self._shown >= (
+            _DRAW_EVERY if self._terminal else _LINE_EVERY
+        ):
             self._shown = time.monotonic()
             if self._terminal:
                 self._progress.refresh()
@@ -131,7 +133,9 @@ class Board:
 
     def _line(self, task: Task) -> str:
         state = task.fields["state"] and f"{task.fields['state']} "
-        return f"  {task.description}: {state}{task.completed:.0f}/{task.total:.0f}{self._unit}"
+        return (
+            f"  {task.description}: {state}{task.completed:.0f}/{task.total:.0f}{self._unit}"
+        )
 
 
 def _clock(seconds: float) -> str:

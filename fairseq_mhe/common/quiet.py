@@ -37,7 +37,9 @@ def quiet_import() -> Iterator[None]:
     """
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
-    if "fairseq" in sys.modules and level == logging.DEBUG:  # a fairseq command has imported it
+    if (
+        "fairseq" in sys.modules and level == logging.DEBUG
+    ):  # a fairseq command has imported it
         before, level = [h for h in before if not _is_basic(h)], logging.WARNING
     disabled = root.manager.disable
     logging.disable(logging.WARNING)  # "Please install tensorboardX", for one

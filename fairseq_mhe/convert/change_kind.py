@@ -123,7 +123,9 @@ def run(args: argparse.Namespace) -> None:
 def to_collaborative_arguments(parser: argparse.ArgumentParser) -> None:
     output = "the same model with collaborative attention"
     add_files(parser, "trained checkpoint, stock or ours", output)
-    help_ = "width of the shared queries and keys; nothing is lost at heads times their width"
+    help_ = (
+        "width of the shared queries and keys; nothing is lost at heads times their width"
+    )
     parser.add_argument("--dim", type=positive, required=True, metavar="D", help=help_)
     add_measured(parser)
 
@@ -147,7 +149,9 @@ def convert_and_report(args: argparse.Namespace, kind: str, **how: Any) -> None:
     print(f"{args.output}: {kind} by {report['method']}, from {source.attention_words}")
     apart = f"largest difference of a logit {report['logits']['largest']:.2g}"
     if report["loss"] is not None:
-        apart += f", loss {report['loss']:.4f} (source: {report['loss_before']:.4f}) nats/token"
+        apart += (
+            f", loss {report['loss']:.4f} (source: {report['loss_before']:.4f}) nats/token"
+        )
     print(f"before any fine-tuning, on {material.name}: {apart}")
     columns = ("sublayer", "error of the scores", "rounds of least squares", "seconds")
     rows = [

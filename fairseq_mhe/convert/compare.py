@@ -123,7 +123,9 @@ class Material:
         """
         a, b = (1.5, 20) if limit is None else (0, limit)
         words = self.task.target_dictionary
-        generator = SequenceGenerator([model], words, beam_size=beam, max_len_a=a, max_len_b=b)
+        generator = SequenceGenerator(
+            [model], words, beam_size=beam, max_len_a=a, max_len_b=b
+        )
         best = []
         for batch in tracked(self.compared, f"translating, beam {beam}"):
             results = generator.generate([model], batch)
@@ -207,12 +209,17 @@ def pair_batches(task: TranslationTask, model: Any, subset: str, count: int) -> 
     """
     try:
         task.load_dataset(subset)
-    except (OSError, TypeError):  # TypeError: fairseq asks the length of a side that is missing
+    except (
+        OSError,
+        TypeError,
+    ):  # TypeError: fairseq asks the length of a side that is missing
         raise UserError(
             f"{task.cfg.data} has no split {subset!r}: prepare the data again, or name another"
         ) from None
     dataset = task.dataset(subset)
-    fitting, _ = dataset.filter_indices_by_size(np.arange(len(dataset)), model.max_positions())
+    fitting, _ = dataset.filter_indices_by_size(
+        np.arange(len(dataset)), model.max_positions()
+    )
     if not len(fitting):
         raise UserError(
             f"{task.cfg.data} has no sentences in {subset!r} that the model has the positions for: "

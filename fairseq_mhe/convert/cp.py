@@ -73,7 +73,11 @@ def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
     """The heads' largest singular components, each for its own head alone; zeros if too few."""
     heads, rows, columns = forms.shape
     u, s, v = torch.linalg.svd(forms, full_matrices=False)
-    u, s, v = u[:, :, :rank], s[:, :rank], v[:, :rank]  # (n, A, rank), (n, rank), (n, rank, B)
+    u, s, v = (
+        u[:, :, :rank],
+        s[:, :rank],
+        v[:, :rank],
+    )  # (n, A, rank), (n, rank), (n, rank, B)
     chosen = s.flatten().argsort(descending=True)[:dimensions].sort().values
     count = len(chosen)
     size = s.flatten()[chosen].sqrt().unsqueeze(1)

@@ -41,7 +41,9 @@ class Problem:
         self.width, self.bias = new.head_dim, new.bias
         query, moments = self.heads.query, inputs.query.second  # (n, k, C), (C, C)
         if self.bias:  # one more entry of the query's input is always 1: X = C + 1, else C
-            query = torch.cat((query, self.heads.query_bias.unsqueeze(2)), dim=2)  # (n, k, X)
+            query = torch.cat(
+                (query, self.heads.query_bias.unsqueeze(2)), dim=2
+            )  # (n, k, X)
             mean = pad(inputs.query.mean, (0, 1), value=1.0)  # (X,)
             moments = pad(inputs.query.covariance, (0, 1, 0, 1)) + mean.outer(mean)  # (X, X)
         self.scores = query.transpose(1, 2) @ self.heads.key  # (n, X, M), without the scale
@@ -172,7 +174,9 @@ def fit_collaborative(p: Problem) -> Parameters:
     heads = p.heads
     query_root, query_inverse = root(p.inputs.query.second)
     key_root, key_inverse = p.of_memory
-    scores = heads.scale * heads.query.transpose(1, 2) @ heads.key  # (n, C, M), without biases
+    scores = (
+        heads.scale * heads.query.transpose(1, 2) @ heads.key
+    )  # (n, C, M), without biases
     forms = query_root @ scores / heads.scale @ key_root
     rank = min(heads.key.size(1), *forms.shape[1:])
     components = p.decompose(forms, p.new.collaborative_dim, rank)

@@ -8,7 +8,12 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention, kind_class
-from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source, save_model
+from fairseq_mhe.checkpoints.checkpoint import (
+    Source,
+    load_by_fairseq,
+    open_source,
+    save_model,
+)
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.quiet import quiet_fairseq

@@ -84,6 +84,8 @@ def measure_inputs(
             inputs = batch["net_input"]
             real["encoder"] = inputs["src_tokens"].ne(pad).T
             # A language model reads one text.
-            real["decoder"] = inputs.get("prev_output_tokens", inputs["src_tokens"]).ne(pad).T
+            real["decoder"] = (
+                inputs.get("prev_output_tokens", inputs["src_tokens"]).ne(pad).T
+            )
             model(**inputs)
     return measured

@@ -61,7 +61,9 @@ def convert(
     require("ctranslate2")
     parameters, how = folded_parameters(source.model), (quantization, shared_heads)
     try:
-        convert_stock(source.stock_options, parameters, dictionaries, languages, output, *how)
+        convert_stock(
+            source.stock_options, parameters, dictionaries, languages, output, *how
+        )
     except OSError as error:
         raise UserError(f"cannot write {output}: {error.strerror or error}") from error
     except Exception as error:  # its converter does not check what a model has
@@ -153,7 +155,9 @@ def check_exact(
         for dictionary, side in zip(dictionaries, sides, strict=True)
     )
     # One at a time: 4.8 cannot score padded targets with its layout ``multi_query``.
-    results = translator.score_batch(sentences, targets, max_input_length=0, max_batch_size=1)
+    results = translator.score_batch(
+        sentences, targets, max_input_length=0, max_batch_size=1
+    )
     off = 0.0
     for result, own, target in zip(results, logs, batch["target"], strict=True):
         length = len(result.log_probs)  # of the words and the end
@@ -196,7 +200,9 @@ def run(args: argparse.Namespace) -> None:
         source = open_source(args.checkpoint)
         source.only_translation("CTranslate2's converter")
         data = open_binary(args.data)
-        material = open_material(source, args.data, args.sentences, args.subset, measured=False)
+        material = open_material(
+            source, args.data, args.sentences, args.subset, measured=False
+        )
         with new_folder(args.out) as folder:
             how = (args.quantization, args.shared_heads)
             convert(source, data.binary, data.languages, folder, *how)

@@ -76,7 +76,16 @@ def run(args: argparse.Namespace) -> None:
         open_bundle(path)
     options = ["--server.address=127.0.0.1", "--server.headless=true"]
     options += ["--server.fileWatcherType=none", "--browser.gatherUsageStats=false"]
-    line = [sys.executable, "-m", "streamlit", "run", __file__, *options, "--", *args.bundles]
+    line = [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        __file__,
+        *options,
+        "--",
+        *args.bundles,
+    ]
     os.execv(sys.executable, [str(word) for word in line])  # noqa: S606 - Ctrl-C ends the server
 
 

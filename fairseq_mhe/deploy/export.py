@@ -43,7 +43,9 @@ def write_fairseq(trained: Trained, folder: Path) -> None:
             tied[name] = first
     (folder / WEIGHTS).write_bytes(save(stored, metadata=tied))
     write_json(folder / OPTIONS, plain(trained.source.options))
-    for language, dictionary in zip(trained.text.languages, trained.dictionaries, strict=True):
+    for language, dictionary in zip(
+        trained.text.languages, trained.dictionaries, strict=True
+    ):
         dictionary.save(str(folder / f"dict.{language}.txt"))
 
 
@@ -128,7 +130,9 @@ def card(trained: Trained, format: str, data_name: str | None, licence: str | No
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe export``."""
     add = parser.add_argument
-    add("model", type=Path, metavar="RUN", help="a run folder, or a checkpoint (with --data)")
+    add(
+        "model", type=Path, metavar="RUN", help="a run folder, or a checkpoint (with --data)"
+    )
     add("output", type=Path, metavar="OUT", help="new folder for the bundle")
     help_ = "program that reads the weights (default: %(default)s)"
     add("--format", choices=FORMATS, default="fairseq", help=help_)

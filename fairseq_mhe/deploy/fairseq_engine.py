@@ -25,7 +25,9 @@ class FairseqEngine:
 
     name = "fairseq"
 
-    def __init__(self, trained: Trained, precision: str = "float32", cpu: bool = False) -> None:
+    def __init__(
+        self, trained: Trained, precision: str = "float32", cpu: bool = False
+    ) -> None:
         """Make the model ready to generate, in place.
 
         Raises:

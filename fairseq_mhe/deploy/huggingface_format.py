@@ -53,7 +53,11 @@ def write(trained: Trained, folder: Path) -> None:
     folder.mkdir()
     dictionary = trained.dictionaries[0]
     tokenizer, rows = make_tokenizer(trained.text, dictionary)
-    marks = {"bos": dictionary.bos_word, "pad": dictionary.pad_word, "eos": dictionary.eos_word}
+    marks = {
+        "bos": dictionary.bos_word,
+        "pad": dictionary.pad_word,
+        "eos": dictionary.eos_word,
+    }
     numbers = tokenizer.get_vocab()
     ids = {f"{name}_token_id": numbers[word] for name, word in marks.items()}
     weights = _weights(trained, rows)
@@ -137,7 +141,10 @@ def _config(trained: Trained, vocabulary: int, ids: dict[str, int]) -> dict[str,
         **ids,
     }
     if model_type == "marian":
-        config |= {"decoder_vocab_size": vocabulary, "share_encoder_decoder_embeddings": True}
+        config |= {
+            "decoder_vocab_size": vocabulary,
+            "share_encoder_decoder_embeddings": True,
+        }
     for side in ("encoder", "decoder"):
         config[f"{side}_layers"] = options[f"{side}_layers"]
         config[f"{side}_attention_heads"] = options[f"{side}_attention_heads"]

@@ -39,7 +39,9 @@ def _packed(text: str, places: regex.Pattern[str], fits: Callable[[str], bool]) 
     start = first = 0
     while first < len(ends):
         begin = start
-        too_long = bisect_left(ends, True, lo=first, key=lambda end: not fits(text[begin:end]))
+        too_long = bisect_left(
+            ends, True, lo=first, key=lambda end: not fits(text[begin:end])
+        )
         first = max(too_long, first + 1)
         parts.append(text[start : ends[first - 1]])
         start = ends[first - 1]

@@ -40,7 +40,10 @@ def tokenising(lang: str) -> list[Rule]:
     moses = MosesTokenizer(lang=lang)
     alnum, alpha, digit = moses.IsAlnum, moses.IsAlpha, moses.IsN
     other = _none_of(alnum, " .'`,-")
-    rules = [(f"(?<={other})|(?={other})", " "), (r"(?<=\.\.)(?=[^.])|(?<=[^.])(?=\.\.)", " ")]
+    rules = [
+        (f"(?<={other})|(?={other})", " "),
+        (r"(?<=\.\.)(?=[^.])|(?<=[^.])(?=\.\.)", " "),
+    ]
     no_digit = _none_of(digit)
     rules.append((f"(?<={no_digit}),|,(?={no_digit}|$)", " , "))
     rules += _apostrophes(lang, alpha, digit)
@@ -60,7 +63,9 @@ def _apostrophes(lang: str, alpha: str, digit: str) -> list[Rule]:
     letter, other, number = _one_of(alpha), _none_of(alpha), _one_of(digit)
     others = other.replace("[^", "[^'")
     in_letters = f"(?<=(?:^|^'|[^']|{other}')(?:{letter}'{letter}')*{letter})'(?={letter})"
-    in_others = f"(?<=(?:^|{letter})(?:{other}{others}*'{other})*{other}{others}*)'(?={other})"
+    in_others = (
+        f"(?<=(?:^|{letter})(?:{other}{others}*'{other})*{other}{others}*)'(?={other})"
+    )
     rules = [(in_others, " ' ")]
     if lang == "en":
         rules.append((f"(?<={_none_of(alpha, digit)})'(?={letter})", " ' "))
@@ -76,7 +81,9 @@ def _full_stops(moses: MosesTokenizer, alpha: str) -> Rule:
     """The full stop that ends a token, but behind abbreviations and before small letters."""
     numeric = set(moses.NUMERIC_ONLY_PREFIXES)
     prefixes = [
-        each for each in moses.NONBREAKING_PREFIXES if each not in numeric and " " not in each
+        each
+        for each in moses.NONBREAKING_PREFIXES
+        if each not in numeric and " " not in each
     ]
     letter = _one_of(alpha)
     kept = [

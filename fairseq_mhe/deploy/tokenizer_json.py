@@ -24,7 +24,9 @@ if TYPE_CHECKING:  # an extra that need not be installed
 TOKENIZER = "tokenizer.json"
 _CONTROL = "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]|\x00"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"
-_UNKNOWN = "\x00"  # which no normalised text has: Unigram finds its unknown piece in any text
+_UNKNOWN = (
+    "\x00"  # which no normalised text has: Unigram finds its unknown piece in any text
+)
 
 
 def make_tokenizer(
@@ -44,12 +46,16 @@ def make_tokenizer(
     from tokenizers.processors import TemplateProcessing
 
     if text.punctuation or text.tokenizer == ESCAPED:
-        reason = "punctuation normalised (--punctuation)" if text.punctuation else "XML escapes"
+        reason = (
+            "punctuation normalised (--punctuation)" if text.punctuation else "XML escapes"
+        )
         raise UserError(
             f"the model's data have {reason}, which a tokenizer.json cannot hold: export in "
             "another format"
         )
-    tokenizer, rows = (_bpe if text.model.kind == "bpe" else _sentencepiece)(text, dictionary)
+    tokenizer, rows = (_bpe if text.model.kind == "bpe" else _sentencepiece)(
+        text, dictionary
+    )
     # What `normalise` does, then words and punctuation apart, then small letters.
     rules: list[Rule] = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
     if text.tokenizer == "moses":
@@ -106,7 +112,9 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> tuple[Tokenizer, list[
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = _finish(
-        text, decoders.Replace(unknown, unknown + END_OF_WORD), decoders.BPEDecoder(END_OF_WORD)
+        text,
+        decoders.Replace(unknown, unknown + END_OF_WORD),
+        decoders.BPEDecoder(END_OF_WORD),
     )
     return tokenizer, rows
 

@@ -29,9 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", type=Path, metavar="MODEL", help=help_)
     help_ = "text, a sentence a line, plain or compressed (default: standard input, also -)"
     add("files", nargs="*", type=Path, metavar="FILE", help=help_)
-    add("--out", type=Path, metavar="FILE", help="file for all translations, whole or absent")
+    add(
+        "--out", type=Path, metavar="FILE", help="file for all translations, whole or absent"
+    )
     add("--beam", type=positive, metavar="N", help="beam (default: as the model was scored)")
-    help_ = "N translations of each line: its number, TAB, score (log probability), TAB, text"
+    help_ = (
+        "N translations of each line: its number, TAB, score (log probability), TAB, text"
+    )
     add("--nbest", type=positive, metavar="N", help=help_)
     help_ = "engine; auto: CTranslate2 if it is installed and agrees (default: %(default)s)"
     add("--engine", choices=ENGINES, default="auto", help=help_)

@@ -122,7 +122,11 @@ class Translator:
         return cls(trained, open_engine(trained, engine, precision, cpu, threads))
 
     def translate(
-        self, lines: Iterable[str], *, beam: int | None = None, batch_tokens: int | None = None
+        self,
+        lines: Iterable[str],
+        *,
+        beam: int | None = None,
+        batch_tokens: int | None = None,
     ) -> list[str]:
         """One translation for each line, in order; a line without text stays empty.
 
@@ -179,12 +183,16 @@ class Translator:
             parts = self._parts(texts, on_cut)
             sentences = [subwords for of_line in parts for subwords in of_line]
             hypotheses = iter(self._search(sentences, decoding, count))
-            return [self._joined(list(islice(hypotheses, len(each))), count) for each in parts]
+            return [
+                self._joined(list(islice(hypotheses, len(each))), count) for each in parts
+            ]
 
     def _segment(self, lines: Sequence[str]) -> list[list[str]]:
         return [line.split() for line in self.model.text.segment(lines)]
 
-    def _parts(self, lines: list[str], on_cut: Callable[[int], None]) -> list[list[list[str]]]:
+    def _parts(
+        self, lines: list[str], on_cut: Callable[[int], None]
+    ) -> list[list[list[str]]]:
         """The subwords of each line's parts: of none, of the whole line, or of several."""
 
         def fits(part: str) -> bool:

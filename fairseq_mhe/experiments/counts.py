@@ -82,10 +82,18 @@ def cost_arguments(parser: argparse.ArgumentParser) -> None:
     add("row", metavar="ROW", help=help_)
     add("attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}")
     for place in PLACES:
-        add(f"--{place}-attention", metavar="KIND", help=f"another kind of {place} attention")
+        add(
+            f"--{place}-attention", metavar="KIND", help=f"another kind of {place} attention"
+        )
     for name, (option, users) in size_options().items():
         flags = dict.fromkeys(f"--{flag.replace('_', '-')}" for flag in (option.name, name))
-        add(*flags, dest=name, type=int, metavar="N", help=f"{', '.join(users)}: {option.help}")
+        add(
+            *flags,
+            dest=name,
+            type=int,
+            metavar="N",
+            help=f"{', '.join(users)}: {option.help}",
+        )
     for name, default, what in (
         ("source", 25, "source tokens of a sentence"),
         ("target", 25, "target tokens of its translation"),
@@ -128,7 +136,9 @@ def cost(args: argparse.Namespace) -> None:
             "per_source_token": cache.per_source_token,
             "per_target_token": cache.per_target_token,
             "per_sentence": cache.per_sentence(args.source, args.target),
-            "per_sentence_with_beam": cache.per_sentence(args.source, args.target, args.beam),
+            "per_sentence_with_beam": cache.per_sentence(
+                args.source, args.target, args.beam
+            ),
         },
     }
     if args.json:
@@ -148,9 +158,14 @@ def _cost_table(report: Mapping[str, Any], parts: Mapping[str, Cost]) -> Table:
     rows: list[dict[str, Any]] = [
         {"part": name, **asdict(parts[part])} for part, name in names.items()
     ]
-    embedding = {"part": "of the rest, embedding", "parameters": report["embedding_parameters"]}
+    embedding = {
+        "part": "of the rest, embedding",
+        "parameters": report["embedding_parameters"],
+    }
     rows.insert(-1, embedding)
-    source, target, beam = (report[name] for name in ("source_tokens", "target_tokens", "beam"))
+    source, target, beam = (
+        report[name] for name in ("source_tokens", "target_tokens", "beam")
+    )
     cache = report["cache_bytes"]
     notes = [
         f"Multiply-adds of projections, scores and weighted sums, for sentences of {source} source "

@@ -52,18 +52,36 @@ def pretrain_arguments(parser: argparse.ArgumentParser) -> None:
     add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
     help_ = "kind of attention, as fairseq-train's --attention"
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
-    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
+    add(
+        "--seed",
+        type=seed,
+        default=1,
+        metavar="N",
+        help="random seed (default: %(default)s)",
+    )
     _add_pretraining(parser)
 
 
 def _add_pretraining(parser: argparse.ArgumentParser) -> None:
     """The options of what a model is trained on, how and where."""
     add = parser.add_argument
-    add("--data", type=Path, required=True, help="text folder of data-prep/text.sh or its like")
+    add(
+        "--data",
+        type=Path,
+        required=True,
+        help="text folder of data-prep/text.sh or its like",
+    )
     _add_out(parser)
     add("--updates", type=positive, metavar="N", help="updates (default: the recipe's)")
-    add("--tokens", type=positive, metavar="N", help="subwords of a block (default: recipe's)")
-    add("--batch", type=positive, metavar="N", help="blocks of an update (default: recipe's)")
+    add(
+        "--tokens",
+        type=positive,
+        metavar="N",
+        help="subwords of a block (default: recipe's)",
+    )
+    add(
+        "--batch", type=positive, metavar="N", help="blocks of an update (default: recipe's)"
+    )
     devices.add_arguments(parser)
 
 
@@ -80,7 +98,9 @@ def pretrain(args: argparse.Namespace) -> None:
     _pretrain([job], data, args)
     scores = read_json(job.scores)
     nats = scores["nats"]
-    print(f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity_of(nats):.2f}")
+    print(
+        f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity_of(nats):.2f}"
+    )
     print(f"of {scores['subwords']:,} subwords ({scores['of']})")
     print(job.folder)
 
@@ -98,7 +118,9 @@ def _plan_pretraining(
         training = training.batched(args.batch)
     training = training.with_precision(devices.precision(args))
     attention = dict.fromkeys(language_archs()[arch].places, kind)
-    settings = settings_of(arch, attention, number, training, {"fingerprint": data.fingerprint})
+    settings = settings_of(
+        arch, attention, number, training, {"fingerprint": data.fingerprint}
+    )
     folder = output_folder(args.out) / f"{arch}-{kind}-seed{number}"
     return plan_job(folder, settings, {"data": str(data.folder)})
 
@@ -133,10 +155,18 @@ def finetune_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe finetune``."""
     add = parser.add_argument
     add("task", type=Path, metavar="TASK-DATA", help=f"a folder of {_TASKS}")
-    help_ = "a masked language model, stock or ours: a run folder of pretrain, or a checkpoint"
+    help_ = (
+        "a masked language model, stock or ours: a run folder of pretrain, or a checkpoint"
+    )
     add("--model", type=Path, required=True, metavar="MODEL", help=help_)
     _add_out(parser)
-    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
+    add(
+        "--seed",
+        type=seed,
+        default=1,
+        metavar="N",
+        help="random seed (default: %(default)s)",
+    )
     add("--epochs", type=positive, metavar="N", help="epochs (default: the recipe's)")
     devices.add_arguments(parser)
 
@@ -156,7 +186,9 @@ def finetune(args: argparse.Namespace) -> None:
 def plan(model: Path, data: TaskFolder, number: int, args: argparse.Namespace) -> Job:
     """As `plan_finetuning`; ``args``: out, epochs, precision and the options of `devices`."""
     numbers = devices.precision(args)
-    return plan_finetuning(model, data, number, output_folder(args.out), args.epochs, numbers)
+    return plan_finetuning(
+        model, data, number, output_folder(args.out), args.epochs, numbers
+    )
 
 
 def fine_tune(
@@ -195,7 +227,10 @@ def nlu_table_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "seeds of fine-tuning; of a causal model, of its training (default: %(default)s)"
     add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
     add(
-        "--epochs", type=positive, metavar="N", help="epochs of fine-tuning (default: recipe's)"
+        "--epochs",
+        type=positive,
+        metavar="N",
+        help="epochs of fine-tuning (default: recipe's)",
     )
     add("--no-table", action="store_true", help="train and score only, as a SLURM job does")
     _add_pretraining(parser)
@@ -277,14 +312,21 @@ class LanguageTable:
     def finished(self, kind: str) -> bool:
         """Whether all runs of a kind have their scores; raises UserError for other settings."""
         return all(job.scores.exists() for job in self._pretraining(kind)) and all(
-            scored(job.folder, task) for task in self.tasks for job in self._tuning(kind, task)
+            scored(job.folder, task)
+            for task in self.tasks
+            for job in self._tuning(kind, task)
         )
 
     def write(self, kinds: Sequence[str]) -> None:
         """Write and print the table of the kinds that are finished, its values and its picture."""
-        finished, out = [kind for kind in kinds if self.finished(kind)], self.args.out.resolve()
+        finished, out = (
+            [kind for kind in kinds if self.finished(kind)],
+            self.args.out.resolve(),
+        )
         if not finished:
-            raise UserError(f"no model of {out} is finished yet: there is nothing to tabulate")
+            raise UserError(
+                f"no model of {out} is finished yet: there is nothing to tabulate"
+            )
         rows, notes = [self._row(kind) for kind in finished], self._notes(finished[0])
         if unfinished := [kind for kind in kinds if kind not in finished]:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")

@@ -30,7 +30,13 @@ def quickstart_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=Path("runs/quickstart"), help=help_)
     help_ = f"kinds to compare, of {', '.join(KINDS)}, or all (default: %(default)s)"
     add("--attention", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
-    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
+    add(
+        "--seed",
+        type=seed,
+        default=1,
+        metavar="N",
+        help="random seed (default: %(default)s)",
+    )
     help_ = "updates of each training (default: %(default)s)"
     add("--updates", type=positive, default=_UPDATES, metavar="N", help=help_)
     help_ = "use about N pairs of the corpus only, for a trial"

@@ -53,7 +53,13 @@ def train_arguments(parser: argparse.ArgumentParser) -> None:
     add("row", metavar="ROW", nargs="?", help=help_)
     help_ = "kind of attention, as fairseq-train's --attention"
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
-    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
+    add(
+        "--seed",
+        type=seed,
+        default=1,
+        metavar="N",
+        help="random seed (default: %(default)s)",
+    )
     add("--evaluate", action="store_true", help="translate and score the model afterwards")
     add_arguments(parser)
 
@@ -80,7 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _share(text: str) -> float:
     share = number(text)
     if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is no share: give more than 0 and at most 1")
+        raise argparse.ArgumentTypeError(
+            f"{text} is no share: give more than 0 and at most 1"
+        )
     return share
 
 
@@ -306,7 +314,9 @@ def evaluate_job(
 def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:
     """Raises UserError where a data set is not there, or cannot be scored."""
     scoring.bleu_tokeniser(data.languages[1], tokenise)
-    names = sorted(path.stem for path in (data.folder / "raw").glob(f"*.{data.languages[0]}"))
+    names = sorted(
+        path.stem for path in (data.folder / "raw").glob(f"*.{data.languages[0]}")
+    )
     if subset not in names:
         raise UserError(
             f"{data.folder} has no {subset!r}: give a --subset of {', '.join(names)}"
@@ -339,7 +349,9 @@ def score(args: argparse.Namespace) -> None:
     if baseline:
         comparison = compare([hypotheses], baseline, references, tokenise)
     if args.json:
-        print(json.dumps({**scores, "comparison": comparison and asdict(comparison)}, indent=2))
+        print(
+            json.dumps({**scores, "comparison": comparison and asdict(comparison)}, indent=2)
+        )
         return
     print("\n".join(scoring.described(scores)))
     if comparison:

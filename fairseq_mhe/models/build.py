@@ -57,7 +57,9 @@ def without_memory() -> Iterator[None]:
 
     Nothing is initialised, which takes more than half of the time.
     """
-    names = [name for name in vars(nn.init) if name.endswith("_") and not name.startswith("_")]
+    names = [
+        name for name in vars(nn.init) if name.endswith("_") and not name.startswith("_")
+    ]
     nothing: dict[str, Any] = {name: lambda tensor, *_, **__: tensor for name in names}
     with torch.device("meta"), patch.multiple(nn.init, **nothing):
         yield

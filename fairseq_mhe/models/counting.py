@@ -82,7 +82,9 @@ def attention_work(attention: Attention) -> AttentionWork:
     key, value = like.new_zeros(1, 1, attention.kdim), like.new_zeros(1, 1, attention.vdim)
     with FlopCounterMode(display=False) as of_query:
         queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
-        attention.merge(queries.new_zeros(*queries.shape[:3], attention.value_head_dim), None)
+        attention.merge(
+            queries.new_zeros(*queries.shape[:3], attention.value_head_dim), None
+        )
     with FlopCounterMode(display=False) as of_key:
         attention.keys_values(key, value)
     return AttentionWork(

@@ -65,7 +65,9 @@ class Family:
     def words(self, weights: Mapping[str, Tensor]) -> tuple[int, ...]:
         """How many words each dictionary has, from a state's tables (one, or some by frequency)."""
         return tuple(
-            sum(value.size(0) for name, value in weights.items() if re.fullmatch(table, name))
+            sum(
+                value.size(0) for name, value in weights.items() if re.fullmatch(table, name)
+            )
             for table in self.tables
         )
 
@@ -139,7 +141,9 @@ class Family:
             unknown = {str(name) for name in args} - self.option_names - {"_name", "arch"}
             if unknown:
                 names = ", ".join(sorted(unknown))
-                raise ValueError(f"the model has no option {names}: see fairseq-train --help")
+                raise ValueError(
+                    f"the model has no option {names}: see fairseq-train --help"
+                )
 
     def nearest_row(
         self, options: Mapping[str, Any], on_command_line: bool = False
@@ -160,7 +164,9 @@ class Family:
             }
         names = list(differences)
         if on_command_line:
-            names = [name for name in names if False not in differences[name].values()] or names
+            names = [
+                name for name in names if False not in differences[name].values()
+            ] or names
         nearest = min(names, key=lambda name: len(differences[name]))
         return nearest, differences[nearest]
 

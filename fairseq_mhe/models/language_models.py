@@ -97,7 +97,9 @@ class RobertaMHEModel(AnyKind, RobertaModel):
     ) -> tuple[Tensor, dict[str, Any]]:
         """As fairseq's; ``spans`` (B, 4) are for `WordsHead`."""
         if spans is None:
-            output: tuple[Tensor, dict[str, Any]] = super().forward(src_tokens, *args, **kwargs)
+            output: tuple[Tensor, dict[str, Any]] = super().forward(
+                src_tokens, *args, **kwargs
+            )
             return output
         head = self.classification_heads[kwargs.pop("classification_head_name")]
         features, extra = super().forward(src_tokens, *args, **kwargs)

@@ -10,7 +10,10 @@ from typing import Any
 
 import torch
 from fairseq.criterions import FairseqCriterion, register_criterion
-from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
+from fairseq.criterions.cross_entropy import (
+    CrossEntropyCriterion,
+    CrossEntropyCriterionConfig,
+)
 from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     LabelSmoothedCrossEntropyCriterionConfig,
@@ -107,7 +110,8 @@ class _ByRows(FairseqCriterion):
 
 
 @register_criterion(
-    "label_smoothed_cross_entropy_by_rows", dataclass=LabelSmoothedCrossEntropyCriterionConfig
+    "label_smoothed_cross_entropy_by_rows",
+    dataclass=LabelSmoothedCrossEntropyCriterionConfig,
 )
 class LabelSmoothedCrossEntropyByRows(_ByRows, LabelSmoothedCrossEntropyCriterion):
     """For translation."""
@@ -129,7 +133,9 @@ class MaskedLmByRows(MaskedLmLoss):
         masked = sample["target"].ne(self.padding_idx)  # (B, T)
         if not _by_rows(next(model.parameters()), model) or not masked.any():
             return super().forward(model, sample, reduce)
-        logits, _ = model(**sample["net_input"], masked_tokens=masked)  # (N, V), of masked ones
+        logits, _ = model(
+            **sample["net_input"], masked_tokens=masked
+        )  # (N, V), of masked ones
         target = model.get_targets(sample, [logits])[masked]  # (N,)
         loss, nll = _losses(logits, target, 0.0, self.padding_idx)
         count = masked.int().sum()

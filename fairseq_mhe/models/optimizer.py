@@ -111,7 +111,9 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
             full = [gradient for gradient, p in pairs if p.grad is not None]
             if len(full) < len(self._full_gradients):
                 torch._foreach_zero_(self._full_gradients)
-            torch._foreach_copy_(full, [p.grad for p in self.fp16_params if p.grad is not None])
+            torch._foreach_copy_(
+                full, [p.grad for p in self.fp16_params if p.grad is not None]
+            )
             self._needs_sync: bool = False
 
     def _sync_fp32_params_to_fp16(self) -> None:
@@ -143,7 +145,9 @@ class AdamMHEConfig(FairseqAdamConfig):
 
     head_embedding_weight_decay: float = field(
         default=0.0,
-        metadata={"help": "weight decay of the head embeddings (--weight-decay: of the rest)"},
+        metadata={
+            "help": "weight decay of the head embeddings (--weight-decay: of the rest)"
+        },
     )
 
 

@@ -50,7 +50,9 @@ def _kind_option(option: Option, users: list[str]) -> tuple[Any, Any]:
         shown = f"{default:g}" if isinstance(default, float) else default
         defaults.setdefault(shown, []).append(kind)
     if len(defaults) > 1:
-        each = [f"{default} for {' and '.join(kinds)}" for default, kinds in defaults.items()]
+        each = [
+            f"{default} for {' and '.join(kinds)}" for default, kinds in defaults.items()
+        ]
         help_ += f" (default: {', '.join(each)})"
     elif option.default is not None:
         help_ += f" (default: {next(iter(defaults))})"
@@ -61,7 +63,9 @@ def _kind_option(option: Option, users: list[str]) -> tuple[Any, Any]:
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "attention": _option(str, DEFAULT_ATTENTION, f"kind of attention: {', '.join(KINDS)}"),
     **{
-        name: _option(Optional[str], None, f"kind of {place} attention (default: --attention)")
+        name: _option(
+            Optional[str], None, f"kind of {place} attention (default: --attention)"
+        )
         for place, name in PLACES.items()
     },
     "attention_bias": _option(
@@ -139,7 +143,9 @@ def plain_options(cfg: Any) -> argparse.Namespace:
 def kinds(args: Any) -> dict[str, str]:
     """The kind of attention at each place of ``PLACES``, from flat options."""
     default = getattr(args, "attention", None) or DEFAULT_ATTENTION
-    return {place: getattr(args, option, None) or default for place, option in PLACES.items()}
+    return {
+        place: getattr(args, option, None) or default for place, option in PLACES.items()
+    }
 
 
 def check_options(args: Any, places: Sequence[str]) -> None:

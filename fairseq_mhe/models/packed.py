@@ -140,7 +140,9 @@ class Int8Linear(PackedLinear):
 
     def _pack(self) -> Any:
         weight = self.multiplied.detach()
-        greatest = weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny)  # (out,)
+        greatest = (
+            weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny)
+        )  # (out,)
         scales = greatest / _GREATEST
         zeros = torch.zeros(self.out_features, dtype=torch.int64)
         with warnings.catch_warnings():

@@ -137,7 +137,9 @@ class Encoder(TransformerEncoderBase):
             "encoder_embedding": [embedding],
             "encoder_states": states if return_all_hiddens else [],
             "src_tokens": [],
-            "src_lengths": [padding.logical_not().sum(dim=1, dtype=torch.int32).unsqueeze(1)],
+            "src_lengths": [
+                padding.logical_not().sum(dim=1, dtype=torch.int32).unsqueeze(1)
+            ],
         }
 
     def reorder_encoder_out(
@@ -294,7 +296,9 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
     @classmethod
     def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
         """As fairseq's; called by `build_model`."""
-        return super(AnyKind, cls).build_model(TransformerConfig.from_namespace(options), task)
+        return super(AnyKind, cls).build_model(
+            TransformerConfig.from_namespace(options), task
+        )
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> Encoder:

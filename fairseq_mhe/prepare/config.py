@@ -87,7 +87,9 @@ class TextOptions:
     valid: Path | None = option(
         None, "valid text, in the same forms", type=Path, metavar="TEXT"
     )
-    test: Path | None = option(None, "test text, in the same forms", type=Path, metavar="TEXT")
+    test: Path | None = option(
+        None, "test text, in the same forms", type=Path, metavar="TEXT"
+    )
     hold_out: int | None = option(
         None,
         "without --valid: every Nth clean pair (or document) of train is valid; without --test: "
@@ -111,7 +113,9 @@ class TextOptions:
     def texts(self) -> dict[str, Sequence[Path]]:
         """Split -> its texts, if any is named."""
         others = {"valid": self.valid, "test": self.test}
-        return {"train": self.train} | {name: [path] for name, path in others.items() if path}
+        return {"train": self.train} | {
+            name: [path] for name, path in others.items() if path
+        }
 
     def split_of(self, number: int, split: str = "train") -> str:
         """The split of a part of ``split``, which may be held out of train."""

@@ -98,7 +98,9 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
     place = folder.resolve()
     no_colon(place)
     if place.name == "bin" and (place.parent / MANIFEST).is_file():
-        raise UserError(f"{folder} is fairseq's part of a data folder: give the folder above")
+        raise UserError(
+            f"{folder} is fairseq's part of a data folder: give the folder above"
+        )
     manifest = read_manifest(place)
     if manifest["form"] != form:
         content = CONTENT[manifest["form"]]

@@ -72,7 +72,9 @@ def download(
     for file in files:
         path = folder / file.name
         if not path.exists():
-            _download(f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url, file, path)
+            _download(
+                f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url, file, path
+            )
         elif fault := file.fault(path):
             raise UserError(
                 f"{path} {fault}; delete it to have it downloaded, or put the right one there"

@@ -73,7 +73,10 @@ class Manifest:
         return {name: checksums[name] for name in names}
 
     def run(
-        self, step: str, made_from: Mapping[str, Any], action: Callable[[Path], Counts | None]
+        self,
+        step: str,
+        made_from: Mapping[str, Any],
+        action: Callable[[Path], Counts | None],
     ) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
@@ -95,7 +98,9 @@ class Manifest:
         record = self.content["steps"].get(step)
         if record is None or record["made_from"] != made_from:
             return False
-        paths = {self.folder / name: entry["bytes"] for name, entry in record["files"].items()}
+        paths = {
+            self.folder / name: entry["bytes"] for name, entry in record["files"].items()
+        }
         return all(path.is_file() and path.stat().st_size == paths[path] for path in paths)
 
     def _finish(
@@ -115,7 +120,11 @@ class Manifest:
         for file in files:
             (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
             os.replace(work / file, self.folder / file)
-        self.content["steps"][step] = {"made_from": made_from, "counts": counts, "files": files}
+        self.content["steps"][step] = {
+            "made_from": made_from,
+            "counts": counts,
+            "files": files,
+        }
         write_json(self.folder / MANIFEST, self.content)
 
     def complete(self, **facts: Any) -> None:

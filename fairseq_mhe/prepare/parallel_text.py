@@ -30,7 +30,13 @@ from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Manifest, open_manife
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.steps import make_binary, make_subwords, text_facts
 from fairseq_mhe.prepare.subword import MODEL_NAMES
-from fairseq_mhe.prepare.text import count_lines, read_lines, read_pairs, side_path, write_lines
+from fairseq_mhe.prepare.text import (
+    count_lines,
+    read_lines,
+    read_pairs,
+    side_path,
+    write_lines,
+)
 from fairseq_mhe.prepare.text_processing import model_text, normalise, plain_text
 from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser, tokeniser
 
@@ -74,7 +80,9 @@ def prepare(config: PrepareConfig, source: Mapping[str, Any] | None = None) -> P
         warning = f"warning: {dropped:.0f}% dropped: " if dropped > _WARN_ABOVE else ""
         say(f"{warning}{split}: {_fates(count)}")
     if config.tokenizer == "moses":
-        _say_not_restored(config.out / "raw" / f"test.{config.target_lang}", config.target_lang)
+        _say_not_restored(
+            config.out / "raw" / f"test.{config.target_lang}", config.target_lang
+        )
     return config.out
 
 
@@ -174,7 +182,9 @@ def clean_pairs(
         fates[fate] += 1
         if fate == "kept":
             kept.append(row)
-    names = [(folder, lang) for folder in ("raw", config.model_folder) for lang in config.langs]
+    names = [
+        (folder, lang) for folder in ("raw", config.model_folder) for lang in config.langs
+    ]
     texts = {}
     for name, lines in zip(names, zip(*kept, strict=True), strict=False):
         text = "".join([f"{line}\n" for line in lines])
@@ -206,7 +216,9 @@ def _fate(
     return "kept"
 
 
-def _check_kept(paths: tuple[Path, ...], counts: Mapping[str, int], max_dropped: float) -> None:
+def _check_kept(
+    paths: tuple[Path, ...], counts: Mapping[str, int], max_dropped: float
+) -> None:
     """See that a split has pairs, and not too few of what was read."""
     text = f"{paths[0]}{' and its other side' if len(paths) > 1 else ''}"
     if not counts["kept"]:

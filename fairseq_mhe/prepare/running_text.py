@@ -101,7 +101,9 @@ def _clean(config: TextConfig, work: Path) -> Counts:
     with ExitStack() as stack:
         streams = {}
         for split in SPLITS:
-            stream = (work / "raw" / f"{split}.txt").open("w", encoding="utf-8", newline="\n")
+            stream = (work / "raw" / f"{split}.txt").open(
+                "w", encoding="utf-8", newline="\n"
+            )
             streams[split] = stack.enter_context(stream)
         for source, paths in config.texts().items():
             counts[source]["read"] = sum(map(count_lines, paths))

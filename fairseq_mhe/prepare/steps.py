@@ -53,7 +53,10 @@ def text_facts(
 
 
 def make_subwords(
-    manifest: Manifest, options: TextOptions, texts: Mapping[str, str], most: int | None = None
+    manifest: Manifest,
+    options: TextOptions,
+    texts: Mapping[str, str],
+    most: int | None = None,
 ) -> None:
     """Learn subwords of the clean train texts, segment all texts, and make them binary.
 
@@ -62,7 +65,9 @@ def make_subwords(
     """
     model = _learn(manifest, options, _train(texts.values()))
     _segment(manifest, model, list(texts.values()), most)
-    make_binary(manifest, {name: f"subword/{Path(text).name}" for name, text in texts.items()})
+    make_binary(
+        manifest, {name: f"subword/{Path(text).name}" for name, text in texts.items()}
+    )
 
 
 def _train(texts: Iterable[str]) -> list[str]:
@@ -106,7 +111,9 @@ def _segment(
             )
             shown = f"segment {path.name}", total
             with (work / "subword" / path.name).open("wb") as stream:
-                for text, text_lengths in ordered_map(apply, blocks, manifest.workers, *shown):
+                for text, text_lengths in ordered_map(
+                    apply, blocks, manifest.workers, *shown
+                ):
                     stream.write(text)
                     lengths += text_lengths
             sizes = {"lines": len(lengths), "tokens": sum(lengths), "longest": max(lengths)}
@@ -114,7 +121,9 @@ def _segment(
         return counts
 
     inputs = manifest.checksums(texts)
-    manifest.run("segment", {"inputs": inputs, "model": model.checksum, "most": most}, action)
+    manifest.run(
+        "segment", {"inputs": inputs, "model": model.checksum, "most": most}, action
+    )
 
 
 def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:

@@ -60,7 +60,9 @@ def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
     counts = (f"{word} {count}" for word, count in words.items())
     # subword-nmt draws a progress bar, which only a terminal can show.
     is_shown = sys.stderr.isatty()
-    quiet = contextlib.nullcontext() if is_shown else contextlib.redirect_stderr(io.StringIO())
+    quiet = (
+        contextlib.nullcontext() if is_shown else contextlib.redirect_stderr(io.StringIO())
+    )
     with path.open("w", encoding="utf-8", newline="\n") as codes, quiet:
         learn_bpe(counts, codes, merges, is_dict=True)
 

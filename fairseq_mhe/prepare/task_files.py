@@ -71,7 +71,9 @@ def task_file(task: Task, folder: Path, split: str) -> Path:
             path = folder / f"{name}{packed}"
             if path.is_file():
                 return path
-    raise UserError(f"{folder} has no {' nor '.join(names)}: unpack the official archive there")
+    raise UserError(
+        f"{folder} has no {' nor '.join(names)}: unpack the official archive there"
+    )
 
 
 def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example], int]:
@@ -213,7 +215,9 @@ def _gap(task: Task, row: Row) -> Iterator[Example]:
     """
     passage = row["passage"]["text"]
     entities = row["passage"]["entities"]
-    names = dict.fromkeys(passage[entity["start"] : entity["end"] + 1] for entity in entities)
+    names = dict.fromkeys(
+        passage[entity["start"] : entity["end"] + 1] for entity in entities
+    )
     for query in row["qas"]:
         right = {answer["text"] for answer in query["answers"]}
         for name in names:

@@ -121,7 +121,9 @@ def _windows(
     for text, group in groupby(read_squad(path), key=attrgetter("context")):
         questions, context = list(group), aligned(processing, text)
         lines = processing.segment([question.text for question in questions])
-        facts["contexts"].append({"text": text, "begins": context.begins, "ends": context.ends})
+        facts["contexts"].append(
+            {"text": text, "begins": context.begins, "ends": context.ends}
+        )
         for question, line in zip(questions, lines, strict=True):
             if task.name == "squad1" and not question.answers:
                 raise UserError(

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.subword import MODEL_NAMES, NOT_LAST, WORD_START, SubwordModel, segment
+from fairseq_mhe.prepare.subword import (
+    MODEL_NAMES,
+    NOT_LAST,
+    WORD_START,
+    SubwordModel,
+    segment,
+)
 from fairseq_mhe.prepare.tokenise import detokeniser, punctuation_normaliser, tokeniser
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")

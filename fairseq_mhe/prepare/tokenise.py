@@ -134,7 +134,9 @@ class WordwiseMoses:
         """What sacremoses makes of a word, as the first one or not, before another or none."""
         before, after = "" if first else "X ", f" {following}" if following else ""
         return (
-            self.whole_line(f"{before}{word}{after}").removeprefix(before).removesuffix(after)
+            self.whole_line(f"{before}{word}{after}")
+            .removeprefix(before)
+            .removesuffix(after)
         )
 
     def _ask_everywhere(self, shape: str) -> bool:

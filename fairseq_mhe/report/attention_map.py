@@ -106,7 +106,9 @@ def _weights(model: nn.Module, place: str, **inputs: Tensor) -> list[Tensor]:
     def ask(module: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return args, {**kwargs, "need_head_weights": True}
 
-    def keep(module: Attention, args: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    def keep(
+        module: Attention, args: tuple[Any, ...], output: tuple[Tensor, Tensor]
+    ) -> None:
         layers.append(output[1].squeeze(1))  # (H, 1, T, S) of one sentence
 
     with ExitStack() as hooks:
@@ -180,9 +182,15 @@ def run(args: argparse.Namespace) -> None:
     opened = open_source(args.checkpoint)
     opened.only_translation("attention-map")
     if args.data is None and not args.checkpoint.is_dir():
-        raise UserError(f"give the data folder that {args.checkpoint} was trained on (--data)")
+        raise UserError(
+            f"give the data folder that {args.checkpoint} was trained on (--data)"
+        )
     data = open_data(args.data or read_job(args.checkpoint).place("data"))
-    model, task, processing = cast(Any, opened.model), task_of(data, opened), data.processing()
+    model, task, processing = (
+        cast(Any, opened.model),
+        task_of(data, opened),
+        data.processing(),
+    )
     longest = model.max_positions()
     source = encode(args.sentence, 0, processing, task.source_dictionary, longest[0])
     if args.target is None:

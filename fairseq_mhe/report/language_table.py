@@ -120,7 +120,9 @@ def _merits(
     if scores.get("mha", 0) > 0:
         merits["prr"] = prr(scores[kind], scores["mha"])
     if scores.get("sha", 0) > 0 and parameters[kind] != parameters["sha"]:
-        merits["peop"] = peop(scores[kind], scores["sha"], parameters[kind], parameters["sha"])
+        merits["peop"] = peop(
+            scores[kind], scores["sha"], parameters[kind], parameters["sha"]
+        )
     return merits
 
 

@@ -32,7 +32,9 @@ _COSTS = {
 _Point = tuple[str, Row, float, float]
 
 
-def plot(summaries: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str) -> None:
+def plot(
+    summaries: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str
+) -> None:
     """Write a picture of learning curves, BLEU against size, and BLEU against cache.
 
     ``summaries``: what table.json holds; ``curves``: label -> what metrics.json holds.
@@ -102,7 +104,10 @@ def plot_tasks(
 
 
 def _plot_categories(
-    scores: Mapping[str, Mapping[str, tuple[float, float]]], path: Path, title: str, name: str
+    scores: Mapping[str, Mapping[str, tuple[float, float]]],
+    path: Path,
+    title: str,
+    name: str,
 ) -> None:
     """Scores of each category with their bars, the series side by side."""
     figure = new_figure(title)

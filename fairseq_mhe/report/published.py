@@ -15,13 +15,28 @@ class Published(NamedTuple):
 
 #: WMT14 English-German: row -> kind -> what is printed.
 TRANSLATION = {
-    "base": {"mha": Published("18.87", 24.8, 100.0), "mhe_mul": Published("6.52", 23.6, 95.0)},
-    "16x32": {"mha": Published("18.87", 25.1, 100.0), "mhe_mul": Published("5.63", 22.9, 91.5)},
-    "4x128": {"mha": Published("18.87", 24.7, 100.0), "mhe_mul": Published("8.29", 23.6, 95.3)},
+    "base": {
+        "mha": Published("18.87", 24.8, 100.0),
+        "mhe_mul": Published("6.52", 23.6, 95.0),
+    },
+    "16x32": {
+        "mha": Published("18.87", 25.1, 100.0),
+        "mhe_mul": Published("5.63", 22.9, 91.5),
+    },
+    "4x128": {
+        "mha": Published("18.87", 24.7, 100.0),
+        "mhe_mul": Published("8.29", 23.6, 95.3),
+    },
     "4l": {"mha": Published("12.58", 23.9, 100.0), "mhe_mul": Published("4.34", 22.4, 93.6)},
     "8l": {"mha": Published("25.17", 25.3, 100.0), "mhe_mul": Published("8.69", 24.3, 96.0)},
-    "12h": {"mha": Published("42.47", 25.7, 100.0), "mhe_mul": Published("13.31", 24.2, 94.2)},
-    "big": {"mha": Published("75.50", 26.5, 100.0), "mhe_mul": Published("22.47", 24.8, 93.6)},
+    "12h": {
+        "mha": Published("42.47", 25.7, 100.0),
+        "mhe_mul": Published("13.31", 24.2, 94.2),
+    },
+    "big": {
+        "mha": Published("75.50", 26.5, 100.0),
+        "mhe_mul": Published("22.47", 24.8, 93.6),
+    },
 }
 #: #Params of the pre-trained language models, of BERT-base's size, in millions. It prints 28.32 for
 #: mha; 28,311,552 would be 28.31.

@@ -155,7 +155,10 @@ def check_scored_alike(cells: Sequence[Cell]) -> None:
     """
     usual: dict[str, tuple[Any, Path]] = {}
     for result in (result for cell in cells for result in cell.results):
-        by_means = {"sentences": result.texts["references"], "BLEU tokenizer": result.tokeniser}
+        by_means = {
+            "sentences": result.texts["references"],
+            "BLEU tokenizer": result.tokeniser,
+        }
         if result.comet:
             by_means["COMET model"] = result.comet["model"]
         for name, value in by_means.items():
@@ -234,7 +237,9 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
         training.options,
         sizes(training.options["arch"].removeprefix(f"{MODEL_NAME}_")),
     )
-    layers = [int(options.get(f"{side}_layers", row.layers)) for side in ("encoder", "decoder")]
+    layers = [
+        int(options.get(f"{side}_layers", row.layers)) for side in ("encoder", "decoder")
+    ]
     width = int(options.get("encoder_embed_dim", row.embed_dim))
     heads = int(options.get("encoder_attention_heads", row.heads))
     printed = published(cell.row, cell.kind)

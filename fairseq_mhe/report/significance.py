@@ -39,9 +39,7 @@ class Comparison:
 
 def too_weak(baseline: str) -> str:
     """Why there is a dash in place of PRR and p."""
-    return (
-        f"{baseline} has less than {LEAST_BASELINE:g} BLEU: it learned nothing to compare with"
-    )
+    return f"{baseline} has less than {LEAST_BASELINE:g} BLEU: it learned nothing to compare with"
 
 
 def retained(score: float, baseline: float) -> float | None:
@@ -82,7 +80,9 @@ def compare(
         ]
         means.append(np.mean([_bleu(bleu, of_one.sum(axis=0)) for of_one in counts]))
         # (trainings, RESAMPLES)
-        scores = np.array([[_bleu(bleu, row) for row in chosen @ of_one] for of_one in counts])
+        scores = np.array(
+            [[_bleu(bleu, row) for row in chosen @ of_one] for of_one in counts]
+        )
         draws = (max(1, len(trainings) - 1), RESAMPLES)
         drawn = random.integers(len(trainings), size=draws)
         resampled.append(np.take_along_axis(scores, drawn, axis=0).mean(axis=0))

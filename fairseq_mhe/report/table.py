@@ -74,7 +74,9 @@ class Table:
 
 def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
     """The columns that have a value in some row."""
-    return [(name, show) for name, show in columns if {show(row) for row in rows} - {"", "-"}]
+    return [
+        (name, show) for name, show in columns if {show(row) for row in rows} - {"", "-"}
+    ]
 
 
 def over_seeds(heading: str, name: str, digits: int = 2) -> Column:

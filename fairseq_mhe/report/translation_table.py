@@ -195,7 +195,9 @@ def _seeds(cells: Sequence[Cell]) -> str:
     """The seeds; those of each cell where they differ."""
     seeds = {}
     for cell in cells:
-        seeds[label(cell, cells)] = ", ".join(str(result.run.seed) for result in cell.results)
+        seeds[label(cell, cells)] = ", ".join(
+            str(result.run.seed) for result in cell.results
+        )
     if len(set(seeds.values())) == 1:
         return next(iter(seeds.values()))
     return "; ".join(f"{name} {of_cell}" for name, of_cell in seeds.items())
@@ -218,7 +220,9 @@ def _notes_on_training(cells: Sequence[Cell], results: Sequence[Result]) -> list
             line = given["line"]
             notes.append(f"{result.run.name}, on the tokens of the given text: {line}.")
         if updates := result.metrics.get("ended_by_patience"):
-            notes.append(f"{result.run.name} was ended by patience after {updates:,} updates.")
+            notes.append(
+                f"{result.run.name} was ended by patience after {updates:,} updates."
+            )
     return notes
 
 
@@ -245,9 +249,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
     add("--out", type=Path, required=True, help=f"folder for {', '.join(FILES)}")
     columns: dict[str, Any] = {"choices": ("quickstart", "paper"), "default": "quickstart"}
-    help_ = "paper: the paper's table with its numbers, as run-table's (default: %(default)s)"
+    help_ = (
+        "paper: the paper's table with its numbers, as run-table's (default: %(default)s)"
+    )
     add("--columns", **columns, help=help_)
-    add("--subset", default="test", help="the data set that was scored (default: %(default)s)")
+    add(
+        "--subset",
+        default="test",
+        help="the data set that was scored (default: %(default)s)",
+    )
     add("--title", default="Kinds of attention", help="heading (default: %(default)s)")
 
 

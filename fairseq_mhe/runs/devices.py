@@ -70,8 +70,17 @@ class Device:
         if self.gpu:
             place = ["nccl", "--device-id", str(rank)]
         return [
-            *("--distributed-world-size", str(self.workers), "--distributed-rank", str(rank)),
-            *("--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-no-spawn"),
+            *(
+                "--distributed-world-size",
+                str(self.workers),
+                "--distributed-rank",
+                str(rank),
+            ),
+            *(
+                "--distributed-init-method",
+                f"tcp://127.0.0.1:{port}",
+                "--distributed-no-spawn",
+            ),
             *("--distributed-backend", *place),
             # Otherwise the first process sends the others what it read, as a pickle that torch >=
             # 2.6 refuses.

@@ -88,7 +88,9 @@ class Child:
         """Wait for the end; raises UserError with ``what`` failed, why, and the log."""
         code = self._process.wait()
         if code:
-            raise UserError(f"{what} failed: {self._reason(code)}; the whole log: {self.log}")
+            raise UserError(
+                f"{what} failed: {self._reason(code)}; the whole log: {self.log}"
+            )
 
     def _reason(self, code: int) -> str:
         if code < 0:

@@ -130,7 +130,9 @@ class Training:
         sizes = (share // times for times in range(1, share + 1) if share % times == 0)
         size = next(size for size in sizes if size <= most)
         if rest or size < min(least, most):
-            fitting = [str(n) for n in range(1, 65) if batch % n == 0 and batch // n >= least]
+            fitting = [
+                str(n) for n in range(1, 65) if batch % n == 0 and batch // n >= least
+            ]
             raise UserError(
                 f"an update of {batch:,} {unit} in mini-batches of {least:,} to {most:,} cannot be "
                 f"shared evenly by {workers} devices: take {', '.join(fitting)} devices, or "
@@ -205,7 +207,9 @@ def _options(groups: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if group in _OTHER_GROUPS:
             continue
         chosen = "arch" if group == "model" else group
-        for name, value in ({"_name": values} if isinstance(values, str) else values).items():
+        for name, value in (
+            {"_name": values} if isinstance(values, str) else values
+        ).items():
             if name not in _PLACES:
                 yield (chosen if name == "_name" else name), value
 
@@ -231,4 +235,6 @@ def run(args: argparse.Namespace) -> None:
         print(path.read_text(encoding="utf-8"), end="")
         return
     words = shlex.join(chosen.training.words())
-    print(f"fairseq-train DATA/bin --user-dir fairseq_mhe --attention mhe_mul --seed 1 {words}")
+    print(
+        f"fairseq-train DATA/bin --user-dir fairseq_mhe --attention mhe_mul --seed 1 {words}"
+    )

@@ -63,7 +63,11 @@ def _score(
     _, resampled = _bootstrap_resample(statistics, metric, RESAMPLES)
     ordered, cut = sorted(float(each.score) for each in resampled), RESAMPLES // 40
     confidence = round((ordered[-cut - 1] - ordered[cut]) / 2, 4)
-    return {"score": round(result.score, 4), "confidence": confidence, "signature": signature}
+    return {
+        "score": round(result.score, 4),
+        "confidence": confidence,
+        "signature": signature,
+    }
 
 
 def tokenised_bleu(
@@ -79,7 +83,9 @@ def tokenised_bleu(
         [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokenise(line)) for line in lines]
         for lines in (hypotheses, references)
     ]
-    return _score(BLEU(tokenize="none", smooth_method="none", force=True), split[0], split[1])
+    return _score(
+        BLEU(tokenize="none", smooth_method="none", force=True), split[0], split[1]
+    )
 
 
 def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
@@ -119,9 +125,7 @@ def tokeniser_in(signature: str) -> str:
 
 def add_tokeniser(parser: ArgumentParser) -> None:
     """The option for what BLEU is counted of."""
-    help_ = (
-        "tokeniser of BLEU (default: by the target language's script: zh, ja-mecab, ko-mecab; "
-    )
+    help_ = "tokeniser of BLEU (default: by the target language's script: zh, ja-mecab, ko-mecab; "
     help_ += "char for Thai, Lao, Khmer, Burmese and Tibetan; else 13a)"
     parser.add_argument("--bleu-tokenizer", choices=TOKENISERS, help=help_)
 

@@ -25,15 +25,17 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of tables that submit, resume or only show their cells."""
     group = parser.add_argument_group("SLURM")
     add = group.add_mutually_exclusive_group().add_argument
-    add("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
+    add(
+        "--slurm",
+        action="store_true",
+        help="submit an array of jobs, one a cell, and return",
+    )
     help_ = "train nothing; make the table of the finished runs"
     add("--finished-only", action="store_true", help=help_)
     add = group.add_argument
     help_ = "most jobs at a time (default: 256)"
     add("--slurm-parallel", type=positive, metavar="N", help=help_)
-    help_ = (
-        "option of sbatch: partition=gpu, time=12:00:00, cpus-per-task=4 (default: 24 hours, 8)"
-    )
+    help_ = "option of sbatch: partition=gpu, time=12:00:00, cpus-per-task=4 (default: 24 hours, 8)"
     add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
 
@@ -68,7 +70,9 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: argparse.Namespace) 
         program = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(path)]
         number = _sbatch([*_options(numbers, script.parent, args), str(script), *program])
         for name, index in zip(jobs, numbers, strict=True):
-            print(f"{name}: job {number}_{index}, output {script.parent}/{number}_{index}.log")
+            print(
+                f"{name}: job {number}_{index}, output {script.parent}/{number}_{index}.log"
+            )
     print(
         f"{len(jobs)} of {total} cells submitted; the table of what is finished: "
         "--finished-only without --slurm"
@@ -91,7 +95,9 @@ def _options(numbers: range, folder: Path, args: argparse.Namespace) -> list[str
 def _sbatch(words: list[str]) -> str:
     """The number of the array that sbatch submits."""
     try:
-        done = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True)
+        done = subprocess.run(
+            ["sbatch", "--parsable", *words], capture_output=True, text=True
+        )
     except FileNotFoundError:
         raise UserError(
             "--slurm needs sbatch on the PATH: run it on a machine of the cluster"
@@ -104,7 +110,9 @@ def _sbatch(words: list[str]) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-jobs``."""
     add = parser.add_argument
-    add("jobs", type=Path, metavar="JOBS", help="OUT/jobs.json of a table that was submitted")
+    add(
+        "jobs", type=Path, metavar="JOBS", help="OUT/jobs.json of a table that was submitted"
+    )
     add("number", type=at_least(0), metavar="N", help="number of the job, from 0")
 
 
@@ -112,6 +120,8 @@ def run(args: argparse.Namespace) -> None:
     """Become the command that trains and scores one cell; none of them writes the table."""
     jobs = read_json(args.jobs)
     if args.number >= len(jobs):
-        raise UserError(f"{args.jobs} has {len(jobs)} jobs, numbered from 0: no {args.number}")
+        raise UserError(
+            f"{args.jobs} has {len(jobs)} jobs, numbered from 0: no {args.number}"
+        )
     words = jobs[args.number]["words"]
     os.execv(sys.executable, [sys.executable, "-m", "fairseq_mhe.cli", *words])  # noqa: S606

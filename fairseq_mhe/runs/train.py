@@ -177,7 +177,10 @@ def _log_entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]
         if match := _JSON_LINE.search(line):
             try:
                 values = json.loads(match[2])
-                yield match[1], {name: float(v) for name, v in values.items() if v is not None}
+                yield (
+                    match[1],
+                    {name: float(v) for name, v in values.items() if v is not None},
+                )
             except ValueError:
                 continue
 

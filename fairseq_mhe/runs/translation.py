@@ -29,14 +29,20 @@ _HYPOTHESIS = re.compile(r"^H-(\d+)\t[^\t]*\t(.*)$", re.DOTALL)
 
 
 def plan_jobs(
-    recipe: Recipe, kinds: Iterable[str], seeds: Sequence[int], data: DataFolder, folder: Path
+    recipe: Recipe,
+    kinds: Iterable[str],
+    seeds: Sequence[int],
+    data: DataFolder,
+    folder: Path,
 ) -> list[Job]:
     """A job below ``folder`` for every kind of attention with every seed; errors as `plan_job`."""
     jobs = []
     for kind in kinds:
         attention = dict.fromkeys(PLACES, kind)
         for seed in seeds:
-            settings = settings_of(recipe.row, attention, seed, recipe.training, data.identity)
+            settings = settings_of(
+                recipe.row, attention, seed, recipe.training, data.identity
+            )
             name, places = run_name(recipe.row, attention, seed), {"data": str(data.folder)}
             jobs.append(plan_job(folder / name, settings, places, recipe.decoding))
     return jobs
@@ -62,7 +68,9 @@ def make_model(job: Job) -> None:
             job.training.patience
         ):  # the mean is of epochs, and the last update may be within one
             saved = [path for path in saved if _EPOCHS.fullmatch(path.name)] or saved
-        average_checkpoints(saved[-job.training.average :], job.model)  # a trial may have fewer
+        average_checkpoints(
+            saved[-job.training.average :], job.model
+        )  # a trial may have fewer
     if not job.counts.exists():
         count(job)
 
@@ -80,7 +88,9 @@ def count(job: Job) -> None:
     write_json(job.counts, counts)
 
 
-def generation_arguments(job: Job, data: DataFolder, subset: str, device: Device) -> list[str]:
+def generation_arguments(
+    job: Job, data: DataFolder, subset: str, device: Device
+) -> list[str]:
     """The words after ``fairseq-generate``."""
     return [
         str(data.binary),
@@ -112,7 +122,9 @@ def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Bo
     log.unlink(missing_ok=True)  # a killed process's
     sources, references = (list(read_lines(data.text(subset, side))) for side in (0, 1))
     board.add(job.name, len(references))
-    lines = _generate(job, generation_arguments(job, data, subset, device), log, device, board)
+    lines = _generate(
+        job, generation_arguments(job, data, subset, device), log, device, board
+    )
     subwords = parse_hypotheses(lines, len(references), log)
     hypotheses = data.detokenise(subwords)
     texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
@@ -155,7 +167,9 @@ def parse_hypotheses(lines: Iterable[str], count: int, log: Path) -> list[str]:
     hypotheses: dict[int, str] = {}
     for line in lines:
         if match := _HYPOTHESIS.match(line):
-            hypotheses.setdefault(int(match[1]), match[2])  # the first of --nbest is the best
+            hypotheses.setdefault(
+                int(match[1]), match[2]
+            )  # the first of --nbest is the best
     if sorted(hypotheses) != list(range(count)):
         raise UserError(
             f"{len(hypotheses)} hypotheses for {count} sentences: nothing is scored; see {log}"

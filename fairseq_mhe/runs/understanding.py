@@ -98,7 +98,10 @@ def describe(checkpoint: Path) -> dict[str, Any]:
         "sha256": sha256(checkpoint),
         "row": source.row,
         "attention": source.attention,
-        "options": {**training_options(source.options), "max_positions": model.max_positions()},
+        "options": {
+            **training_options(source.options),
+            "max_positions": model.max_positions(),
+        },
     }
 
 
@@ -198,7 +201,9 @@ class LanguageModel:
             yield utils.move_to_cuda(batch) if self._gpu else batch
 
     @torch.inference_mode()
-    def predictions(self, subset: str, predict: Callable[[Any, Batch], list[Any]]) -> list[Any]:
+    def predictions(
+        self, subset: str, predict: Callable[[Any, Batch], list[Any]]
+    ) -> list[Any]:
         """What ``predict(self, batch)`` returns of each example, in order."""
         values: dict[int, Any] = {}
         for batch in self.batches(subset, sentences=64):
@@ -366,7 +371,9 @@ def score_task(
 
 
 def _right(data: TaskFolder) -> dict[str, dict[str, Any]]:
-    return {official: data.examples(subset) for subset, official in data.task.subsets.items()}
+    return {
+        official: data.examples(subset) for subset, official in data.task.subsets.items()
+    }
 
 
 def _score_candidates(odds: list[str], data: TaskFolder) -> tuple[Any, dict[str, float]]:

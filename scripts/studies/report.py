@@ -120,7 +120,9 @@ def _compare(summaries: Sequence[dict[str, Any]], measure: str) -> None:
             summary[f"{measure}_p"] = p_value
 
 
-def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> list[float | None]:
+def dunnett(
+    samples: Sequence[Sequence[float]], control: Sequence[float]
+) -> list[float | None]:
     """Dunnett's p-value of each sample; None of a sample that diverged, and of single seeds."""
     finite = [sample for sample in samples if all(map(math.isfinite, sample))]
     freedom = sum(len(sample) - 1 for sample in [*finite, control])
@@ -163,6 +165,8 @@ def _plot(summaries: Sequence[Row], path: Path, title: str) -> None:
             if summary["question"] == REFERENCE:
                 axes.axvline(summary[measure], color="#BBBBBB", linewidth=2, zorder=0)
         name_axes(axes, "dots: seeds; bars: sd; grey: references", name, "")
-    panels[0].set_yticks(range(len(summaries)), [summary["variant"] for summary in summaries])
+    panels[0].set_yticks(
+        range(len(summaries)), [summary["variant"] for summary in summaries]
+    )
     panels[0].set_ylim(len(summaries) - 0.5, -0.5)
     save(figure, path)

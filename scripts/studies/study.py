@@ -66,7 +66,9 @@ def run(study: Study, args: argparse.Namespace) -> None:
                 finished[variant] = Cell(recipe.row, variant.name, tuple(results))
         left_out = [variant for variant in variants if variant not in finished]
         if any(variant.question == REFERENCE for variant in left_out):
-            raise UserError(f"{jobs.out}: the references are not finished: nothing to compare")
+            raise UserError(
+                f"{jobs.out}: the references are not finished: nothing to compare"
+            )
         names = [variant.name for variant in left_out]
         report(study, recipe, finished, names, args)
 
@@ -192,7 +194,9 @@ class Jobs:
         for seed in self.args.seeds:
             model = self.out / f"{self.recipe.row}-{MHA}-seed{seed}" / "model.pt"
             if variant.start:
-                make_start(variant.start, self._start(variant, seed), model, self.data.folder)
+                make_start(
+                    variant.start, self._start(variant, seed), model, self.data.folder
+                )
         for job in () if variant.updates else self.of(variant):
             if not self.scored(job):
                 with only_one(job.folder):

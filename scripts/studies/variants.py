@@ -74,7 +74,9 @@ class Study:
     def ordered(self, args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
         """The variants by question."""
         order = list(self.questions)
-        return sorted(self.variants(args, recipe), key=lambda each: order.index(each.question))
+        return sorted(
+            self.variants(args, recipe), key=lambda each: order.index(each.question)
+        )
 
 
 def everywhere(kind: str) -> dict[str, str]:
@@ -138,7 +140,9 @@ def precision(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
         options = {"bf16": name == "bf16" or None, "fp16": None}
         for kind in (MHA, MHE):
             attention, reference = everywhere(kind), f"{kind}-float32"
-            variants.append(Variant(f"{kind}-{name}", question, attention, reference, options))
+            variants.append(
+                Variant(f"{kind}-{name}", question, attention, reference, options)
+            )
     return variants
 
 
@@ -260,7 +264,9 @@ def uptrain(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
     for kind in args.attention:
         start, attention = Start({"to": kind, **settings}, converter(kind)), everywhere(kind)
         variants.append(Variant(kind, "scratch", attention, MHA))
-        variants.append(Variant(f"uptrained-{kind}", "uptrained", attention, MHA, *how, start))
+        variants.append(
+            Variant(f"uptrained-{kind}", "uptrained", attention, MHA, *how, start)
+        )
     start = Start(settings, copy)
     return [*variants, Variant("further-mha", "further", everywhere(MHA), MHA, *how, start)]
 

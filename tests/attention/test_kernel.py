@@ -46,7 +46,9 @@ def attend_reference(
     scores = torch.zeros(*query.shape[:3], key.size(2), dtype=query.dtype)
     for j, part in enumerate(query.split(key.size(3), dim=3)):  # of the key j places before
         seen = (
-            key.masked_fill(hidden[:, None, :, None], 0.0) if part.shape != query.shape else key
+            key.masked_fill(hidden[:, None, :, None], 0.0)
+            if part.shape != query.shape
+            else key
         )
         product = part @ seen.transpose(-2, -1) * scale
         scores[..., j:] += product[..., : key.size(2) - j]
@@ -89,7 +91,9 @@ def test_equals_the_reference(
     arguments = {"scale": 0.7, "key_padding_mask": padding, "attn_mask": mask}
     expected, expected_weights = attend_reference(q, k, v, **arguments)
     torch.testing.assert_close(attend(q, k, v, **arguments)[0], expected, **EXACT)
-    plain, weights, sums = attend(q, k, v, need_weights=True, need_row_sums=True, **arguments)
+    plain, weights, sums = attend(
+        q, k, v, need_weights=True, need_row_sums=True, **arguments
+    )
     torch.testing.assert_close(plain, expected, **EXACT)
     torch.testing.assert_close(weights, expected_weights, **EXACT)
     torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
@@ -98,10 +102,19 @@ def test_equals_the_reference(
 @pytest.mark.parametrize("kept", [1, 2, 4])
 @pytest.mark.parametrize(
     "padding",
-    [None, right_padding(3, 6), right_padding(3, 6).flip(1), torch.arange(6).expand(3, 6) == 2],
+    [
+        None,
+        right_padding(3, 6),
+        right_padding(3, 6).flip(1),
+        torch.arange(6).expand(3, 6) == 2,
+    ],
 )
 def test_causal_with_padding_anywhere(kept: int, padding) -> None:
-    q, k, v = random(3, 4, 6, 5), random(3, kept, 6, 5, seed=1), random(3, kept, 6, 5, seed=2)
+    q, k, v = (
+        random(3, 4, 6, 5),
+        random(3, kept, 6, 5, seed=1),
+        random(3, kept, 6, 5, seed=2),
+    )
     arguments = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": CausalMask(6)}
     expected, _ = attend_reference(q, k, v, **arguments)
     found, _, _ = attend(q, k, v, **arguments)
@@ -138,7 +151,9 @@ def test_paths_for_gpus(
             if isinstance(mask, CausalMask) and padding is not None:
                 real = ~padding
             real = real.repeat_interleave(len(found) // 3, dim=0)
-            found, again, expected = (x.transpose(1, 2)[real] for x in (found, again, expected))
+            found, again, expected = (
+                x.transpose(1, 2)[real] for x in (found, again, expected)
+            )
             torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
             torch.testing.assert_close(found, again, rtol=0, atol=0)
 
@@ -184,7 +199,9 @@ def test_the_plain_softmax_is_computed_in_float32(keys: int, dtype: torch.dtype)
     k, v = (4 * random(2, 4, keys, 8, dtype=dtype, seed=seed) for seed in (1, 2))
     with Operators() as operators:
         _, weights, _ = attend(q, k, v, scale=0.5, need_weights=True)
-    assert {out.dtype for name, out in operators.seen if "softmax" in name} == {torch.float32}
+    assert {out.dtype for name, out in operators.seen if "softmax" in name} == {
+        torch.float32
+    }
     scores = masked_scores(q, k, 0.5, None, None)
     assert scores.dtype == weights.dtype == dtype
     # Half a unit in the last place, and float32's own few.

@@ -52,7 +52,9 @@ def test_equals_fairseqs_forward_and_backward(
     padding = right_padding(B, y.size(0)) if padded else None
     mask = CausalMask(T) if causal else None
     theirs_mask = as_additive(mask, torch.float64) if mask else None
-    real = ~padding.t() if padded and place != "cross" else torch.ones(T, B, dtype=torch.bool)
+    real = (
+        ~padding.t() if padded and place != "cross" else torch.ones(T, B, dtype=torch.bool)
+    )
 
     given = {"key_padding_mask": padding, "static_kv": static_kv}
     out, weights = ours(x, y, y, attn_mask=mask, need_weights=True, **given)

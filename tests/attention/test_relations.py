@@ -46,7 +46,9 @@ def collaborative_as_mha(mha: Attention, sizes: dict) -> Attention:
     if layer.content_proj is not None:
         keys = heads_of(mha.k_proj.weight, mha.num_heads)
         biases = mha.q_proj.bias.unflatten(0, (mha.num_heads, -1))
-        layer.content_proj.weight.copy_(torch.einsum("hdc,hd->hc", keys, biases) * mha.scaling)
+        layer.content_proj.weight.copy_(
+            torch.einsum("hdc,hd->hc", keys, biases) * mha.scaling
+        )
     return layer
 
 

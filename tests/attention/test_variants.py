@@ -62,7 +62,11 @@ def test_equals_the_plain_equation(
     expected, expected_weights = EQUATIONS[kind](
         layer, x, y, hidden(x, y, padding, mask is not None)
     )
-    arguments = {"key_padding_mask": padding, "attn_mask": mask, "static_kv": place == "cross"}
+    arguments = {
+        "key_padding_mask": padding,
+        "attn_mask": mask,
+        "static_kv": place == "cross",
+    }
     fused, none = layer(x, y, y, need_weights=False, **arguments)
     plain, weights = layer(x, y, y, need_head_weights=True, **arguments)
     _, mean_weights = layer(x, y, y, need_weights=True, **arguments)
@@ -109,7 +113,9 @@ def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
 def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> None:
     layer = make_layer(kind, "decoder")
     x = random(T, B, EMBED_DIM)
-    padding = right_padding(B, T).flip(1) if padded else None  # on the left, as fairseq allows
+    padding = (
+        right_padding(B, T).flip(1) if padded else None
+    )  # on the left, as fairseq allows
     if padding is not None:
         padding[:, -1] = False
     mask = CausalMask(T).hidden if padding is not None else CausalMask(T)
@@ -154,7 +160,9 @@ def test_any_beam_reordering_equals_recomputing(
         new = random(1, len(order), EMBED_DIM, seed=step + 1)
         history = torch.cat((history[:, order], new))
         out, _ = layer(new, incremental_state=state, need_weights=False)
-        recomputed, _ = layer(history, attn_mask=CausalMask(len(history)), need_weights=False)
+        recomputed, _ = layer(
+            history, attn_mask=CausalMask(len(history)), need_weights=False
+        )
         torch.testing.assert_close(out[0], recomputed[-1], **EXACT)
 
 
@@ -174,7 +182,9 @@ def test_cross_attention_kept_once_a_sentence(
     layer = make_layer(kind, "cross")
     memory = random(S, sentences, EMBED_DIM, seed=1)
     padding = right_padding(sentences, S)
-    owner = torch.arange(sentences).repeat_interleave(beam)  # the sentence of each hypothesis
+    owner = torch.arange(sentences).repeat_interleave(
+        beam
+    )  # the sentence of each hypothesis
     state: dict = {}
     for step in range(data.draw(st.integers(1, 4))):
         x = random(1, len(owner), EMBED_DIM, seed=step)
@@ -199,10 +209,14 @@ def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
     or any order.
     """
     if draw(st.booleans()):
-        return draw(st.lists(st.integers(0, hypotheses - 1), min_size=1, max_size=hypotheses))
+        return draw(
+            st.lists(st.integers(0, hypotheses - 1), min_size=1, max_size=hypotheses)
+        )
     groups = range(hypotheses // beam)
     kept = (
-        sorted(draw(st.sets(st.sampled_from(groups), min_size=1))) if hypotheses >= beam else []
+        sorted(draw(st.sets(st.sampled_from(groups), min_size=1)))
+        if hypotheses >= beam
+        else []
     )
     order = [g * beam + draw(st.integers(0, beam - 1)) for g in kept for _ in range(beam)]
     return order or [0]
@@ -245,7 +259,9 @@ def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
     other = y + 100 * noise
     causal = CausalMask(T) if place == "decoder" else None
     arguments = {"key_padding_mask": padding, "attn_mask": causal, "need_weights": False}
-    one, two = (layer(x if place == "cross" else z, z, z, **arguments)[0] for z in (y, other))
+    one, two = (
+        layer(x if place == "cross" else z, z, z, **arguments)[0] for z in (y, other)
+    )
     real = slice(None) if place == "cross" else ~padding.t()
     torch.testing.assert_close(one[real], two[real], **EXACT)
 

@@ -51,7 +51,10 @@ def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
     layer, rest = after_many_steps(kind, place)
     work = work_of_a_step(layer, rest)
     cache = layer._get_input_buffer(rest["incremental_state"])
-    rows, keys, widest = *cache.key.shape[:3:2], max(layer.key_head_dim, layer.value_head_dim)
+    rows, keys, widest = (
+        *cache.key.shape[:3:2],
+        max(layer.key_head_dim, layer.value_head_dim),
+    )
     together = layer.queries(numbers(1, 1, WIDTH)).size(3) // layer.key_head_dim
     bound = ROWS * HEADS * together * max(keys, widest)  # scores; queries or heads
     if place == "decoder":

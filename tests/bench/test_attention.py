@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.bench.attention import PLACES, STEP_PLACES, TRAINING_PLACES, AttentionBenchmark
+from fairseq_mhe.bench.attention import (
+    PLACES,
+    STEP_PLACES,
+    TRAINING_PLACES,
+    AttentionBenchmark,
+)
 from tests.bench.conftest import make_settings
 
 CELL = {"length": 10, "batch": 3, "dtype": "float32"}
@@ -92,7 +97,9 @@ def test_memory_is_that_of_one_call() -> None:
         before = workload.facts()["peak_bytes"]
         workload._measure(5)
         assert workload.facts()["peak_bytes"] == before
-        peaks[kind] = before / (4 * 128 * 3 * 128)  # in tensors as large as the input (T, B, C)
+        peaks[kind] = before / (
+            4 * 128 * 3 * 128
+        )  # in tensors as large as the input (T, B, C)
     # Queries, keys, values, heads, the heads joined, and the output, of which nothing is let go
     # before the backward pass; of shared keys and values a quarter each.
     assert peaks["mha"] > 6

@@ -29,7 +29,10 @@ def test_attention(kind: str) -> None:
         cell = {"place": place, "length": 10, "batch": 3, "dtype": "float32"}
         return limits("attention", kind, cell)
 
-    projections, weights = QUERY[kind] + KEY[kind], QUERY[kind] + KEY[kind] + EMBEDDINGS[kind]
+    projections, weights = (
+        QUERY[kind] + KEY[kind],
+        QUERY[kind] + KEY[kind] + EMBEDDINGS[kind],
+    )
     assert at("encoder")["multiply_adds"] == 3 * 3 * (10 * projections + 100 * PAIR)
     assert at("decoder")["multiply_adds"] == 3 * 3 * (10 * projections + 55 * PAIR)
     assert at("cross") == at("cross_last")

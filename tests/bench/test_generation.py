@@ -68,7 +68,9 @@ def test_nothing_is_kept_from_a_repetition_but_numbers() -> None:
     importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed"
 )
 @pytest.mark.parametrize("variant", ["ctranslate2_int8", "mhe_mul_ctranslate2_float32"])
-def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for(variant: str) -> None:
+def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for(
+    variant: str,
+) -> None:
     workload = CTranslate2Benchmark(variant, make_settings())
     workload.prepare(
         {"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"}

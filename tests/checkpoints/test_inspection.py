@@ -57,7 +57,11 @@ def test_tied_tables_count_once(tmp_path: Path, tied: str | None) -> None:
     ("layers", "shown"), [(2, "tiny"), (1, "tiny, but decoder_layers 1")], ids=str
 )
 def test_it_knows_the_row(tmp_path: Path, layers: int, shown: str) -> None:
-    options = {"_name": "transformer_mhe_tiny", "attention": "mha", **sizes("tiny").options()}
+    options = {
+        "_name": "transformer_mhe_tiny",
+        "attention": "mha",
+        **sizes("tiny").options(),
+    }
     options["decoder_layers"] = layers
     torch.save({"cfg": {"model": options}, "model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
     found = inspect(tmp_path / "a.pt")

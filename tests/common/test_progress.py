@@ -39,7 +39,9 @@ def test_rows_fit_a_narrow_terminal_and_are_shown_as_they_are(now: list[float]) 
         board.add("tiny-mhe_mul[/b]-seed1", 3000, 1000)
         for updates in (1100, 1200):
             now[0] += 10
-            board.update("tiny-mhe_mul[/b]-seed1", updates, note="loss 14.31, 12345 tok[bold]")
+            board.update(
+                "tiny-mhe_mul[/b]-seed1", updates, note="loss 14.31, 12345 tok[bold]"
+            )
     row = text_of(console).splitlines()[-1]
     assert "tiny-mhe_mul[/b]-seed1" in row
     assert "1200/3000 0:03:00 loss 14.31, 12345 tok[bold]" in row

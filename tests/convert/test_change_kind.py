@@ -45,7 +45,11 @@ def decompose(source: Path, output: Path, dim: int, *words: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "method", "bias"),
     [
-        *((kind, "fit", bias) for kind in ("mqa", "gqa", "mhe_add") for bias in (False, True)),
+        *(
+            (kind, "fit", bias)
+            for kind in ("mqa", "gqa", "mhe_add")
+            for bias in (False, True)
+        ),
         *((kind, "mean", True) for kind in ("mqa", "gqa", "mhe_add", "mhe_mul")),
     ],
 )
@@ -70,7 +74,9 @@ def test_gqa_with_every_head_its_own_is_the_model_itself(
         convert("gqa", source.path, out, "--kv-heads", "4", "--method", method)
         made = open_source(out)
         assert made.options["attention_kv_heads"] == 4
-        torch.testing.assert_close(logits(made.model), logits(source.model), rtol=0, atol=2e-4)
+        torch.testing.assert_close(
+            logits(made.model), logits(source.model), rtol=0, atol=2e-4
+        )
 
 
 @pytest.mark.parametrize("kind", MEAN)
@@ -119,7 +125,7 @@ def test_bad_options_are_one_line(
 
 
 @pytest.mark.parametrize(
-    ("output", "message"), [("out", "it is no file"), ("./a.pt", "is the input")]
+    ("output", "message"), [("out", "it is not a regular file"), ("./a.pt", "is the input")]
 )
 def test_an_output_that_cannot_be_is_refused_before_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, message: str
@@ -144,7 +150,10 @@ def test_an_output_that_cannot_be_is_refused_before_the_work(
     ],
 )
 def test_it_is_exact_for_all_dimensions(
-    make_source: Callable[..., Source], tmp_path: Path, learned: bool, options: dict[str, Any]
+    make_source: Callable[..., Source],
+    tmp_path: Path,
+    learned: bool,
+    options: dict[str, Any],
 ) -> None:
     source = make_source(learned=learned, **options)
     decompose(source.path, tmp_path / "out.pt", WIDTH)
@@ -157,7 +166,9 @@ def test_it_is_exact_for_all_dimensions(
 def test_a_stock_checkpoint_with_its_biases(tmp_path: Path) -> None:
     model = stir(make_model(arch="transformer"))
     options = {**flat_options(), "_name": "transformer", "arch": "transformer"}
-    torch.save({"cfg": {"model": options}, "model": model.state_dict()}, tmp_path / "stock.pt")
+    torch.save(
+        {"cfg": {"model": options}, "model": model.state_dict()}, tmp_path / "stock.pt"
+    )
     decompose(tmp_path / "stock.pt", tmp_path / "out.pt", WIDTH + 3)  # more add nothing
     made = open_source(tmp_path / "out.pt")
     assert all(module.content_proj is not None for _, _, module in sublayers(made.model))
@@ -199,7 +210,9 @@ def test_fairseq_train_goes_on_from_it(
     pattern = r"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe (.*) \.\.\."
     flags = re.search(pattern, printed)[1].split()
     words = "--cpu --optimizer adam --lr 1e-30 --criterion cross_entropy --max-tokens 200"
-    words += f" --max-update 1 --num-workers 0 --user-dir {Path(fairseq_mhe.__file__).parent}"
+    words += (
+        f" --max-update 1 --num-workers 0 --user-dir {Path(fairseq_mhe.__file__).parent}"
+    )
     run = tmp_path / "run"
     done = fairseq("train", str(data), *words.split(), *flags, "--save-dir", str(run))
     assert done.returncode == 0, done.stderr[-2000:]

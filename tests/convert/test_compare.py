@@ -112,7 +112,9 @@ def test_measured_inputs_are_those_of_words_and_not_of_padding() -> None:
             ),
             with_kwargs=True,
         )
-    found = measure_inputs(model, [batch, batch], pad=PAD)  # twice the same: the same moments
+    found = measure_inputs(
+        model, [batch, batch], pad=PAD
+    )  # twice the same: the same moments
     source, target = (
         batch["net_input"][key].ne(PAD).T for key in ("src_tokens", "prev_output_tokens")
     )
@@ -183,14 +185,18 @@ def test_blocks_are_read_as_fairseqs_tasks_read_them(text: Path, checkpoint: Pat
     found, masked = [], 0
     for batch, other in zip(batches, again, strict=True):
         tokens, targets = batch["net_input"]["src_tokens"], batch["target"]
-        assert torch.equal(tokens, other["net_input"]["src_tokens"])  # the same masks each time
+        assert torch.equal(
+            tokens, other["net_input"]["src_tokens"]
+        )  # the same masks each time
         for read, target in zip(tokens.tolist(), targets.tolist(), strict=True):
             if source.family.name != ROBERTA[0]:
                 line = [word for word in target if word != pad]
                 assert read[: len(line)] == [eos, *line[:-1]]
             else:
                 assert (read[0], target[0]) == (bos, pad)
-                pairs = [pair for pair in zip(read, target, strict=True) if pair[0] != pad][1:]
+                pairs = [pair for pair in zip(read, target, strict=True) if pair[0] != pad][
+                    1:
+                ]
                 assert all((r == mask) == (t != pad) and t != eos for r, t in pairs)
                 line = [t if r == mask else r for r, t in pairs]
                 masked += sum(r == mask for r, _ in pairs)
@@ -219,7 +225,11 @@ def test_conversions_measure_on_the_text(
 
 def test_another_vocabulary_is_refused(text: Path, checkpoint: Path, tmp_path: Path) -> None:
     config = TextConfig(
-        train=(text.parent / "text.txt",), hold_out=5, vocab_size=120, workers=1, out=tmp_path
+        train=(text.parent / "text.txt",),
+        hold_out=5,
+        vocab_size=120,
+        workers=1,
+        out=tmp_path,
     )
     with pytest.raises(UserError, match=r"does not belong to .*: it has"):
         open_material(open_source(checkpoint), prepare_text(config), 5)

@@ -64,7 +64,9 @@ def test_components_are_balanced(forms: Tensor) -> None:
 
 
 def test_heads_of_nothing_need_no_components() -> None:
-    found = decompose(torch.zeros(N, A, B, dtype=torch.float64), N * RANK, RANK, iterations=5)
+    found = decompose(
+        torch.zeros(N, A, B, dtype=torch.float64), N * RANK, RANK, iterations=5
+    )
     assert product(found).abs().max() == 0
 
 

@@ -121,7 +121,9 @@ def test_embeddings_bring_the_mean_closest_to_each_head(bias: bool) -> None:
             weight = getattr(heads.of_width(C // N), name)  # (n, d, C)
             for channel in range(C // N):
                 mean = found[f"{name[0]}_proj.weight"][channel]
-                best = torch.linalg.lstsq(mean.unsqueeze(1), weight[:, channel].T).solution[0]
+                best = torch.linalg.lstsq(mean.unsqueeze(1), weight[:, channel].T).solution[
+                    0
+                ]
                 factor = offset + found[f"{name}_embedding"][:, channel]
                 torch.testing.assert_close(factor, best)
     new_add = build_attention("mhe_add", C, N, **groups)

@@ -69,13 +69,21 @@ where_exact = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("quantization", [pytest.param("int8", marks=where_exact), "float16"])
+@pytest.mark.parametrize(
+    "quantization", [pytest.param("int8", marks=where_exact), "float16"]
+)
 def test_quantized_models_translate_nearly_the_same(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], quantization: str
 ) -> None:
     path = save(tmp_path / "a.pt", trained(**PLAIN), **PLAIN)
     found = convert(
-        path, data, tmp_path / "out", capsys, "--shared-heads", "--quantization", quantization
+        path,
+        data,
+        tmp_path / "out",
+        capsys,
+        "--shared-heads",
+        "--quantization",
+        quantization,
     )
     assert found["quantization"] == quantization
     assert min(found["greedy"], found["beam"]) >= 12
@@ -92,9 +100,13 @@ def test_shared_heads_are_stored_once(
         ("int8", ["--quantization", "int8"]),
     ):
         convert(path, data, tmp_path / name, capsys, *words, "--sentences", "1")
-    sizes = {p.name: (p / "model.bin").stat().st_size for p in tmp_path.iterdir() if p.is_dir()}
+    sizes = {
+        p.name: (p / "model.bin").stat().st_size for p in tmp_path.iterdir() if p.is_dir()
+    }
     # 6 sublayers: keys and values of 3 of 4 heads, 4 wide, of 16 inputs and a bias, in 4 bytes
-    assert sizes["plain"] - sizes["shared"] == pytest.approx(6 * 2 * 3 * 4 * 17 * 4, abs=1000)
+    assert sizes["plain"] - sizes["shared"] == pytest.approx(
+        6 * 2 * 3 * 4 * 17 * 4, abs=1000
+    )
     assert sizes["int8"] < sizes["shared"]
 
 
@@ -109,7 +121,14 @@ def test_a_model_that_translates_otherwise_is_not_kept(
     path = save(tmp_path / "a.pt", trained(**PLAIN), **PLAIN)
     right = to_ctranslate2.convert
     monkeypatch.setattr(to_ctranslate2, "convert", lambda source, *rest: right(other, *rest))
-    words = ["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]
+    words = [
+        "to-ctranslate2",
+        str(path),
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert cli.main([*words, "--sentences", "9"]) == 2
     assert "probabilities are not those of" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pt", "other.pt"]
@@ -131,7 +150,14 @@ def test_what_ctranslate2_cannot_hold_is_one_line(
     path = save(tmp_path / "a.pt", make_model(**options), **options)
     assert (
         cli.main(
-            ["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]
+            [
+                "to-ctranslate2",
+                str(path),
+                "--data",
+                str(data),
+                "--out",
+                str(tmp_path / "out"),
+            ]
         )
         == 2
     )
@@ -147,7 +173,9 @@ def test_sentences_that_the_model_cannot_read_or_say_are_not_compared(
     options = {"attention": "mhe_mul", "max_source_positions": 6, "max_target_positions": 6}
     path = save(tmp_path / "a.pt", make_model(**options), **options)
     found = convert(path, data, tmp_path / "out", capsys)
-    assert found["sentences"] == 18  # of the first 28 of the test set, as the others are longer
+    assert (
+        found["sentences"] == 18
+    )  # of the first 28 of the test set, as the others are longer
     assert (found["greedy"], found["beam"]) == (18, 18)
 
 
@@ -166,7 +194,14 @@ def test_without_it_there_is_one_clear_line(
     )
     assert (
         cli.main(
-            ["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]
+            [
+                "to-ctranslate2",
+                str(path),
+                "--data",
+                str(data),
+                "--out",
+                str(tmp_path / "out"),
+            ]
         )
         == 2
     )

@@ -101,7 +101,9 @@ def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) 
 def transformers(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The package, beside a torchaudio that cannot be loaded (docs/install.md)."""
     monkeypatch.setitem(sys.modules, "torchaudio", None)
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is not installed"
+    )
     transformers.utils.is_torchaudio_available.cache_clear()
     return transformers
 
@@ -154,7 +156,10 @@ def test_it_translates_as_fairseq_does(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"share_all_embeddings": False}, "its option share_all_embeddings is False, not True"),
+        (
+            {"share_all_embeddings": False},
+            "its option share_all_embeddings is False, not True",
+        ),
         ({"layernorm_embedding": True}, "its option layernorm_embedding is True, not False"),
         ({"encoder_normalize_before": True}, "its option encoder_normalize_before is True"),
         ({"activation_fn": "linear"}, "is 'linear', not 'relu' or 'gelu' or 'tanh'"),

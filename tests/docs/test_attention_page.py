@@ -40,7 +40,9 @@ from tests.fixtures.models import make_batch, make_model, search
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, TUTORIAL = ((DOCS / name).read_text() for name in ("attention.md", "add_a_kind.md"))
-PLAIN, EXAMPLE = re.findall(r"^```python\n(.*?)^```", PAGE + TUTORIAL, re.DOTALL | re.MULTILINE)
+PLAIN, EXAMPLE = re.findall(
+    r"^```python\n(.*?)^```", PAGE + TUTORIAL, re.DOTALL | re.MULTILINE
+)
 NEW = "qk_shared"
 #: kind -> parameters, cached numbers, count in the BERT-base setting
 ROWS = {
@@ -97,11 +99,15 @@ def test_the_lines_of_plain_pytorch_run() -> None:
 
 def test_the_table_of_options_is_what_kinds_declare() -> None:
     """As ``fairseq-train --help`` says it, whose words come before the colon."""
-    table = PAGE.split("| option | kinds | what it is |\n|---|---|---|\n")[1].split("\n\n")[0]
+    table = PAGE.split("| option | kinds | what it is |\n|---|---|---|\n")[1].split("\n\n")[
+        0
+    ]
     expected = []
     for name, (_, users) in kind_options().items():
         words = OPTIONS[name][1].metadata["help"].removeprefix(f"{', '.join(users)}: ")
-        whose = "all" if len(users) == len(KINDS) else ", ".join(f"`{user}`" for user in users)
+        whose = (
+            "all" if len(users) == len(KINDS) else ", ".join(f"`{user}`" for user in users)
+        )
         expected.append(f"| `--{name.replace('_', '-')}` | {whose} | {words} |")
     assert table.split("\n") == expected
 

@@ -34,7 +34,16 @@ def test_a_trained_run_is_not_trained_again(
     miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = snapshot(table)
-    words = ["train", "Tiny", "mha", "--data", str(miniature), "--out", str(table), *TABLE_SIZE]
+    words = [
+        "train",
+        "Tiny",
+        "mha",
+        "--data",
+        str(miniature),
+        "--out",
+        str(table),
+        *TABLE_SIZE,
+    ]
     assert cli.main([*words, "--evaluate"]) == 0
     found = capsys.readouterr()
     assert found.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
@@ -70,7 +79,7 @@ def test_a_half_trained_run_is_refused(
     assert cli.main(["evaluate", str(run), "--cpu", "--subset", "valid"]) == 2
     assert (
         f"is not finished: it has no model.pt of all {TABLE_UPDATES} updates; "
-        "run the command that made it again" in capsys.readouterr().err
+        "run the same training command again" in capsys.readouterr().err
     )
     assert cli.main(["evaluate", str(tmp_path), "--cpu"]) == 2
     assert "is no run folder" in capsys.readouterr().err
@@ -145,7 +154,9 @@ def test_none_is_kept_where_one_cannot_be(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unfinished = tmp_path / "runs" / NAMES[0]
-    shutil.copytree(table / NAMES[0], unfinished, ignore=shutil.ignore_patterns("scores.json"))
+    shutil.copytree(
+        table / NAMES[0], unfinished, ignore=shutil.ignore_patterns("scores.json")
+    )
     out = tmp_path / "out"
     for folder, told in (
         (unfinished, "is not finished: it has no scores"),

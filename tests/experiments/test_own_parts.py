@@ -53,7 +53,12 @@ def test_an_own_kind_by_an_own_recipe_is_in_the_table(tmp_path: Path) -> None:
     words += ["--kinds", NEW, "--updates", "2", "--cpu", "--precision", "float32"]
     command("fairseq_mhe.cli", "run-table", *words, "--user-dir", str(user_dir))
     (row,) = json.loads((tmp_path / "out" / "table.json").read_text())
-    assert (row["row"], row["attention"], row["layers"], row["updates"]) == ("mine", NEW, 3, 2)
+    assert (row["row"], row["attention"], row["layers"], row["updates"]) == (
+        "mine",
+        NEW,
+        3,
+        2,
+    )
     run = tmp_path / "out" / f"mine-{NEW}-seed1"
     again = ["evaluate", str(run), "--cpu", "--data", str(MADE / "data")]
     assert "BLEU" in command("fairseq_mhe.cli", *again, **{OWN_USER_DIR: str(user_dir)})
@@ -79,7 +84,12 @@ def test_hydra_trains_a_recipe_as_its_command_line_does(
         *(["decoder_layers"] if "roberta" not in row else []),
     ]
     changes = {
-        "common": {"cpu": True, "user_dir": PACKAGE, "log_interval": 1, "log_format": "json"},
+        "common": {
+            "cpu": True,
+            "user_dir": PACKAGE,
+            "log_interval": 1,
+            "log_format": "json",
+        },
         "model": {"attention": "mhe_mul", **dict.fromkeys(layers, 1)},
         "dataset": {**size, "disable_validation": True},
         "optimization": {"max_update": 2, "update_freq": [1]},

@@ -55,7 +55,9 @@ def test_it_ends_in_the_table(finished: Finished) -> None:
     assert min(mha["tokens_per_second"], mhe["tokens_per_second"]) > 0
     assert min(mha["sentences_per_second"], mhe["sentences_per_second"]) > 0
     assert "2 of 2: train, translate and score mha, mhe_mul" in finished.stderr
-    noise = [line for line in finished.stderr.splitlines() if any(f in line for f in FAMILIES)]
+    noise = [
+        line for line in finished.stderr.splitlines() if any(f in line for f in FAMILIES)
+    ]
     assert noise == [], "only progress and real warnings reach the screen"
 
 

@@ -51,7 +51,10 @@ def test_it_ends_in_the_table(table: Path) -> None:
     found = {(cell["row"], cell["attention"]): cell for cell in cells(table)}
     assert set(found) == {(row, kind) for row in TABLE_ROWS for kind in KINDS}
     mha, mhe = found["small", "mha"], found["small", "mhe_mul"]
-    assert (mha["attention_parameters"], mhe["attention_parameters"]) == (2_359_296, 1_039_104)
+    assert (mha["attention_parameters"], mhe["attention_parameters"]) == (
+        2_359_296,
+        1_039_104,
+    )
     assert (mha["updates"], mha["batch_tokens"], mha["dropout"]) == (TABLE_UPDATES, 512, 0.2)
     assert (mhe["p_value"] is None) == (mha["bleu"] < LEAST_BASELINE)
     assert mha["p_value"] is None
@@ -144,7 +147,9 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(
     for out in outs:
         before = trained_at(out)
         line = table_script(environment, *table_words(miniature, out, rows=("tiny",)))
-        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=1800)
+        done = subprocess.run(
+            line, capture_output=True, text=True, check=False, timeout=1800
+        )
         assert done.returncode == 0, done.stderr
         assert before.items() <= trained_at(out).items()
         assert_same_table(out, table)

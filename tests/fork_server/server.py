@@ -73,7 +73,9 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdout.reconfigure(write_through=unbuffered, line_buffering=os.isatty(1))
     first = [] if request["safe_path"] else [request["folder"]]
-    named = os.environ.get("PYTHONPATH", "").split(":") if os.environ.get("PYTHONPATH") else []
+    named = (
+        os.environ.get("PYTHONPATH", "").split(":") if os.environ.get("PYTHONPATH") else []
+    )
     sys.path[:] = [*first, *named, *sys.path]
     importlib.invalidate_caches()
     sys.argv = request["words"]

@@ -28,7 +28,9 @@ def run(command: str, *words: str, check: bool = True, **options: Any) -> Any:
     return done
 
 
-def train(folder: Path, save: Path, *words: str, updates: int = 2, check: bool = True) -> Any:
+def train(
+    folder: Path, save: Path, *words: str, updates: int = 2, check: bool = True
+) -> Any:
     """A training of a few updates."""
     usual = (
         "--arch transformer_mhe_tiny --share-all-embeddings --cpu --optimizer adam --lr 0.001 "
@@ -118,7 +120,9 @@ def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Pat
     ],
 )
 def test_generation_translates_every_sentence(folder: Path, kind: str, options: str) -> None:
-    assert hypotheses(generate(folder, *options.split(), kind=kind)) == list(range(SENTENCES))
+    assert hypotheses(generate(folder, *options.split(), kind=kind)) == list(
+        range(SENTENCES)
+    )
 
 
 def test_interactive_and_validate(folder: Path) -> None:

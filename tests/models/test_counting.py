@@ -52,7 +52,9 @@ def state_after_each_step(model: nn.Module) -> list[dict[str, Any]]:
 
     def spy(*args: Any, **kwargs: Any) -> Any:
         out = decode(*args, **kwargs)
-        states.append({name: copy(held) for name, held in kwargs["incremental_state"].items()})
+        states.append(
+            {name: copy(held) for name, held in kwargs["incremental_state"].items()}
+        )
         return out
 
     model.decoder.forward = spy

@@ -71,7 +71,11 @@ ARCHS = [
 
 @pytest.mark.parametrize(
     ("family", "arch"),
-    [(family, arch) for family, archs in zip(FAMILIES, ARCHS, strict=True) for arch in archs],
+    [
+        (family, arch)
+        for family, archs in zip(FAMILIES, ARCHS, strict=True)
+        for arch in archs
+    ],
 )
 def test_hydra_and_the_command_line_build_the_same_model(family: Any, arch: str) -> None:
     parsed = convert_namespace_to_omegaconf(parse("--arch", arch))
@@ -82,7 +86,9 @@ def test_hydra_and_the_command_line_build_the_same_model(family: Any, arch: str)
         models = [task.build_model(cfg.model) for cfg in (parsed, written)]
     shapes = [{name: x.shape for name, x in each.named_parameters()} for each in models]
     assert shapes[0] == shapes[1]
-    drops = [{m.p for m in each.modules() if isinstance(m, FairseqDropout)} for each in models]
+    drops = [
+        {m.p for m in each.modules() if isinstance(m, FairseqDropout)} for each in models
+    ]
     assert drops[0] == drops[1]
 
 
@@ -107,7 +113,9 @@ def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
     assert ours.encoder.dropout_module.p == 0.3
 
 
-def test_without_memory_all_shapes_are_the_same_and_later_models_have_their_positions() -> None:
+def test_without_memory_all_shapes_are_the_same_and_later_models_have_their_positions() -> (
+    None
+):
     given = {"attention": "mhe_mul", "share_all_embeddings": True}
     without = build_on_meta("tiny", "mhe_mul", 100)
     real = build({"arch": TRANSLATION.arch("tiny"), **given}, make_task(100))

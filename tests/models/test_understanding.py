@@ -87,7 +87,9 @@ def test_the_loss_is_both_ends_cross_entropy(model: Any) -> None:
     loss, size, logged = criterion(model, sample)
     logits, _ = model(tokens, features_only=True, classification_head_name=ANSWER_HEAD)
     total, correct = 0.0, 0
-    for row, (places, ends) in enumerate(zip([[0, 5, 6, 7, 8], [0, 4, 5]], right, strict=True)):
+    for row, (places, ends) in enumerate(
+        zip([[0, 5, 6, 7, 8], [0, 4, 5]], right, strict=True)
+    ):
         hit = True
         for end in (0, 1):
             values = {place: logits[row, place, end].item() for place in places}

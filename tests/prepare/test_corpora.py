@@ -93,7 +93,9 @@ def test_an_archive_without_a_side_is_one_line_and_leaves_nothing(
     assert sorted(left) == [".lock", "archives"]
 
 
-def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newstest_comes_from_sacrebleu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def put(test_set: str, langs: str) -> str:
         assert langs == "en-de"
         path = tmp_path / test_set.replace("/", "-")
@@ -110,7 +112,9 @@ def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError("<urlopen error [Errno -2] Name or service not known>")
 
     monkeypatch.setattr("sacrebleu.get_source_file", fail)
-    with pytest.raises(UserError, match=r"its test set wmt13 \(.*not known.*\); .* --newstest"):
+    with pytest.raises(
+        UserError, match=r"its test set wmt13 \(.*not known.*\); .* --newstest"
+    ):
         copy_from_sacrebleu(tmp_path)
 
 
@@ -162,7 +166,9 @@ def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
     path = write_archive(archives / "de-en.tgz", members)
     data = Iwslt14(out=tmp_path / "data", vocab_size=100, workers=2).prepare()
     small = [(en.lower(), de.lower()) for en, de in pairs]
-    assert lines_of(data, "raw/test.de") == [de for _, de in small[sentences : sentences + 5]]
+    assert lines_of(data, "raw/test.de") == [
+        de for _, de in small[sentences : sentences + 5]
+    ]
     counts = read_manifest(data)["steps"]["clean"]["counts"]["train"]
     clean = counts["kept"] + counts["held_out"]
     train, valid = (lines_of(data, f"raw/{split}.en") for split in ("train", "valid"))
@@ -198,7 +204,9 @@ def test_multi30k_is_the_files_that_were_verified(
             (served / f"{name}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
             (archives / f"{name}.{lang}").write_text("another text\n" * 60)
     paths = [served / file.name for file in FILES]
-    files = [RemoteFile(f"http://nowhere/{p.name}", p.stat().st_size, sha256(p)) for p in paths]
+    files = [
+        RemoteFile(f"http://nowhere/{p.name}", p.stat().st_size, sha256(p)) for p in paths
+    ]
     monkeypatch.setattr(multi30k, "FILES", files)
     with serve(served) as server:
         out = tmp_path / "data"
@@ -261,7 +269,10 @@ def test_subwords_of_others_stay_and_the_text_is_what_a_person_writes(
     assert data.manifest["options"] == {"lowercase": True}
     assert "train has 2 lines, known are 29,000" in capsys.readouterr().err
     assert lines_of(data.folder, "subword/test.en") == EN
-    assert lines_of(data.folder, "raw/test.en") == ["a boy's dog runs.", "two girls, one hat"]
+    assert lines_of(data.folder, "raw/test.en") == [
+        "a boy's dog runs.",
+        "two girls, one hat",
+    ]
     assert lines_of(data.folder, "raw/valid.de")[1] == "zwei mädchen & ein hut"
     assert data.detokenise(DE) == lines_of(data.folder, "raw/test.de")
     tokens = ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]

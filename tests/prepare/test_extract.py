@@ -61,7 +61,9 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_no_held_out_side_and_no_family_occurs_in_another_split(rows: list[list[str]]) -> None:
+def test_no_held_out_side_and_no_family_occurs_in_another_split(
+    rows: list[list[str]],
+) -> None:
     for column in (2, 3):
         sides = defaultdict(list)
         for row in rows:
@@ -91,7 +93,9 @@ def test_the_readme_has_the_right_numbers(rows: list[list[str]]) -> None:
     assert f"{len(rows):,} English-German pairs" in readme
     for split in ("train", "valid", "test"):
         chosen = [row for row in rows if row[0] == split]
-        english, german = (sum(len(row[column].split()) for row in chosen) for column in (2, 3))
+        english, german = (
+            sum(len(row[column].split()) for row in chosen) for column in (2, 3)
+        )
         integrations = len({row[1] for row in chosen})
         line = next(line for line in readme.splitlines() if line.startswith(f"| {split} |"))
         assert line.startswith(f"| {split} | {len(chosen):,} (of ")
@@ -137,8 +141,14 @@ def test_reasons_to_drop(en: str, de: str, reason: str | None) -> None:
         ("One.\n\n- Two", "Eins.\n - Zwei", [("One.", "Eins."), ("Two", "Zwei")]),
         ("One.\nTwo", "Eins. Zwei", None),
         # The same number of sentences, but clearly not the same sentences.
-        ("No. The long second sentence is here.", "Das ist der lange Satz davor. Ja.", "whole"),
+        (
+            "No. The long second sentence is here.",
+            "Das ist der lange Satz davor. Ja.",
+            "whole",
+        ),
     ],
 )
-def test_messages_are_cut_where_both_languages_agree(en: str, de: str, pairs: object) -> None:
+def test_messages_are_cut_where_both_languages_agree(
+    en: str, de: str, pairs: object
+) -> None:
     assert extract.segments(en, de) == ([(en, de)] if pairs == "whole" else pairs)

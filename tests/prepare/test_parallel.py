@@ -33,7 +33,9 @@ def fail(number: int) -> int:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_order_and_few_items_are_under_way(workers: int) -> None:
-    assert list(ordered_map(slow_when_even, range(20), workers)) == [n * n for n in range(20)]
+    assert list(ordered_map(slow_when_even, range(20), workers)) == [
+        n * n for n in range(20)
+    ]
     source = iter(range(1000))
     results = ordered_map(slow_when_even, source, workers)
     next(results)

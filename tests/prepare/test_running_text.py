@@ -67,7 +67,9 @@ def test_fairseq_reads_the_text(text: Path, tmp_path: Path, subword: str) -> Non
 
 def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path) -> None:
     whole, pieces = (
-        read_back(prepare_text(config(text, tmp_path / str(block), block=block)), "train", SP)
+        read_back(
+            prepare_text(config(text, tmp_path / str(block), block=block)), "train", SP
+        )
         for block in (512, 12)
     )
     assert len(pieces) > len(whole)
@@ -107,7 +109,9 @@ def test_bad_text_ends_in_one_line(tmp_path: Path, content: bytes, message: str)
 def test_articles_of_wikitext_are_documents(text: Path, tmp_path: Path) -> None:
     lines = [line for line in text.read_text().split("\n") if line.strip()]
     for split in ("train", "valid", "test"):
-        articles = [f" = Article {n} = \n \n = = Part = = \n {lines[n]} \n" for n in range(60)]
+        articles = [
+            f" = Article {n} = \n \n = = Part = = \n {lines[n]} \n" for n in range(60)
+        ]
         (tmp_path / f"wiki.{split}.tokens").write_text(" \n".join(articles))
     corpus = WikiText103(folder=tmp_path, out=tmp_path / "data", vocab_size=150, workers=1)
     out = corpus.prepare()

@@ -112,7 +112,9 @@ def test_sentencepiece_learns_from_lines_of_any_length(
     assert counts[0] == pytest.approx(counts[1], rel=0.02)
 
 
-def test_what_nothing_can_be_learnt_from_is_refused(tmp_path: Path, lines: list[str]) -> None:
+def test_what_nothing_can_be_learnt_from_is_refused(
+    tmp_path: Path, lines: list[str]
+) -> None:
     with pytest.raises(UserError, match="nothing to learn BPE from"):
         learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
     write_lines(tmp_path / "text", lines)

@@ -53,7 +53,9 @@ def test_the_languages_that_moses_does_not_restore(lang: str, line: str) -> None
     assert restored_by_moses(lang) == (back == line)
 
 
-NASTY = "".join([*"aZ5ß .,'`\"-()/&%:;„“…«»", "\u2019", "\u2013", "\u00a0", "\u200b", "\u00ad"])
+NASTY = "".join(
+    [*"aZ5ß .,'`\"-()/&%:;„“…«»", "\u2019", "\u2013", "\u00a0", "\u200b", "\u00ad"]
+)
 
 
 @pytest.mark.parametrize("lang", ["en", "de", "fr", "fi"])
@@ -100,10 +102,9 @@ def test_a_full_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_punctuation_is_written_in_one_way() -> None:
-    assert punctuation_normaliser("de")(["„So“ \u2013 sagt\u2019s ( er ) : 5 %…", "gut"]) == [
-        '"So" - sagt\'s (er): 5%...',
-        "gut",
-    ]
+    assert punctuation_normaliser("de")(
+        ["„So“ \u2013 sagt\u2019s ( er ) : 5 %…", "gut"]
+    ) == ['"So" - sagt\'s (er): 5%...', "gut"]
     assert punctuation_normaliser("en")(["soft\u00adhyphen, zero\u200bwidth"]) == [
         "softhyphen, zerowidth"
     ]

@@ -92,7 +92,10 @@ def test_tokens_on_the_axes() -> None:
     assert " ".join(cross.queries).replace("@@ ", "") == "Die Lampe im Flur . </s>"
     assert decoder.keys == ("</s>", *cross.queries[:-1])
     unknown = encode("The \u2603", 0, DATA.processing(), task.source_dictionary, 40)
-    assert attention_map(model, task, "cross", unknown, target).keys[-2:] == ("<unk>", "</s>")
+    assert attention_map(model, task, "cross", unknown, target).keys[-2:] == (
+        "<unk>",
+        "</s>",
+    )
 
 
 def run(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[str, str]:
@@ -152,7 +155,10 @@ def test_a_long_sentence_has_small_names_and_dollar_signs_are_no_formulas(
         (["--sentence", SENTENCE, "--target", "\t"], "the target is empty"),
         (["--sentence", "lamp " * 2000], "subwords, but the model takes at most"),
         (["--sentence", SENTENCE, "--data", "nowhere"], "manifest.json is missing; make"),
-        (["--sentence", SENTENCE, "--out", "map.gif"], "map.gif must end in .png, .pdf, .svg"),
+        (
+            ["--sentence", SENTENCE, "--out", "map.gif"],
+            "map.gif must end in .png, .pdf, .svg",
+        ),
     ],
 )
 def test_bad_input_ends_in_one_line(

@@ -34,7 +34,8 @@ SCORE_ROUNDING, PRR_ROUNDING, PEOP_ROUNDING = 0.05, 0.05, 0.005
 def parameters() -> dict[str, int]:
     """Attention parameters, counted in modules."""
     return {
-        kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in SCORES
+        kind: attention_parameters(build_on_meta("roberta_mhe_base", kind))
+        for kind in SCORES
     }
 
 
@@ -66,7 +67,9 @@ def test_one_set_of_scores_explains_all_cells_of_a_task(
 def explained(task: int, mha: float, sha: float, parameters: dict[str, int]) -> bool:
     """Whether each kind has a score that rounds to the published one and gives its PRR and PEoP."""
     for kind, cells in PRR.items():
-        low, high = {"mha": (mha, mha), "sha": (sha, sha)}.get(kind, around(SCORES[kind][task]))
+        low, high = {"mha": (mha, mha), "sha": (sha, sha)}.get(
+            kind, around(SCORES[kind][task])
+        )
         low = max(low, (cells[task] - PRR_ROUNDING) * mha / 100)
         high = min(high, (cells[task] + PRR_ROUNDING) * mha / 100)
         if kind in PEOP:

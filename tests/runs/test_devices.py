@@ -186,5 +186,7 @@ def test_two_processes_do_not_resume_what_one_began(
     miniature: Path, alone: Job, tmp_path: Path
 ) -> None:
     (middle,) = alone.checkpoints.glob("checkpoint_*_3.pt")
-    with pytest.raises(UserError, match="was trained on 1 devices, not 2: resume on as many"):
+    with pytest.raises(
+        UserError, match="was trained on 1 devices, not 2: resume on as many"
+    ):
         train(miniature, tmp_path, TWO, start=middle)

@@ -127,14 +127,25 @@ def test_tokenised_bleu_splits_as_its_language_does() -> None:
     ("hypotheses", "references"),
     [
         (
-            ["ein mann mit hut , der geht .", "zwei hunde", "eine frau in rot läuft schnell"],
-            ["ein mann mit hut , der steht .", "zwei große hunde", "eine frau läuft schnell"],
+            [
+                "ein mann mit hut , der geht .",
+                "zwei hunde",
+                "eine frau in rot läuft schnell",
+            ],
+            [
+                "ein mann mit hut , der steht .",
+                "zwei große hunde",
+                "eine frau läuft schnell",
+            ],
         ),
         (
             ["ein mann (mit hut), der geht"],
             ["ein mann (mit hut), der gerade eben sehr weit geht"],
         ),
-        (["ein hund"], ["ein großer hund läuft weg"]),  # no trigram: 0, and a brevity penalty
+        (
+            ["ein hund"],
+            ["ein großer hund läuft weg"],
+        ),  # no trigram: 0, and a brevity penalty
     ],
 )
 def test_bleu4_is_fairseqs_own(hypotheses: list[str], references: list[str]) -> None:

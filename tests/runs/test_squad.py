@@ -63,7 +63,9 @@ def dataset(folder: Path, **answers: list[tuple[str, int]]) -> Path:
 def test_the_best_of_several_answers_and_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = dataset(tmp_path, year=[("1066", 3), ("In 1066", 0)], who=[("William", 32)], none=[])
+    path = dataset(
+        tmp_path, year=[("1066", 3), ("In 1066", 0)], who=[("William", 32)], none=[]
+    )
     assert right_answers(path) == {
         "year": ["1066", "In 1066"],
         "who": ["William"],
@@ -89,7 +91,7 @@ def test_bad_predictions_end_in_one_line(
 ) -> None:
     path, said = dataset(tmp_path, a=[], b=[]), tmp_path / "said.json"
     for text, told in (
-        ('{"a": ""}', "1 of 2 questions have no prediction, b is one"),
+        ('{"a": ""}', "1 of 2 questions have no prediction, b among them"),
         ('["a", "b"]', f"{said} is not a JSON object of question id: answer"),
         ('{"a": 1, "b": 2}', f"{said} is not a JSON object of question id: answer"),
     ):
@@ -105,7 +107,9 @@ def cases(seed: int, count: int = 12) -> tuple[dict[str, Answer], dict[str, list
     for number in range(count):
         text = " ".join(draw.sample(words, 2))
         found[str(number)] = Answer(text, round(draw.uniform(-3, 3), 3), number // 3)
-        right[str(number)] = draw.choice([[""], [text], [draw.choice(words), text.split()[0]]])
+        right[str(number)] = draw.choice(
+            [[""], [text], [draw.choice(words), text.split()[0]]]
+        )
     return found, right
 
 

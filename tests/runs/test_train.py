@@ -34,11 +34,17 @@ def test_the_curve_counts_repeated_updates_once_and_skips_cut_lines() -> None:
         f"{START} 0, on the CPU",
         line("train_inner", epoch=1, update=0.1, loss="9.5", wps="100", num_updates="10"),
         line("train_inner", epoch=1, update=0.2, loss="9.0", wps="300", num_updates="20"),
-        line("valid", epoch=1, valid_loss="9.4", valid_nll_loss="8.5", valid_num_updates="20"),
-        line("train_inner", epoch=1, update=0.3, loss="1.0", wps="5", num_updates="30")[:-20],
+        line(
+            "valid", epoch=1, valid_loss="9.4", valid_nll_loss="8.5", valid_num_updates="20"
+        ),
+        line("train_inner", epoch=1, update=0.3, loss="1.0", wps="5", num_updates="30")[
+            :-20
+        ],
         f"{START} 10, on a GPU",
         line("train_inner", epoch=1, update=0.2, loss="8.9", wps="280", num_updates="20"),
-        line("valid", epoch=1, valid_loss="9.3", valid_nll_loss="8.4", valid_num_updates="20"),
+        line(
+            "valid", epoch=1, valid_loss="9.3", valid_nll_loss="8.4", valid_num_updates="20"
+        ),
         line("train_inner", epoch=1, update=0.3, loss="8.0", wps="200", num_updates="30"),
         line("train", epoch=1, train_loss="9", train_num_updates="30"),
     ]

@@ -35,7 +35,11 @@ OUTPUT = [
 
 
 def test_hypotheses_are_in_order_whatever_they_hold() -> None:
-    assert parse_hypotheses(OUTPUT, 3, LOG) == ["▁Aus\u2028 ▁und\x85 mehr", "", "▁Ein schalten"]
+    assert parse_hypotheses(OUTPUT, 3, LOG) == [
+        "▁Aus\u2028 ▁und\x85 mehr",
+        "",
+        "▁Ein schalten",
+    ]
     assert sentences_per_second(OUTPUT) == 211.83
 
 

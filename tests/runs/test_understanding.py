@@ -116,7 +116,9 @@ def test_no_other_span_of_the_passage_is_better(
     found = spans(language_model, {"net_input": {"src_tokens": TOKENS}})
     for row, (begin, length) in enumerate(PASSAGES):
         scores = {
-            (first, last): float(logits[row, begin + first, 0] + logits[row, begin + last, 1])
+            (first, last): float(
+                logits[row, begin + first, 0] + logits[row, begin + last, 1]
+            )
             for first, last in itertools.product(range(length), repeat=2)
             if first <= last < first + longest
         }

@@ -129,7 +129,8 @@ def test_uptraining_begins_with_a_conversion(
     summaries = reports(references, "uptraining")
     assert list(summaries) == [MHA, "uptrained-mqa", "further-mha"]
     assert (
-        summaries["uptrained-mqa"]["kv_bytes_per_token"] < summaries[MHA]["kv_bytes_per_token"]
+        summaries["uptrained-mqa"]["kv_bytes_per_token"]
+        < summaries[MHA]["kv_bytes_per_token"]
     )
     log = (references / "tiny-uptrained-mqa-seed1" / "train.log").read_text()
     assert "'max_update': 3," in log, "a quarter of 12"
@@ -147,7 +148,9 @@ def test_some_variants_can_be_chosen() -> None:
 
 def test_a_share_of_a_training() -> None:
     """One that patience may end has a share of its warm-up: else it would end before that does."""
-    fifth = Variant("fifth", "further", everywhere(MHA), MHA, {"dropout": 0.5, "x_y": 3}, 0.2)
+    fifth = Variant(
+        "fifth", "further", everywhere(MHA), MHA, {"dropout": 0.5, "x_y": 3}, 0.2
+    )
     training = recipe_of("tiny").training
     training = training_of(training.shortened(1000).changed(keep_interval_updates=4), fifth)
     assert (training.updates, training.dropout, training.options["x_y"]) == (200, 0.5, 3)
@@ -167,7 +170,10 @@ def test_a_share_of_a_training() -> None:
         (["gap-study", "--row", "huge"], "unknown row 'huge'; choose one of: base"),
         (["gap-study", "--only", "nothing"], "--only nothing: unknown; choose of reference"),
         (["gap-study", "--data", "nowhere"], "nowhere/manifest.json is missing"),
-        (["gap-study", "--subset", "x"], "has no 'x': give a --subset of test, train, valid"),
+        (
+            ["gap-study", "--subset", "x"],
+            "has no 'x': give a --subset of test, train, valid",
+        ),
         (["gap-study", "--finished-only"], "the references are not finished"),
         (
             ["equal-budget", "--budget", "100"],

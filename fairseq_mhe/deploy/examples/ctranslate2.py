@@ -27,7 +27,9 @@ else:
 translator = ctranslate2.Translator(str(folder))
 for line in sys.argv[1:] or ["Hello."]:
     line = " ".join(unicodedata.normalize("NFC", line).split())
-    line = "".join(character for character in line if unicodedata.category(character) != "Cc")
+    line = "".join(
+        character for character in line if unicodedata.category(character) != "Cc"
+    )
     if text["punctuation"]:
         line = marks.normalize(line)
     if has_tokens:

@@ -25,7 +25,9 @@ from fairseq_mhe.prepare.text_processing import normalise
 
 CORPUS = Path(__file__).resolve().parent / "home-assistant" / "pairs.tsv.bz2"
 TASK = TASKS["integration"]
-_HELD_OUT_PART = 10  # train pairs (of --limit) and examples of the task for each held-out one
+_HELD_OUT_PART = (
+    10  # train pairs (of --limit) and examples of the task for each held-out one
+)
 Pairs = list[tuple[str, str]]
 #: Split, integration, message.
 Row = tuple[str, str, str]

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_mhe.prepare.config import SPLITS, option, vocabulary
-from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out, warn_of_lines
+from fairseq_mhe.prepare.corpora.known import (
+    Downloads,
+    PairCorpus,
+    default_out,
+    warn_of_lines,
+)
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
 from fairseq_mhe.prepare.text import SUFFIXES

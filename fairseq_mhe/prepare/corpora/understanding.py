@@ -101,7 +101,9 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
     help = "the language model's data folder"
     add("--text", type=Path, required=True, metavar="DATA", help=help)
     add("--out", type=Path, metavar="DIR", help="new data folder (default: runs/TASK-data)")
-    help = "longest example in subwords: at most the model's positions (default: %(default)s)"
+    help = (
+        "longest example in subwords: at most the model's positions (default: %(default)s)"
+    )
     block = 384 if suite == "squad" else 512
     add("--block", type=at_least(8), default=block, metavar="N", help=help)
     add_options(parser, Downloads)
