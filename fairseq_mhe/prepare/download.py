@@ -3,6 +3,7 @@
 import gzip
 import lzma
 import posixpath
+import shutil
 import tarfile
 import zipfile
 import zlib
@@ -166,11 +167,21 @@ def _unpack_zip(archive: Path, members: Collection[str], out: Path) -> None:
 
 
 def _unpack_tar(archive: Path, members: Collection[str], out: Path) -> None:
+    """The bytes of regular files, under names that we know, so that none lands elsewhere."""
+    data_filter = getattr(tarfile, "data_filter", None)  # of Python 3.11.4 and newer
     with tarfile.open(archive) as packed:
         for member in packed:
             name = posixpath.normpath(member.name)
-            if name in members and member.isfile():
-                packed.extract(member.replace(name=name, deep=False), out, filter="data")
+            content = (
+                packed.extractfile(member) if name in members and member.isfile() else None
+            )
+            if content is None:
+                continue
+            if data_filter is not None:
+                data_filter(member, str(out))
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            with content, (out / name).open("wb") as stream:
+                shutil.copyfileobj(content, stream)
         # To the end of the file, where gzip has a checksum of all.
         while packed.fileobj and packed.fileobj.read(1 << 20):
             pass
