@@ -5,11 +5,12 @@ Read, normalise, tokenise, clean, learn, segment, binarise. `prepare` takes plai
 """
 
 import argparse
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ _WARN_ABOVE = 10  # percent of the pairs that are dropped
 _CLEANING = ("tokenizer", "max_tokens", "max_ratio", "punctuation", "lowercase", "hold_out")
 #: Why a pair is dropped, in counts and in words.
 _REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
+_FORMS = 4  # of what is not restored that are shown
 _REFERENCES = 2000  # lines of the test set that are compared with their tokens, joined again
 
 
@@ -244,16 +246,34 @@ def _dropped_percent(counts: Mapping[str, int]) -> float:
 
 
 def _say_not_restored(path: Path, lang: str) -> None:
-    """Say how many references Moses' rules do not restore, with an example."""
+    """Say which forms in the references Moses' rules do not restore, how often, with examples."""
     split, join = tokeniser("moses", lang), detokeniser("moses", lang)
     lines = list(islice(read_lines(path), _REFERENCES))
     changed = [(line, back) for line in lines if (back := join(split(line))) != line]
-    if changed:
-        line, back = changed[0]
-        say(
-            f"test: Moses' rules do not restore {len(changed):,} of {len(lines):,} references, "
-            f"which no translation can match fully: {line!r} becomes {back!r}"
-        )
+    if not changed:
+        return
+    examples: dict[str, list[str]] = {}
+    for line, back in changed:
+        words = _lost(line.split(), back.split())
+        form = re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "A", words))
+        examples.setdefault(form, []).append(words)
+    commonest = sorted(examples.items(), key=lambda each: -len(each[1]))[:_FORMS]
+    forms = "; ".join(
+        f"{len(found)} like {form} ({found[0]!r})" for form, found in commonest
+    )
+    say(
+        f"test: Moses' rules do not restore {len(changed):,} of {len(lines):,} references, which "
+        f"no translation can match fully: {forms}"
+    )
+
+
+def _lost(line: list[str], back: list[str]) -> str:
+    """The words of a line from the first to the last that are not restored."""
+    pairs = zip(line, back, strict=False)
+    start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    ends = zip(reversed(line[start:]), reversed(back[start:]), strict=False)
+    end = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+    return " ".join(line[start : len(line) - end])
 
 
 def prepare_segmented(
