@@ -119,3 +119,9 @@ def as_words(options: Mapping[str, Any]) -> list[str]:
             several = isinstance(value, Sequence) and not isinstance(value, str)
             words.append(",".join(map(str, value)) if several else str(value))
     return words
+
+
+def add_seed(parser: ArgumentParser) -> None:
+    """The option of a command that trains one model."""
+    help_ = "random seed (default: %(default)s)"
+    parser.add_argument("--seed", type=seed, default=1, metavar="N", help=help_)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import as_words, positive, seed
+from fairseq_mhe.common.arguments import add_seed, as_words, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json
 from fairseq_mhe.common.progress import say
@@ -52,13 +52,7 @@ def pretrain_arguments(parser: argparse.ArgumentParser) -> None:
     add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
     help_ = "kind of attention, as fairseq-train's --attention"
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
-    add(
-        "--seed",
-        type=seed,
-        default=1,
-        metavar="N",
-        help="random seed (default: %(default)s)",
-    )
+    add_seed(parser)
     _add_pretraining(parser)
 
 
@@ -160,13 +154,7 @@ def finetune_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--model", type=Path, required=True, metavar="MODEL", help=help_)
     _add_out(parser)
-    add(
-        "--seed",
-        type=seed,
-        default=1,
-        metavar="N",
-        help="random seed (default: %(default)s)",
-    )
+    add_seed(parser)
     add("--epochs", type=positive, metavar="N", help="epochs (default: the recipe's)")
     devices.add_arguments(parser)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import at_least, positive, seed
+from fairseq_mhe.common.arguments import add_seed, at_least, positive
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments.language import LanguageTable
@@ -30,13 +30,7 @@ def quickstart_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=Path("runs/quickstart"), help=help_)
     help_ = f"kinds to compare, of {', '.join(KINDS)}, or all (default: %(default)s)"
     add("--attention", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
-    add(
-        "--seed",
-        type=seed,
-        default=1,
-        metavar="N",
-        help="random seed (default: %(default)s)",
-    )
+    add_seed(parser)
     help_ = "updates of each training (default: %(default)s)"
     add("--updates", type=positive, default=_UPDATES, metavar="N", help=help_)
     help_ = "use about N pairs of the corpus only, for a trial"

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import as_words, number, positive, seed, some_of
+from fairseq_mhe.common.arguments import add_seed, as_words, number, positive, seed, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import only_one, output_folder, read_json
 from fairseq_mhe.common.progress import Board, say
@@ -53,13 +53,7 @@ def train_arguments(parser: argparse.ArgumentParser) -> None:
     add("row", metavar="ROW", nargs="?", help=help_)
     help_ = "kind of attention, as fairseq-train's --attention"
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
-    add(
-        "--seed",
-        type=seed,
-        default=1,
-        metavar="N",
-        help="random seed (default: %(default)s)",
-    )
+    add_seed(parser)
     add("--evaluate", action="store_true", help="translate and score the model afterwards")
     add_arguments(parser)
 
