@@ -22,10 +22,7 @@ pytest_plugins = [
 
 # To search for new examples instead: pytest --hypothesis-profile=default
 settings.register_profile(
-    "repeatable",
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("repeatable")
 

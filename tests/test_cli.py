@@ -32,14 +32,7 @@ def test_alone_it_lists_all_commands_the_main_ones_first(
         cli.main([])
     overview = capsys.readouterr().out
     listed = re.findall(r"^    ([a-z0-9-]+)", overview, re.MULTILINE)
-    assert listed[:6] == [
-        "quickstart",
-        "prepare",
-        "train",
-        "run-table",
-        "table",
-        "translate",
-    ]
+    assert listed[:6] == ["quickstart", "prepare", "train", "run-table", "table", "translate"]
     assert listed == list(cli.SUBCOMMANDS)
 
 
@@ -60,13 +53,6 @@ def test_a_run_folder_stands_for_its_model_and_its_data(tmp_path: Path) -> None:
     (run / "config.json").write_text(json.dumps(config))
     assert cli.main(["fold", str(run), str(tmp_path / "folded.pt")]) == 0
     assert set(open_source(tmp_path / "folded.pt").attention.values()) == {"mha"}
-    words = [
-        "--sentence",
-        "A lamp.",
-        "--place",
-        "encoder",
-        "--out",
-        str(tmp_path / "map.png"),
-    ]
+    words = ["--sentence", "A lamp.", "--place", "encoder", "--out", str(tmp_path / "map.png")]
     assert cli.main(["attention-map", str(run), *words]) == 0
     assert cli.main(["attention-map", str(run / "model.pt"), *words]) == 2

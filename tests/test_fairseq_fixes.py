@@ -60,9 +60,7 @@ def test_no_sentence_is_lost(
 def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
     path, proof = tmp_path / "bad.pt", tmp_path / "ran"
     torch.save({"model": {}, "cfg": None, "payload": Malicious(proof)}, path)
-    with pytest.raises(
-        SystemExit, match=r"bad.pt holds pickled objects other than"
-    ) as caught:
+    with pytest.raises(SystemExit, match=r"bad.pt holds pickled objects other than") as caught:
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
     assert "\n" not in str(caught.value)
     assert not proof.exists()
@@ -74,9 +72,7 @@ def test_damaged_binary_data_and_dictionaries_are_named(tmp_path: Path) -> None:
     (tmp_path / "dict.en.txt").write_bytes(b"\xff\xfe 3\n")
     with pytest.raises(ErrorExit, match=r"cannot read .*train\.idx and \.bin: .*; prepare"):
         data_utils.load_indexed_dataset(str(tmp_path / "train"), None, "mmap")
-    with pytest.raises(
-        ErrorExit, match=r"cannot read .*dict\.en\.txt: .*; prepare the data"
-    ):
+    with pytest.raises(ErrorExit, match=r"cannot read .*dict\.en\.txt: .*; prepare the data"):
         Dictionary.load(str(tmp_path / "dict.en.txt"))
 
 
@@ -105,10 +101,7 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
     for save in (with_fix, with_fix.__wrapped__):
         options = {"save_dir": str(tmp_path), "save_interval_updates": 10}
         cfg = OmegaConf.structured(CheckpointConfig(no_epoch_checkpoints=True, **options))
-        trainer, iterator = (
-            MagicMock(checkpoint_suffix="", data_parallel_rank=0),
-            MagicMock(),
-        )
+        trainer, iterator = (MagicMock(checkpoint_suffix="", data_parallel_rank=0), MagicMock())
         trainer.get_num_updates.return_value = updates
         trainer.save_checkpoint.side_effect = lambda path, *_: Path(path).touch() or path
         iterator.epoch, iterator.end_of_epoch.return_value = 3, ends
@@ -122,9 +115,7 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
     assert (saved[0][0] == number) == numbered, "a kill may leave the first"
     assert "checkpoint_last.pt" in saved[0]
     if ends:
-        assert number not in saved[1], (
-            "fairseq numbers checkpoints itself now: remove the fix"
-        )
+        assert number not in saved[1], "fairseq numbers checkpoints itself now: remove the fix"
 
 
 def bf16_trainer() -> Trainer:
@@ -147,9 +138,7 @@ def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
     saved = read_checkpoint(tmp_path / "with.pt")["model"]
     weight = saved["encoder.layers.0.fc1.weight"]
     assert not torch.equal(weight, weight.bfloat16().float()), "they are not rounded"
-    shared = {
-        saved[f"{side}.embed_tokens.weight"].data_ptr() for side in ("encoder", "decoder")
-    }
+    shared = {saved[f"{side}.embed_tokens.weight"].data_ptr() for side in ("encoder", "decoder")}
     assert len(shared) == 1
 
     def same(other: Trainer) -> bool:
@@ -248,7 +237,5 @@ def test_only_modules_that_evaluate_options_have_another_eval() -> None:
     own = {name for name in names if not name.startswith("examples.")}
     assert own == set(fairseq_fixes.EVALUATING)
     evaluate = vars(sys.modules["fairseq.utils"])["eval"]
-    changed = {
-        name for name, module in sys.modules.items() if vars(module).get("eval") is evaluate
-    }
+    changed = {name for name, module in sys.modules.items() if vars(module).get("eval") is evaluate}
     assert changed <= {f"fairseq.{name}" for name in fairseq_fixes.EVALUATING}

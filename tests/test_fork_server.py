@@ -47,9 +47,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-def ask(
-    python: str, environment: dict[str, str], *words: str
-) -> subprocess.CompletedProcess[str]:
+def ask(python: str, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [python, "-m", "fairseq_cli.probe", *words],
         env=environment,
@@ -62,9 +60,7 @@ def ask(
 
 
 def test_its_state_is_that_of_a_fresh_process(environment: dict[str, str]) -> None:
-    forked, fresh = (
-        ask(python, environment, "state") for python in (sys.executable, PYTHON)
-    )
+    forked, fresh = (ask(python, environment, "state") for python in (sys.executable, PYTHON))
     assert sys.executable != PYTHON
     assert fresh.returncode == 0, fresh.stderr
     assert "some input" in fresh.stdout
@@ -108,9 +104,7 @@ def test_who_is_killed_is_gone(environment: dict[str, str], number: int) -> None
 
 
 def test_what_it_starts_goes_through_the_server_too(environment: dict[str, str]) -> None:
-    code = (
-        "__import__('subprocess').call([sys.executable, '-m', 'fairseq_cli.probe', 'state'])"
-    )
+    code = "__import__('subprocess').call([sys.executable, '-m', 'fairseq_cli.probe', 'state'])"
     done = ask(sys.executable, environment, code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("__main__ ['")

@@ -17,9 +17,7 @@ from fairseq_mhe.prepare.corpora.home_assistant import CORPUS
 from tests.fixtures.processes import WITHOUT_FAIRSEQ, python
 
 REPOSITORY = Path(__file__).parents[1]
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))[
-    "project"
-]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +42,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(made)
 
 
-def test_the_wheel_has_the_corpus_with_its_licence_and_the_types(
-    wheel: zipfile.ZipFile,
-) -> None:
+def test_the_wheel_has_the_corpus_with_its_licence_and_the_types(wheel: zipfile.ZipFile) -> None:
     package = Path(fairseq_mhe.__file__).parents[1]
     names = wheel.namelist()
     assert wheel.read(str(CORPUS.relative_to(package))) == CORPUS.read_bytes()
     assert str(CORPUS.with_name("LICENSE.txt").relative_to(package)) in names
     assert {"fairseq_mhe/py.typed", "fairseq_mhe/recipes/tiny.yaml"} <= set(names)
-    modules = {
-        str(path.relative_to(package)) for path in package.glob("fairseq_mhe/**/*.py")
-    }
+    modules = {str(path.relative_to(package)) for path in package.glob("fairseq_mhe/**/*.py")}
     assert {name for name in names if name.endswith(".py")} == modules
 
 
@@ -73,9 +67,7 @@ def test_citation_changelog_and_page_know_the_version() -> None:
 @pytest.mark.parametrize(("words", "status"), [(["bench"], 2), (["--version"], 0)])
 def test_without_fairseq_one_line_says_so(words: list[str], status: int) -> None:
     """pip without the extra [fairseq] installs none."""
-    done = python(
-        f"{WITHOUT_FAIRSEQ}from fairseq_mhe import cli; sys.exit(cli.main({words!r}))"
-    )
+    done = python(f"{WITHOUT_FAIRSEQ}from fairseq_mhe import cli; sys.exit(cli.main({words!r}))")
     told = "fairseq-mhe bench: error: fairseq is not installed: pip install 've-fairseq"
     assert done.returncode == status, done.stderr
     assert done.stderr.startswith(told) if status else not done.stderr

@@ -74,9 +74,7 @@ def test_imports_point_downwards() -> None:
         for node in ast.walk(tree):
             for room in imported(node):
                 if room != mine and HEIGHT[room] >= HEIGHT[mine]:
-                    wrong.append(
-                        f"{module.relative_to(PACKAGE)}:{node.lineno} imports {room}"
-                    )
+                    wrong.append(f"{module.relative_to(PACKAGE)}:{node.lineno} imports {room}")
     assert not wrong
 
 
@@ -90,9 +88,7 @@ def test_no_import_of_ours_is_hidden_in_a_function() -> None:
                 if isinstance(node, ast.ImportFrom) and node.module in OPTIONAL:
                     continue
                 for room in imported(node):
-                    hidden.append(
-                        f"{module.relative_to(PACKAGE)}:{node.lineno} imports {room}"
-                    )
+                    hidden.append(f"{module.relative_to(PACKAGE)}:{node.lineno} imports {room}")
     assert not hidden
 
 
@@ -105,15 +101,11 @@ def test_what_is_imported_late_needs_an_optional_package(module: str, package: s
 
 
 def test_programs_beside_the_package_are_not_imported_by_it() -> None:
-    programs = {
-        path.parent.name for path in (PACKAGE.parent / "scripts").glob("*/__init__.py")
-    }
+    programs = {path.parent.name for path in (PACKAGE.parent / "scripts").glob("*/__init__.py")}
     assert programs
     for module, tree in trees():
         for node in ast.walk(tree):
-            names = (
-                [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            )
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 names.append(node.module or "")
             assert not programs & {name.split(".")[0] for name in names}, module

@@ -222,15 +222,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("wheel", type=Path, help="the wheel of the release")
-    parser.add_argument(
-        "--out", type=Path, default=CORPUS, help="where (default: %(default)s)"
-    )
+    parser.add_argument("--out", type=Path, default=CORPUS, help="where (default: %(default)s)")
     args = parser.parse_args()
     content = args.wheel.read_bytes() if args.wheel.is_file() else b""
     if hashlib.sha256(content).hexdigest() != WHEEL_SHA256:
-        sys.exit(
-            f"extract.py: error: {args.wheel} is not the wheel: fetch it as --help says"
-        )
+        sys.exit(f"extract.py: error: {args.wheel} is not the wheel: fetch it as --help says")
     counts: Counter[str] = Counter()
     rows = [("split", "integration", "en", "de")]
     for name, pairs in split(clean(read_messages(args.wheel), counts), counts).items():

@@ -28,9 +28,7 @@ from studies.study import make_start
 from studies.variants import add_decomposition, decomposition
 
 TITLE = "Collaborative attention: scores of fine-tuned models by D"
-_NOTE = (
-    "A score is the mean over seeds, with the standard deviation where there are several."
-)
+_NOTE = "A score is the mean over seeds, with the standard deviation where there are several."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,10 +66,7 @@ def run(args: argparse.Namespace) -> None:
             decomposed: dict[str, Any] = defaultdict(list, variant="decomposed", D=dim)
             planned = []
             for job in runs:
-                task, start = (
-                    tasks[job.settings["task"]],
-                    Job(out / f"{job.name}-D{dim}", {}),
-                )
+                task, start = (tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {}))
                 make_start(decomposition(dim, args), start.last, job.last, data.folder)
                 decomposed[task.task.name].append(_score(start, task, args))
                 planned.append((plan(start.folder, task, job.seed, args), task))
@@ -100,9 +95,7 @@ def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
         if name not in tasks:
             raise UserError(f"{job.folder} is of {name}: name its folder too, in --tasks")
         if not scored(job.folder, tasks[name]):
-            raise UserError(
-                f"{job.folder} has no scores yet: give its finetune command again"
-            )
+            raise UserError(f"{job.folder} has no scores yet: give its finetune command again")
         if job.settings["start"] != jobs[0].settings["start"]:
             raise UserError(
                 f"{jobs[0].folder} and {job.folder} were fine-tuned from two models, and a score "
@@ -115,7 +108,5 @@ def _score(start: Job, task: TaskFolder, args: argparse.Namespace) -> float:
     """The task's score of a decomposed model that is not fine-tuned again."""
     if not start.scores.exists():
         facts = {"model": describe(start.last)}
-        write_json(
-            start.scores, {**score_task(start, task, devices.on_gpu(args))[1], **facts}
-        )
+        write_json(start.scores, {**score_task(start, task, devices.on_gpu(args))[1], **facts})
     return float(read_json(start.scores)["score"])

@@ -34,10 +34,7 @@ _COLUMNS = (
     column("sd", "bleu_deviation", ".2f"),
     column("difference", "bleu_difference", "+.2f"),
     column("p", "bleu_p", ".3f"),
-    (
-        "compared with",
-        lambda row: row["reference"] if row["reference"] != row["variant"] else "",
-    ),
+    ("compared with", lambda row: row["reference"] if row["reference"] != row["variant"] else ""),
     column("training tokens/s", "tokens_per_second", ",.0f"),
 )
 
@@ -120,9 +117,7 @@ def _compare(summaries: Sequence[dict[str, Any]], measure: str) -> None:
             summary[f"{measure}_p"] = p_value
 
 
-def dunnett(
-    samples: Sequence[Sequence[float]], control: Sequence[float]
-) -> list[float | None]:
+def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> list[float | None]:
     """Dunnett's p-value of each sample; None of a sample that diverged, and of single seeds."""
     finite = [sample for sample in samples if all(map(math.isfinite, sample))]
     freedom = sum(len(sample) - 1 for sample in [*finite, control])
@@ -133,9 +128,7 @@ def dunnett(
     return [None if p is None or math.isnan(p) else p for p in known]  # NaN: no noise at all
 
 
-def write(
-    args: argparse.Namespace, name: str, table: Table, results: Mapping[str, Any]
-) -> None:
+def write(args: argparse.Namespace, name: str, table: Table, results: Mapping[str, Any]) -> None:
     """Write NAME.md and NAME.json into --out, and print the Markdown."""
     facts = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -165,8 +158,6 @@ def _plot(summaries: Sequence[Row], path: Path, title: str) -> None:
             if summary["question"] == REFERENCE:
                 axes.axvline(summary[measure], color="#BBBBBB", linewidth=2, zorder=0)
         name_axes(axes, "dots: seeds; bars: sd; grey: references", name, "")
-    panels[0].set_yticks(
-        range(len(summaries)), [summary["variant"] for summary in summaries]
-    )
+    panels[0].set_yticks(range(len(summaries)), [summary["variant"] for summary in summaries])
     panels[0].set_ylim(len(summaries) - 0.5, -0.5)
     save(figure, path)

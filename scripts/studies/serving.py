@@ -34,9 +34,7 @@ _COLUMNS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``serving``."""
     add = parser.add_argument
-    add(
-        "--run", dest="model", type=Path, required=True, metavar="RUN", help="a finished run"
-    )
+    add("--run", dest="model", type=Path, required=True, metavar="RUN", help="a finished run")
     add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
     add("--subset", default="test", help="data set to translate (default: %(default)s)")
     add("--repetitions", type=positive, default=3, metavar="N", help="rounds (default: 3)")
@@ -69,9 +67,7 @@ def run(args: argparse.Namespace) -> None:
                 )
                 load = time.perf_counter() - begin
                 name = engine if precision == "float32" else f"{engine}, int8"
-                rows.append(
-                    {"variant": name, "load_seconds": load, "bytes": size, "rates": []}
-                )
+                rows.append({"variant": name, "load_seconds": load, "bytes": size, "rates": []})
     for _ in range(args.repetitions):
         for row, translator in zip(rows, translators, strict=True):
             begin = time.perf_counter()

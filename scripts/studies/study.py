@@ -66,9 +66,7 @@ def run(study: Study, args: argparse.Namespace) -> None:
                 finished[variant] = Cell(recipe.row, variant.name, tuple(results))
         left_out = [variant for variant in variants if variant not in finished]
         if any(variant.question == REFERENCE for variant in left_out):
-            raise UserError(
-                f"{jobs.out}: the references are not finished: nothing to compare"
-            )
+            raise UserError(f"{jobs.out}: the references are not finished: nothing to compare")
         names = [variant.name for variant in left_out]
         report(study, recipe, finished, names, args)
 
@@ -194,9 +192,7 @@ class Jobs:
         for seed in self.args.seeds:
             model = self.out / f"{self.recipe.row}-{MHA}-seed{seed}" / "model.pt"
             if variant.start:
-                make_start(
-                    variant.start, self._start(variant, seed), model, self.data.folder
-                )
+                make_start(variant.start, self._start(variant, seed), model, self.data.folder)
         for job in () if variant.updates else self.of(variant):
             if not self.scored(job):
                 with only_one(job.folder):
@@ -204,6 +200,4 @@ class Jobs:
                     with atomic_path(job.model) as temporary:
                         shutil.copyfile(job.place("start"), temporary)
                     translation.count(job)
-                    evaluate_job(
-                        job, self.data, self.args.subset, devices.single(self.args.cpu)
-                    )
+                    evaluate_job(job, self.data, self.args.subset, devices.single(self.args.cpu))

@@ -74,9 +74,7 @@ class Study:
     def ordered(self, args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
         """The variants by question."""
         order = list(self.questions)
-        return sorted(
-            self.variants(args, recipe), key=lambda each: order.index(each.question)
-        )
+        return sorted(self.variants(args, recipe), key=lambda each: order.index(each.question))
 
 
 def everywhere(kind: str) -> dict[str, str]:
@@ -140,9 +138,7 @@ def precision(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
         options = {"bf16": name == "bf16" or None, "fp16": None}
         for kind in (MHA, MHE):
             attention, reference = everywhere(kind), f"{kind}-float32"
-            variants.append(
-                Variant(f"{kind}-{name}", question, attention, reference, options)
-            )
+            variants.append(Variant(f"{kind}-{name}", question, attention, reference, options))
     return variants
 
 
@@ -184,9 +180,7 @@ def equal_budget(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
     return [*references, *variants]
 
 
-def fitting(
-    row: str, kinds: tuple[str, ...], budget: int, within: float
-) -> list[tuple[int, int]]:
+def fitting(row: str, kinds: tuple[str, ...], budget: int, within: float) -> list[tuple[int, int]]:
     """The heads and widths of kinds that come ``within`` a share of the budget, at most three.
 
     With the row's number of heads and with half of it, or the nearest numbers of heads with which a
@@ -213,9 +207,7 @@ def nearest_width(row: str, kinds: tuple[str, ...], heads: int, budget: int) -> 
         return sizes(row).embed_dim // heads
     widths = range(1, 8 * sizes(row).embed_dim)
     above = bisect_left(widths, budget, key=cost)
-    return min(
-        widths[max(0, above - 1) : above + 1], key=lambda width: abs(cost(width) - budget)
-    )
+    return min(widths[max(0, above - 1) : above + 1], key=lambda width: abs(cost(width) - budget))
 
 
 @functools.cache
@@ -241,9 +233,7 @@ def _fixed(kind: str) -> dict[str, Any]:
 def _uptrain_arguments(parser: argparse.ArgumentParser) -> None:
     every, kinds = ",".join(MEAN), some_of(tuple(MEAN))
     help_ = "kinds of attention (default: %(default)s)"
-    parser.add_argument(
-        "--attention", type=kinds, default=every, metavar="KIND,...", help=help_
-    )
+    parser.add_argument("--attention", type=kinds, default=every, metavar="KIND,...", help=help_)
     _add_sentences(parser)
     _add_further(parser, 0.2)
 
@@ -264,9 +254,7 @@ def uptrain(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
     for kind in args.attention:
         start, attention = Start({"to": kind, **settings}, converter(kind)), everywhere(kind)
         variants.append(Variant(kind, "scratch", attention, MHA))
-        variants.append(
-            Variant(f"uptrained-{kind}", "uptrained", attention, MHA, *how, start)
-        )
+        variants.append(Variant(f"uptrained-{kind}", "uptrained", attention, MHA, *how, start))
     start = Start(settings, copy)
     return [*variants, Variant("further-mha", "further", everywhere(MHA), MHA, *how, start)]
 

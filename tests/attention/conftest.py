@@ -69,9 +69,7 @@ class Operators(TorchDispatchMode):
 
 def right_padding(batch: int, length: int) -> Tensor:
     """(B, S): sentence b ends b positions early."""
-    return torch.arange(length).expand(batch, length) >= (
-        length - torch.arange(batch)
-    ).unsqueeze(1)
+    return torch.arange(length).expand(batch, length) >= (length - torch.arange(batch)).unsqueeze(1)
 
 
 @pytest.fixture(params=sorted(KINDS))

@@ -81,8 +81,7 @@ def sha(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Xue & Aletras 2023, section 4: one head, repeated."""
     n = layer.num_heads
     projected = (
-        [_linear(p, z)] * n
-        for p, z in ((layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y))
+        [_linear(p, z)] * n for p, z in ((layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y))
     )
     return _combine(layer, *projected, 1 / math.sqrt(layer.head_dim), mask)
 
@@ -96,12 +95,7 @@ def gqa(layer, x: Tensor, y: Tensor, mask: Tensor):
     groups = [i // (n // g) for i in range(n)]
     queries = _slices(_linear(layer.q_proj, x), n)
     return _combine(
-        layer,
-        queries,
-        [k[j] for j in groups],
-        [v[j] for j in groups],
-        layer.head_dim**-0.5,
-        mask,
+        layer, queries, [k[j] for j in groups], [v[j] for j in groups], layer.head_dim**-0.5, mask
     )
 
 
@@ -146,9 +140,9 @@ def collaborative(layer, x: Tensor, y: Tensor, mask: Tensor):
     for i, v in enumerate(values):
         scores = torch.einsum("tbd,sbd->bts", q, k * layer.mixing[i]) * scale
         if layer.content_proj is not None:
-            scores = scores + torch.einsum(
-                "sbc,c->bs", y, layer.content_proj.weight[i]
-            ).unsqueeze(1)
+            scores = scores + torch.einsum("sbc,c->bs", y, layer.content_proj.weight[i]).unsqueeze(
+                1
+            )
         w = torch.softmax(scores.masked_fill(mask, float("-inf")), dim=-1)
         outputs.append(torch.einsum("bts,sbd->tbd", w, v))
         weights.append(w)

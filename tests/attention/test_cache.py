@@ -43,9 +43,7 @@ def test_sentence_order() -> None:
     assert sentence_order(torch.tensor([1, 0, 2, 2]), 2, 2) == (None, 2)
     rows, beam = sentence_order(torch.tensor([5, 4]), 3, 2)
     assert (rows.tolist(), beam) == ([2], 2)
-    rows, beam = sentence_order(
-        torch.tensor([0, 2]), 2, 2
-    )  # mixes two sentences in one group
+    rows, beam = sentence_order(torch.tensor([0, 2]), 2, 2)  # mixes two sentences in one group
     assert (rows, beam) == (None, 1)
     rows, beam = sentence_order(torch.tensor([3]), 2, 2)
     assert (rows.tolist(), beam) == ([1], 1)

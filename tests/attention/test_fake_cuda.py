@@ -78,8 +78,7 @@ def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
         for number, given in enumerate(masks(place, len(y), dtype)):
             watch.asked.clear()
             both = (
-                isinstance(given["attn_mask"], CausalMask)
-                and given["key_padding_mask"] is not None
+                isinstance(given["attn_mask"], CausalMask) and given["key_padding_mask"] is not None
             )
             modes = (False, True) if both or number == 0 else (bool(turn(dtype, number)),)
             for training in modes:
@@ -146,14 +145,8 @@ FAULTS = {
     "a copy to the CPU": (lambda x: x + x.cpu().to(x.device), "has a tensor on the CPU"),
     "another dtype": (lambda x: x * x.double(), r"mul\.Tensor of \{"),
     "a hidden .item()": (lambda x: x * x.sum().item(), "asks the GPU for a value"),
-    "a hidden bool()": (
-        lambda x: x if x.isfinite().all() else -x,
-        "asks the GPU for a value",
-    ),
-    "a hidden .tolist()": (
-        lambda x: x * x[0, 0, :1].tolist()[0],
-        "asks the GPU for a value",
-    ),
+    "a hidden bool()": (lambda x: x if x.isfinite().all() else -x, "asks the GPU for a value"),
+    "a hidden .tolist()": (lambda x: x * x[0, 0, :1].tolist()[0], "asks the GPU for a value"),
     "positions of true values": (lambda x: x + len(x.nonzero()), "nonzero|not linked"),
 }
 
@@ -163,9 +156,7 @@ def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above turn red where a sublayer has one."""
     broken, message = FAULTS[fault]
     layer, merge = layer_for("mha", "decoder"), Attention.merge
-    monkeypatch.setattr(
-        Attention, "merge", lambda self, x, sums: broken(merge(self, x, sums))
-    )
+    monkeypatch.setattr(Attention, "merge", lambda self, x, sums: broken(merge(self, x, sums)))
     with fake_cuda({PADDING: False}):
         moved(layer, torch.bfloat16)
         x = empty(T, B, EMBED_DIM, dtype=torch.bfloat16)

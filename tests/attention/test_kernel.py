@@ -45,11 +45,7 @@ def attend_reference(
         hidden = key_padding_mask.repeat_interleave(beam, 0)
     scores = torch.zeros(*query.shape[:3], key.size(2), dtype=query.dtype)
     for j, part in enumerate(query.split(key.size(3), dim=3)):  # of the key j places before
-        seen = (
-            key.masked_fill(hidden[:, None, :, None], 0.0)
-            if part.shape != query.shape
-            else key
-        )
+        seen = key.masked_fill(hidden[:, None, :, None], 0.0) if part.shape != query.shape else key
         product = part @ seen.transpose(-2, -1) * scale
         scores[..., j:] += product[..., : key.size(2) - j]
     if attn_mask is not None:
@@ -74,9 +70,7 @@ def test_equals_the_reference(
     sentences, beam, kept, lengths, widths, together, padded, masking, contiguous
 ) -> None:
     (key_heads, value_heads), (queries, keys), (dk, dv) = kept, lengths, widths
-    q = random(queries, sentences * beam, 4, together * dk).permute(
-        1, 2, 0, 3
-    )  # as split_heads
+    q = random(queries, sentences * beam, 4, together * dk).permute(1, 2, 0, 3)  # as split_heads
     q = q.contiguous() if contiguous else q
     k = random(sentences, key_heads, keys, dk, seed=1)
     v = random(sentences, value_heads, keys, dv, seed=2)
@@ -91,9 +85,7 @@ def test_equals_the_reference(
     arguments = {"scale": 0.7, "key_padding_mask": padding, "attn_mask": mask}
     expected, expected_weights = attend_reference(q, k, v, **arguments)
     torch.testing.assert_close(attend(q, k, v, **arguments)[0], expected, **EXACT)
-    plain, weights, sums = attend(
-        q, k, v, need_weights=True, need_row_sums=True, **arguments
-    )
+    plain, weights, sums = attend(q, k, v, need_weights=True, need_row_sums=True, **arguments)
     torch.testing.assert_close(plain, expected, **EXACT)
     torch.testing.assert_close(weights, expected_weights, **EXACT)
     torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
@@ -102,26 +94,15 @@ def test_equals_the_reference(
 @pytest.mark.parametrize("kept", [1, 2, 4])
 @pytest.mark.parametrize(
     "padding",
-    [
-        None,
-        right_padding(3, 6),
-        right_padding(3, 6).flip(1),
-        torch.arange(6).expand(3, 6) == 2,
-    ],
+    [None, right_padding(3, 6), right_padding(3, 6).flip(1), torch.arange(6).expand(3, 6) == 2],
 )
 def test_causal_with_padding_anywhere(kept: int, padding) -> None:
-    q, k, v = (
-        random(3, 4, 6, 5),
-        random(3, kept, 6, 5, seed=1),
-        random(3, kept, 6, 5, seed=2),
-    )
+    q, k, v = (random(3, 4, 6, 5), random(3, kept, 6, 5, seed=1), random(3, kept, 6, 5, seed=2))
     arguments = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": CausalMask(6)}
     expected, _ = attend_reference(q, k, v, **arguments)
     found, _, _ = attend(q, k, v, **arguments)
     real = torch.ones(3, 6, dtype=torch.bool) if padding is None else ~padding
-    torch.testing.assert_close(
-        found.transpose(1, 2)[real], expected.transpose(1, 2)[real], **EXACT
-    )
+    torch.testing.assert_close(found.transpose(1, 2)[real], expected.transpose(1, 2)[real], **EXACT)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -151,9 +132,7 @@ def test_paths_for_gpus(
             if isinstance(mask, CausalMask) and padding is not None:
                 real = ~padding
             real = real.repeat_interleave(len(found) // 3, dim=0)
-            found, again, expected = (
-                x.transpose(1, 2)[real] for x in (found, again, expected)
-            )
+            found, again, expected = (x.transpose(1, 2)[real] for x in (found, again, expected))
             torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
             torch.testing.assert_close(found, again, rtol=0, atol=0)
 
@@ -199,9 +178,7 @@ def test_the_plain_softmax_is_computed_in_float32(keys: int, dtype: torch.dtype)
     k, v = (4 * random(2, 4, keys, 8, dtype=dtype, seed=seed) for seed in (1, 2))
     with Operators() as operators:
         _, weights, _ = attend(q, k, v, scale=0.5, need_weights=True)
-    assert {out.dtype for name, out in operators.seen if "softmax" in name} == {
-        torch.float32
-    }
+    assert {out.dtype for name, out in operators.seen if "softmax" in name} == {torch.float32}
     scores = masked_scores(q, k, 0.5, None, None)
     assert scores.dtype == weights.dtype == dtype
     # Half a unit in the last place, and float32's own few.

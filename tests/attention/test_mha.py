@@ -52,9 +52,7 @@ def test_equals_fairseqs_forward_and_backward(
     padding = right_padding(B, y.size(0)) if padded else None
     mask = CausalMask(T) if causal else None
     theirs_mask = as_additive(mask, torch.float64) if mask else None
-    real = (
-        ~padding.t() if padded and place != "cross" else torch.ones(T, B, dtype=torch.bool)
-    )
+    real = ~padding.t() if padded and place != "cross" else torch.ones(T, B, dtype=torch.bool)
 
     given = {"key_padding_mask": padding, "static_kv": static_kv}
     out, weights = ours(x, y, y, attn_mask=mask, need_weights=True, **given)
@@ -88,7 +86,7 @@ def test_is_initialised_as_fairseqs(memory: int) -> None:
     for name, parameter in theirs.named_parameters():
         other = ours.get_parameter(name)
         # uniform on the same interval: 256 or more draws come near its ends and its deviation
-        assert other.abs().max().item() == pytest.approx(
-            parameter.abs().max().item(), rel=0.02
-        ), name
+        assert other.abs().max().item() == pytest.approx(parameter.abs().max().item(), rel=0.02), (
+            name
+        )
         assert other.std().item() == pytest.approx(parameter.std().item(), rel=0.1), name

@@ -39,9 +39,7 @@ def test_shared_projections_start_uniform_within_a_bound(
     for projection in (layer.q_proj, layer.k_proj, layer.v_proj):
         assert projection.weight.abs().max().item() == pytest.approx(expected, rel=1e-3)
         assert projection.weight.std().item() == pytest.approx(expected / 3**0.5, rel=0.02)
-    assert layer.out_proj.weight.abs().max().item() == pytest.approx(
-        (6 / 1024) ** 0.5, rel=1e-3
-    )
+    assert layer.out_proj.weight.abs().max().item() == pytest.approx((6 / 1024) ** 0.5, rel=1e-3)
 
 
 def test_filters_start_as_signs_and_projections_as_one_head_of_mha() -> None:

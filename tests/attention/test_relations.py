@@ -46,9 +46,7 @@ def collaborative_as_mha(mha: Attention, sizes: dict) -> Attention:
     if layer.content_proj is not None:
         keys = heads_of(mha.k_proj.weight, mha.num_heads)
         biases = mha.q_proj.bias.unflatten(0, (mha.num_heads, -1))
-        layer.content_proj.weight.copy_(
-            torch.einsum("hdc,hd->hc", keys, biases) * mha.scaling
-        )
+        layer.content_proj.weight.copy_(torch.einsum("hdc,hd->hc", keys, biases) * mha.scaling)
     return layer
 
 
@@ -185,11 +183,7 @@ def test_relation(
     if padding is not None:
         padding[:, 0] = False  # a row of nothing but padding has no defined output
     mask = CausalMask(queries) if place == "decoder" else None
-    arguments = {
-        "key_padding_mask": padding,
-        "attn_mask": mask,
-        "need_head_weights": need_weights,
-    }
+    arguments = {"key_padding_mask": padding, "attn_mask": mask, "need_head_weights": need_weights}
     expected, expected_weights = one(x, y, y, need_weights=need_weights, **arguments)
     found, weights = other(x, y, y, need_weights=need_weights, **arguments)
     # What a padded query sees of its past is not defined (and ignored by fairseq's loss): compare

@@ -62,11 +62,7 @@ def test_equals_the_plain_equation(
     expected, expected_weights = EQUATIONS[kind](
         layer, x, y, hidden(x, y, padding, mask is not None)
     )
-    arguments = {
-        "key_padding_mask": padding,
-        "attn_mask": mask,
-        "static_kv": place == "cross",
-    }
+    arguments = {"key_padding_mask": padding, "attn_mask": mask, "static_kv": place == "cross"}
     fused, none = layer(x, y, y, need_weights=False, **arguments)
     plain, weights = layer(x, y, y, need_head_weights=True, **arguments)
     _, mean_weights = layer(x, y, y, need_weights=True, **arguments)
@@ -113,9 +109,7 @@ def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
 def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> None:
     layer = make_layer(kind, "decoder")
     x = random(T, B, EMBED_DIM)
-    padding = (
-        right_padding(B, T).flip(1) if padded else None
-    )  # on the left, as fairseq allows
+    padding = right_padding(B, T).flip(1) if padded else None  # on the left, as fairseq allows
     if padding is not None:
         padding[:, -1] = False
     mask = CausalMask(T).hidden if padding is not None else CausalMask(T)
@@ -130,9 +124,7 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> No
         out, weights = layer(x[t : t + 1], **arguments)
         real = slice(None) if padding is None else ~padding[:, t]
         torch.testing.assert_close(out[0][real], whole[t][real], **EXACT)
-        torch.testing.assert_close(
-            weights[:, real, 0], whole_weights[:, real, t, : t + 1], **EXACT
-        )
+        torch.testing.assert_close(weights[:, real, 0], whole_weights[:, real, t, : t + 1], **EXACT)
 
 
 @settings(max_examples=25)
@@ -160,9 +152,7 @@ def test_any_beam_reordering_equals_recomputing(
         new = random(1, len(order), EMBED_DIM, seed=step + 1)
         history = torch.cat((history[:, order], new))
         out, _ = layer(new, incremental_state=state, need_weights=False)
-        recomputed, _ = layer(
-            history, attn_mask=CausalMask(len(history)), need_weights=False
-        )
+        recomputed, _ = layer(history, attn_mask=CausalMask(len(history)), need_weights=False)
         torch.testing.assert_close(out[0], recomputed[-1], **EXACT)
 
 
@@ -182,9 +172,7 @@ def test_cross_attention_kept_once_a_sentence(
     layer = make_layer(kind, "cross")
     memory = random(S, sentences, EMBED_DIM, seed=1)
     padding = right_padding(sentences, S)
-    owner = torch.arange(sentences).repeat_interleave(
-        beam
-    )  # the sentence of each hypothesis
+    owner = torch.arange(sentences).repeat_interleave(beam)  # the sentence of each hypothesis
     state: dict = {}
     for step in range(data.draw(st.integers(1, 4))):
         x = random(1, len(owner), EMBED_DIM, seed=step)
@@ -209,15 +197,9 @@ def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
     or any order.
     """
     if draw(st.booleans()):
-        return draw(
-            st.lists(st.integers(0, hypotheses - 1), min_size=1, max_size=hypotheses)
-        )
+        return draw(st.lists(st.integers(0, hypotheses - 1), min_size=1, max_size=hypotheses))
     groups = range(hypotheses // beam)
-    kept = (
-        sorted(draw(st.sets(st.sampled_from(groups), min_size=1)))
-        if hypotheses >= beam
-        else []
-    )
+    kept = sorted(draw(st.sets(st.sampled_from(groups), min_size=1))) if hypotheses >= beam else []
     order = [g * beam + draw(st.integers(0, beam - 1)) for g in kept for _ in range(beam)]
     return order or [0]
 
@@ -225,12 +207,7 @@ def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
 def test_sentences_stay_shared_through_a_search(kind: str) -> None:
     layer = make_layer(kind, "cross")
     state: dict = {}
-    layer(
-        random(1, 6, EMBED_DIM),
-        random(S, 2, EMBED_DIM),
-        incremental_state=state,
-        static_kv=True,
-    )
+    layer(random(1, 6, EMBED_DIM), random(S, 2, EMBED_DIM), incremental_state=state, static_kv=True)
     layer.reorder_incremental_state(state, torch.tensor([2, 2, 0, 5, 3, 4]))
     assert layer._get_input_buffer(state).key.size(0) == 2
     layer.reorder_incremental_state(state, torch.tensor([4, 3, 3]))
@@ -259,9 +236,7 @@ def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
     other = y + 100 * noise
     causal = CausalMask(T) if place == "decoder" else None
     arguments = {"key_padding_mask": padding, "attn_mask": causal, "need_weights": False}
-    one, two = (
-        layer(x if place == "cross" else z, z, z, **arguments)[0] for z in (y, other)
-    )
+    one, two = (layer(x if place == "cross" else z, z, z, **arguments)[0] for z in (y, other))
     real = slice(None) if place == "cross" else ~padding.t()
     torch.testing.assert_close(one[real], two[real], **EXACT)
 
@@ -274,8 +249,7 @@ def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
         changed = x.clone()
         changed[t + 1 :] += 10
         one, two = (
-            layer(z, attn_mask=CausalMask(T), need_weights=need_weights)[0]
-            for z in (x, changed)
+            layer(z, attn_mask=CausalMask(T), need_weights=need_weights)[0] for z in (x, changed)
         )
         torch.testing.assert_close(one[: t + 1], two[: t + 1], **EXACT)
         assert not torch.allclose(one[t + 1 :], two[t + 1 :])
@@ -293,9 +267,7 @@ def test_dropout_of_attention_weights_is_the_papers(kind: str) -> None:
         return torch.nn.functional.dropout(weights, 0.25)
 
     _, weights = EQUATIONS[kind](layer, x, x, hidden(x, x, None, causal=False))
-    drawn = layer.queries(x).size(
-        1
-    )  # H, or 1 where one head is repeated, dropped weights and all
+    drawn = layer.queries(x).size(1)  # H, or 1 where one head is repeated, dropped weights and all
     changed = (
         dropped(weights[:drawn].transpose(0, 1).contiguous())
         .transpose(0, 1)
@@ -323,9 +295,7 @@ def _replay(weights: Tensor):
 def test_other_key_width(kind: str) -> None:
     """Cross-attention over an encoder of another width."""
     if kind == "el":
-        pytest.skip(
-            "EL-attention slices its input, which must be as wide as the heads together"
-        )
+        pytest.skip("EL-attention slices its input, which must be as wide as the heads together")
     layer = make_layer(kind, "cross", kdim=10, vdim=10)
     x, y = random(T, B, EMBED_DIM), random(S, B, 10)
     expected, _ = EQUATIONS[kind](layer, x, y, hidden(x, y, None, causal=False))

@@ -51,10 +51,7 @@ def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
     layer, rest = after_many_steps(kind, place)
     work = work_of_a_step(layer, rest)
     cache = layer._get_input_buffer(rest["incremental_state"])
-    rows, keys, widest = (
-        *cache.key.shape[:3:2],
-        max(layer.key_head_dim, layer.value_head_dim),
-    )
+    rows, keys, widest = (*cache.key.shape[:3:2], max(layer.key_head_dim, layer.value_head_dim))
     together = layer.queries(numbers(1, 1, WIDTH)).size(3) // layer.key_head_dim
     bound = ROWS * HEADS * together * max(keys, widest)  # scores; queries or heads
     if place == "decoder":
@@ -102,10 +99,7 @@ def test_generation_is_the_same_and_has_no_more_parameters(kind: str, place: str
     layer = make_layer(kind, place, bias=True)
     x = random(5, 3, EMBED_DIM)
     y = random(7, 3, EMBED_DIM, seed=1) if place == "cross" else x
-    before, (expected, weights) = (
-        dict(layer.state_dict()),
-        layer(x, y, y, need_head_weights=True),
-    )
+    before, (expected, weights) = (dict(layer.state_dict()), layer(x, y, y, need_head_weights=True))
     layer.make_generation_fast_()
     for _ in range(2):
         found, same_weights = layer(x, y, y, need_head_weights=True)

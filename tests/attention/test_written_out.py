@@ -26,18 +26,14 @@ def by_hand(heads: WrittenOut, x: Tensor, y: Tensor) -> Tensor:
         query = x @ heads.query[i].T + heads.query_bias[i]
         key = y @ heads.key[i].T + heads.key_bias[i]
         value = y @ heads.value[i].T + heads.value_bias[i]
-        output = (
-            output + (heads.scale * query @ key.T).softmax(dim=1) @ value @ heads.output[i].T
-        )
+        output = output + (heads.scale * query @ key.T).softmax(dim=1) @ value @ heads.output[i].T
     return output
 
 
 def sublayer(kind: str, **options: Any) -> Attention:
     torch.manual_seed(2)
     return (
-        stir(build_attention(kind, C, N, encoder_decoder_attention=True, **options))
-        .eval()
-        .double()
+        stir(build_attention(kind, C, N, encoder_decoder_attention=True, **options)).eval().double()
     )
 
 
@@ -51,9 +47,7 @@ def sublayer(kind: str, **options: Any) -> Attention:
 def test_written_out_heads_compute_the_same(kind: str, options: dict[str, Any]) -> None:
     attention = sublayer(kind, **options)
     generator = torch.Generator().manual_seed(5)
-    x, y = (
-        torch.randn(length, C, generator=generator, dtype=torch.float64) for length in (4, 6)
-    )
+    x, y = (torch.randn(length, C, generator=generator, dtype=torch.float64) for length in (4, 6))
     expected = attention(x.unsqueeze(1), y.unsqueeze(1), y.unsqueeze(1))[0].squeeze(1)
     torch.testing.assert_close(
         by_hand(attention.written_out(), x, y), expected, rtol=1e-10, atol=1e-10

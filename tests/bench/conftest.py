@@ -48,9 +48,7 @@ def unconverted(monkeypatch: pytest.MonkeyPatch) -> None:
 class Here:
     """A pool without processes: starting them takes longer than measuring."""
 
-    def __init__(
-        self, _size: int, _context: Any, start: Callable[..., None], words: Any
-    ) -> None:
+    def __init__(self, _size: int, _context: Any, start: Callable[..., None], words: Any) -> None:
         start(*words)
 
     def submit(self, function: Callable[..., Any], *words: Any) -> Future[Any]:

@@ -6,12 +6,7 @@ import pytest
 import torch
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.bench.attention import (
-    PLACES,
-    STEP_PLACES,
-    TRAINING_PLACES,
-    AttentionBenchmark,
-)
+from fairseq_mhe.bench.attention import PLACES, STEP_PLACES, TRAINING_PLACES, AttentionBenchmark
 from tests.bench.conftest import make_settings
 
 CELL = {"length": 10, "batch": 3, "dtype": "float32"}
@@ -71,9 +66,7 @@ def test_seconds_are_of_one_call_and_of_one_step(place: str) -> None:
     parts = {"forward": 2.0, "backward": 3.0} if place in TRAINING_PLACES else {"steps": 5.0}
     assert workload._measure(1).keys() == parts.keys()
     calls = len(workload._calls)
-    workload._measure = lambda times: {
-        part: value * times * calls for part, value in parts.items()
-    }
+    workload._measure = lambda times: {part: value * times * calls for part, value in parts.items()}
     assert workload.repetition() == {"total": 5.0, **parts}
 
 
@@ -97,9 +90,7 @@ def test_memory_is_that_of_one_call() -> None:
         before = workload.facts()["peak_bytes"]
         workload._measure(5)
         assert workload.facts()["peak_bytes"] == before
-        peaks[kind] = before / (
-            4 * 128 * 3 * 128
-        )  # in tensors as large as the input (T, B, C)
+        peaks[kind] = before / (4 * 128 * 3 * 128)  # in tensors as large as the input (T, B, C)
     # Queries, keys, values, heads, the heads joined, and the output, of which nothing is let go
     # before the backward pass; of shared keys and values a quarter each.
     assert peaks["mha"] > 6

@@ -29,10 +29,7 @@ def test_attention(kind: str) -> None:
         cell = {"place": place, "length": 10, "batch": 3, "dtype": "float32"}
         return limits("attention", kind, cell)
 
-    projections, weights = (
-        QUERY[kind] + KEY[kind],
-        QUERY[kind] + KEY[kind] + EMBEDDINGS[kind],
-    )
+    projections, weights = (QUERY[kind] + KEY[kind], QUERY[kind] + KEY[kind] + EMBEDDINGS[kind])
     assert at("encoder")["multiply_adds"] == 3 * 3 * (10 * projections + 100 * PAIR)
     assert at("decoder")["multiply_adds"] == 3 * 3 * (10 * projections + 55 * PAIR)
     assert at("cross") == at("cross_last")
@@ -91,8 +88,7 @@ def test_training() -> None:
     query, key = QUERY["mhe_mul"], KEY["mhe_mul"]
     source = LAYERS * (query + key + 10 * PAIR + FEED_FORWARD + key)
     target = (
-        LAYERS * (query + key + 6 * PAIR + query + 10 * PAIR + FEED_FORWARD)
-        + WIDTH * VOCABULARY
+        LAYERS * (query + key + 6 * PAIR + query + 10 * PAIR + FEED_FORWARD) + WIDTH * VOCABULARY
     )
     assert floor["multiply_adds"] == 3 * (100 * source + 110 * target)
     twice = limits("training", "mhe_mul", cell, {**facts, "updates": 4})

@@ -7,12 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from fairseq_mhe.bench.generation import (
-    PARTS,
-    CTranslate2Benchmark,
-    GenerationBenchmark,
-    shapes,
-)
+from fairseq_mhe.bench.generation import PARTS, CTranslate2Benchmark, GenerationBenchmark, shapes
 from fairseq_mhe.models.counting import cache_bytes
 from tests.bench.conftest import make_settings
 
@@ -68,13 +63,9 @@ def test_nothing_is_kept_from_a_repetition_but_numbers() -> None:
     importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed"
 )
 @pytest.mark.parametrize("variant", ["ctranslate2_int8", "mhe_mul_ctranslate2_float32"])
-def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for(
-    variant: str,
-) -> None:
+def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for(variant: str) -> None:
     workload = CTranslate2Benchmark(variant, make_settings())
-    workload.prepare(
-        {"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"}
-    )
+    workload.prepare({"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"})
     ((_, sentences),) = workload._batches
     assert [len(sentence) for sentence in sentences] == [8, 8, 7]
     workload._translator = Mock(wraps=workload._translator)

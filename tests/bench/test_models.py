@@ -54,9 +54,7 @@ def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_half_precision_asks_for_no_tpu_and_works_without_gpu(
-    variant: str, dtype: str
-) -> None:
+def test_half_precision_asks_for_no_tpu_and_works_without_gpu(variant: str, dtype: str) -> None:
     cfg = models.configuration(variant, SETTINGS, dtype)
     assert not cfg.common.tpu
     ours = "_by_rows" if dtype == "bf16" and variant != "stock" else ""
@@ -77,9 +75,7 @@ def test_random_batches_fill_max_tokens_with_sentences_of_realistic_lengths() ->
         assert target[target.ne(PAD)].ge(EOS).all()
     assert max(sizes) <= 1024
     assert np.median(sizes) > 0.75 * 1024
-    lengths = np.concatenate(
-        [batch["net_input"]["src_lengths"].numpy() for batch in batches]
-    )
+    lengths = np.concatenate([batch["net_input"]["src_lengths"].numpy() for batch in batches])
     assert 22 <= np.median(lengths) <= 26
     assert np.log(lengths).std() == pytest.approx(0.68, abs=0.1)
 

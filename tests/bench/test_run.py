@@ -42,10 +42,7 @@ def test_from_end_to_end(
 ) -> None:
     out = tmp_path / "a folder" / "results.json"
     run(bench, *SMALL, *BENCHMARKS[bench].split(), "--repetitions", "2", "--out", str(out))
-    assert sorted(path.name for path in out.parent.iterdir()) == [
-        "results.json",
-        "results.md",
-    ]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["results.json", "results.md"]
     results = json.loads(out.read_text())
     assert results["command"].startswith(f"fairseq-mhe bench {bench} --row tiny --attention")
     assert f"--out '{out}'" in results["command"]
@@ -59,9 +56,7 @@ def test_from_end_to_end(
                 assert min(seconds) > 0
         assert stock["relative"] == {"median": 1.0, "low": 1.0, "high": 1.0}
         assert stock["arithmetic_limit"] == stock["traffic_limit"] == 1.0
-        assert (
-            ours["relative"]["low"] <= ours["relative"]["median"] <= ours["relative"]["high"]
-        )
+        assert ours["relative"]["low"] <= ours["relative"]["median"] <= ours["relative"]["high"]
         assert ours["arithmetic_limit"] > 1
         assert ours["weight_bytes"] < stock["weight_bytes"]
     assert capsys.readouterr().out == out.with_suffix(".md").read_text() + "\n"
@@ -99,10 +94,7 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
     ("words", "message"),
     [
         (("--lengths", "1"), "'1' is no whole number of at least 2"),
-        (
-            ("--lengths", "25,1025"),
-            "'1025' is no whole number of at least 2 and at most 1024",
-        ),
+        (("--lengths", "25,1025"), "'1025' is no whole number of at least 2 and at most 1024"),
         (("--source-length", "2000"), "at most 1024"),
         (("--row", "huge"), "unknown row 'huge'"),
         (("--int8", "--dtype", "bf16"), "--int8 and --bf16 are for --device cpu"),

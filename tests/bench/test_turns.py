@@ -58,9 +58,7 @@ class TestTurns:
     def test_each_round_every_variant_once_and_another_first(self) -> None:
         results, log = run(3, stock={}, mha={}, sha={})
         assert log[:3] == [(name, "begin") for name in ("stock", "mha", "sha")]
-        order = [
-            entry[0] for entry in log if isinstance(entry, tuple) and entry[1] == "turn"
-        ]
+        order = [entry[0] for entry in log if isinstance(entry, tuple) and entry[1] == "turn"]
         assert order == ["stock", "mha", "sha", "mha", "sha", "stock", "sha", "stock", "mha"]
         assert all(result["seconds"] == {"total": [1.0] * 3} for result in results.values())
         assert [entry for entry in log if isinstance(entry, int)] == [*range(1, 10)]
@@ -88,9 +86,7 @@ class TestTurns:
         stock = [{"total": seconds} for seconds in (2.0, 20.0, 4.0)]
         parts = ((1.0, 0.5), (10.0, 0.5), (2.0, 0.25))
         ours = [{"total": seconds, "reorder": part} for seconds, part in parts]
-        results, _ = run(
-            3, stock={"turn": stock}, mha={"turn": ours, "result": {"units": 8}}
-        )
+        results, _ = run(3, stock={"turn": stock}, mha={"turn": ours, "result": {"units": 8}})
         mha = results["mha"]
         assert mha["relative"] == {"median": 2.0, "low": 2.0, "high": 2.0}
         assert mha["median"] == {"total": 2.0, "reorder": 0.5}

@@ -31,9 +31,7 @@ def load(path: Path) -> dict[str, Any]:
     return torch.load(path, weights_only=True)
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64]
-)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 def test_it_is_the_plain_mean_in_float32(tmp_path: Path, dtype: torch.dtype) -> None:
     tensors = [torch.randn(5, 3).to(dtype) for _ in range(7)]
     paths = [save(tmp_path / f"{i}.pt", {"w": tensor}) for i, tensor in enumerate(tensors)]
@@ -94,14 +92,8 @@ def folder(tmp_path: Path) -> Path:
     """Of a training: updates 8 to 12, the last only as checkpoint_last.pt; the best, under both
     names that fairseq gives them, and an average.
     """
-    updates = {
-        f"checkpoint_{epoch}_{n}": n for epoch, n in ((1, 8), (1, 9), (2, 10), (2, 11))
-    }
-    updates |= {
-        "checkpoint_last": 12,
-        "checkpoint_best": 3,
-        "checkpoint.best_loss_3.1000": 4,
-    }
+    updates = {f"checkpoint_{epoch}_{n}": n for epoch, n in ((1, 8), (1, 9), (2, 10), (2, 11))}
+    updates |= {"checkpoint_last": 12, "checkpoint_best": 3, "checkpoint.best_loss_3.1000": 4}
     for name, number in updates.items():
         save(tmp_path / f"{name}.pt", {"w": torch.tensor([float(number)])}, number)
     average_checkpoints([tmp_path / "checkpoint_1_8.pt"], tmp_path / "checkpoint_average.pt")
@@ -109,9 +101,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_averages_the_last(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_averages_the_last(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--output", str(folder / "out.pt"), "--last", "3", str(folder)]
     assert cli.main(["average", *words]) == 0
     assert load(folder / "out.pt")["model"]["w"].item() == 11.0  # the mean of 10, 11 and 12

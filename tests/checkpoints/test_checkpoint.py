@@ -64,11 +64,7 @@ def test_what_is_saved_loads_through_fairseq_and_is_plain(tmp_path: Path) -> Non
     again = open_source(path)
     assert again.options == source.options
     made = again.state["fairseq_mhe"]
-    assert (made["made_by"], made["source"]["name"], made["before"]) == (
-        "a test",
-        "a.pt",
-        None,
-    )
+    assert (made["made_by"], made["source"]["name"], made["before"]) == ("a test", "a.pt", None)
     assert again.state["optimizer_history"][-1]["num_updates"] == 9
 
 
@@ -84,9 +80,7 @@ def test_ctranslate2s_own_converter_reads_a_fold(tmp_path: Path) -> None:
     torch.serialization.clear_safe_globals()
     try:
         languages = {"source_lang": "en", "target_lang": "de"}
-        made = converters.FairseqConverter(
-            str(tmp_path / "b.pt"), str(tmp_path), **languages
-        )
+        made = converters.FairseqConverter(str(tmp_path / "b.pt"), str(tmp_path), **languages)
         made.convert(str(tmp_path / "out"))
     finally:
         torch.serialization.add_safe_globals(allowed)

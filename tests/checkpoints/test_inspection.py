@@ -37,13 +37,9 @@ def test_it_counts_and_names(tmp_path: Path, half: torch.dtype | None) -> None:
     assert not found["resumable"]
 
 
-@pytest.mark.parametrize(
-    "tied", ["share_all_embeddings", "share_decoder_input_output_embed", None]
-)
+@pytest.mark.parametrize("tied", ["share_all_embeddings", "share_decoder_input_output_embed", None])
 def test_tied_tables_count_once(tmp_path: Path, tied: str | None) -> None:
-    options = {"attention": "mha", "share_all_embeddings": False} | (
-        {tied: True} if tied else {}
-    )
+    options = {"attention": "mha", "share_all_embeddings": False} | ({tied: True} if tied else {})
     model = make_model(**options)
     path = save(tmp_path / "a.pt", model, **options)
     state = torch.load(path)
@@ -57,11 +53,7 @@ def test_tied_tables_count_once(tmp_path: Path, tied: str | None) -> None:
     ("layers", "shown"), [(2, "tiny"), (1, "tiny, but decoder_layers 1")], ids=str
 )
 def test_it_knows_the_row(tmp_path: Path, layers: int, shown: str) -> None:
-    options = {
-        "_name": "transformer_mhe_tiny",
-        "attention": "mha",
-        **sizes("tiny").options(),
-    }
+    options = {"_name": "transformer_mhe_tiny", "attention": "mha", **sizes("tiny").options()}
     options["decoder_layers"] = layers
     torch.save({"cfg": {"model": options}, "model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
     found = inspect(tmp_path / "a.pt")

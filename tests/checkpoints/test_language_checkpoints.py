@@ -103,9 +103,7 @@ def test_a_stock_checkpoint_is_converted(
     converted = by_fairseq(out)
     assert type(converted).__name__.endswith("MHEModel")
     if words[0] == "to-collaborative":  # exact at this width
-        torch.testing.assert_close(
-            logits(converted), logits(by_fairseq(path)), rtol=0, atol=1e-3
-        )
+        torch.testing.assert_close(logits(converted), logits(by_fairseq(path)), rtol=0, atol=1e-3)
 
 
 def test_trained_heads_stay(tmp_path: Path) -> None:

@@ -55,9 +55,7 @@ def saved(path: Path, change: Callable[[State], object], zipped: bool = True) ->
 
 
 @FORMATS
-def test_a_checkpoint_with_options_in_a_namespace_is_read(
-    tmp_path: Path, zipped: bool
-) -> None:
+def test_a_checkpoint_with_options_in_a_namespace_is_read(tmp_path: Path, zipped: bool) -> None:
     options = argparse.Namespace(arch="transformer_mhe_tiny", attention="mha")
     history = [{"num_updates": 7}]
     path = saved(
@@ -112,17 +110,12 @@ def with_options(**options: Any) -> Callable[[State], None]:
 
 
 def without_attention(state: State) -> None:
-    state["model"] = {
-        name: w for name, w in state["model"].items() if "self_attn" not in name
-    }
+    state["model"] = {name: w for name, w in state["model"].items() if "self_attn" not in name}
 
 
 #: How a checkpoint is changed -> what the line says then.
 FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
-    "options as text": (
-        lambda state: state.update(cfg="transformer"),
-        "no fairseq checkpoint",
-    ),
+    "options as text": (lambda state: state.update(cfg="transformer"), "no fairseq checkpoint"),
     "no weights": (lambda state: state.pop("model"), "no fairseq checkpoint"),
     "one weight": (lambda state: state.update(model=torch.ones(2)), "no fairseq checkpoint"),
     "text": (lambda state: state["model"].update(w="heavy"), "no fairseq checkpoint"),
@@ -135,10 +128,7 @@ FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
     "half of its weights": (without_attention, "Missing key"),
     "other sizes": (with_options(encoder_attention="mqa"), "is not of this model"),
     "an unknown kind": (with_options(attention="mlp"), "unknown attention 'mlp'"),
-    "heads as text": (
-        with_options(encoder_attention_heads="four"),
-        "no model can be made of",
-    ),
+    "heads as text": (with_options(encoder_attention_heads="four"), "no model can be made of"),
     "no heads": (with_options(decoder_attention_heads=0), "must both be positive"),
 }
 
@@ -162,9 +152,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
-        with pytest.raises(
-            UserError, match=r"cannot write .*a\.pt: File too large"
-        ) as refused:
+        with pytest.raises(UserError, match=r"cannot write .*a\.pt: File too large") as refused:
             save_checkpoint({"model": {"w": torch.ones(300, 300)}}, tmp_path / "a.pt")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -89,12 +89,7 @@ def test_as_many_products_as_the_memory_allows(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(CAPACITY, "7")  # a user's own
     cpu.keep_compiled_products()
     assert os.environ[CAPACITY] == "7"
-    for gigabytes, cores, chosen in (
-        (256, 2, 8192),
-        (16, 2, 5000),
-        (16, 4, 2500),
-        (1, 2, 1024),
-    ):
+    for gigabytes, cores, chosen in ((256, 2, 8192), (16, 2, 5000), (16, 4, 2500), (1, 2, 1024)):
         monkeypatch.delenv(CAPACITY)
         monkeypatch.setattr(cpu, "memory", lambda size=gigabytes: size * 10**9)
         monkeypatch.setattr(cpu, "cores", lambda count=cores: count)
@@ -107,7 +102,5 @@ def test_a_host_program_is_left_alone(command: bool) -> None:
     """Neither to import the package nor to build a model changes its environment."""
     script = "import fairseq_cli, fairseq_mhe, os" if command else "import fairseq_mhe, os"
     build = "from tests.fixtures.models import make_model; make_model()"
-    done = python(
-        f"{script}; {build}; print({CAPACITY!r} in os.environ)", env=clean_environment()
-    )
+    done = python(f"{script}; {build}; print({CAPACITY!r} in os.environ)", env=clean_environment())
     assert done.stdout.strip() == str(command), done.stderr

@@ -12,9 +12,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, output_folder, write_text
 
 
-@pytest.mark.parametrize(
-    "make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/null")]
-)
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/null")])
 def test_what_is_no_regular_file_is_not_replaced(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:

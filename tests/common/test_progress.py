@@ -15,9 +15,7 @@ from fairseq_mhe.common.progress import Board
 
 
 def screen(terminal: bool, width: int = 80) -> Console:
-    return Console(
-        file=io.StringIO(), force_terminal=terminal, width=width, legacy_windows=False
-    )
+    return Console(file=io.StringIO(), force_terminal=terminal, width=width, legacy_windows=False)
 
 
 def text_of(console: Console) -> str:
@@ -39,9 +37,7 @@ def test_rows_fit_a_narrow_terminal_and_are_shown_as_they_are(now: list[float]) 
         board.add("tiny-mhe_mul[/b]-seed1", 3000, 1000)
         for updates in (1100, 1200):
             now[0] += 10
-            board.update(
-                "tiny-mhe_mul[/b]-seed1", updates, note="loss 14.31, 12345 tok[bold]"
-            )
+            board.update("tiny-mhe_mul[/b]-seed1", updates, note="loss 14.31, 12345 tok[bold]")
     row = text_of(console).splitlines()[-1]
     assert "tiny-mhe_mul[/b]-seed1" in row
     assert "1200/3000 0:03:00 loss 14.31, 12345 tok[bold]" in row
@@ -63,9 +59,7 @@ def test_rows_whose_names_are_known_beforehand(terminal: bool) -> None:
     lines = text_of(console).splitlines()
     if terminal:
         rows = [line.split() for line in lines if line.split()]
-        assert any(
-            row[:2] == ["a", "training"] and {"600/1000", "5.25,"} < {*row} for row in rows
-        )
+        assert any(row[:2] == ["a", "training"] and {"600/1000", "5.25,"} < {*row} for row in rows)
         assert any(row[:2] == ["b", "translating"] and "0/30" in row for row in rows)
         assert any(row[:2] == ["c", "done"] for row in rows)
         assert any(row[:2] == ["d", "waiting"] for row in rows)

@@ -26,11 +26,7 @@ from tests.fixtures.processes import fairseq
 
 ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
 WIDTH = 16  # n d of the small models
-MIXED = {
-    "encoder_attention": "gqa",
-    "decoder_attention": "mhe_mul",
-    "cross_attention": "mhe_add",
-}
+MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_mul", "cross_attention": "mhe_add"}
 
 
 def convert(kind: str, source: Path, output: Path, *words: str) -> None:
@@ -45,11 +41,7 @@ def decompose(source: Path, output: Path, dim: int, *words: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "method", "bias"),
     [
-        *(
-            (kind, "fit", bias)
-            for kind in ("mqa", "gqa", "mhe_add")
-            for bias in (False, True)
-        ),
+        *((kind, "fit", bias) for kind in ("mqa", "gqa", "mhe_add") for bias in (False, True)),
         *((kind, "mean", True) for kind in ("mqa", "gqa", "mhe_add", "mhe_mul")),
     ],
 )
@@ -74,9 +66,7 @@ def test_gqa_with_every_head_its_own_is_the_model_itself(
         convert("gqa", source.path, out, "--kv-heads", "4", "--method", method)
         made = open_source(out)
         assert made.options["attention_kv_heads"] == 4
-        torch.testing.assert_close(
-            logits(made.model), logits(source.model), rtol=0, atol=2e-4
-        )
+        torch.testing.assert_close(logits(made.model), logits(source.model), rtol=0, atol=2e-4)
 
 
 @pytest.mark.parametrize("kind", MEAN)
@@ -103,10 +93,7 @@ def test_on_trained_weights_least_squares_lose_less_than_means(
     ("words", "message"),
     [
         (["--to", "mha"], "mhe_mul"),
-        (
-            ["--to", "mqa", "--kv-heads", "2"],
-            "--attention-kv-heads has no effect on --attention",
-        ),
+        (["--to", "mqa", "--kv-heads", "2"], "--attention-kv-heads has no effect on --attention"),
         (["--to", "gqa", "--kv-heads", "3"], "kv_heads 3 does not divide num_heads 4"),
         (["--to", "mqa", "--data", "nowhere"], "nowhere is no data folder"),
     ],
@@ -150,10 +137,7 @@ def test_an_output_that_cannot_be_is_refused_before_the_work(
     ],
 )
 def test_it_is_exact_for_all_dimensions(
-    make_source: Callable[..., Source],
-    tmp_path: Path,
-    learned: bool,
-    options: dict[str, Any],
+    make_source: Callable[..., Source], tmp_path: Path, learned: bool, options: dict[str, Any]
 ) -> None:
     source = make_source(learned=learned, **options)
     decompose(source.path, tmp_path / "out.pt", WIDTH)
@@ -166,9 +150,7 @@ def test_it_is_exact_for_all_dimensions(
 def test_a_stock_checkpoint_with_its_biases(tmp_path: Path) -> None:
     model = stir(make_model(arch="transformer"))
     options = {**flat_options(), "_name": "transformer", "arch": "transformer"}
-    torch.save(
-        {"cfg": {"model": options}, "model": model.state_dict()}, tmp_path / "stock.pt"
-    )
+    torch.save({"cfg": {"model": options}, "model": model.state_dict()}, tmp_path / "stock.pt")
     decompose(tmp_path / "stock.pt", tmp_path / "out.pt", WIDTH + 3)  # more add nothing
     made = open_source(tmp_path / "out.pt")
     assert all(module.content_proj is not None for _, _, module in sublayers(made.model))
@@ -188,8 +170,7 @@ def test_fewer_dimensions_lose_more(
     for few, more in itertools.pairwise(reports):
         assert few["logits"]["largest"] > more["logits"]["largest"]
         assert all(
-            f["error"] > m["error"] > 0
-            for f, m in zip(few["layers"], more["layers"], strict=True)
+            f["error"] > m["error"] > 0 for f, m in zip(few["layers"], more["layers"], strict=True)
         )
     assert all(report["loss"] > 0 for report in reports)
     assert open_source(tmp_path / "6.pt").options["collaborative_dim"] == 6
@@ -204,15 +185,12 @@ def test_fairseq_train_goes_on_from_it(
     decompose(path, out, 10, "--data", str(data), "--sentences", "20")
     printed = capsys.readouterr().out
     assert (
-        len(re.findall(r"^\| \S+attn *\| *[0-9.e-]+ \| *\d+ \| *[0-9.]+ \|$", printed, re.M))
-        == 6
+        len(re.findall(r"^\| \S+attn *\| *[0-9.e-]+ \| *\d+ \| *[0-9.]+ \|$", printed, re.M)) == 6
     )
     pattern = r"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe (.*) \.\.\."
     flags = re.search(pattern, printed)[1].split()
     words = "--cpu --optimizer adam --lr 1e-30 --criterion cross_entropy --max-tokens 200"
-    words += (
-        f" --max-update 1 --num-workers 0 --user-dir {Path(fairseq_mhe.__file__).parent}"
-    )
+    words += f" --max-update 1 --num-workers 0 --user-dir {Path(fairseq_mhe.__file__).parent}"
     run = tmp_path / "run"
     done = fairseq("train", str(data), *words.split(), *flags, "--save-dir", str(run))
     assert done.returncode == 0, done.stderr[-2000:]

@@ -112,9 +112,7 @@ def test_measured_inputs_are_those_of_words_and_not_of_padding() -> None:
             ),
             with_kwargs=True,
         )
-    found = measure_inputs(
-        model, [batch, batch], pad=PAD
-    )  # twice the same: the same moments
+    found = measure_inputs(model, [batch, batch], pad=PAD)  # twice the same: the same moments
     source, target = (
         batch["net_input"][key].ne(PAD).T for key in ("src_tokens", "prev_output_tokens")
     )
@@ -141,9 +139,7 @@ def test_pairs_that_the_model_has_no_positions_for_are_left_out(data: Path) -> N
     assert len(ids("valid", 10_000, make_model())) == SENTENCES
     few = make_model(max_source_positions=4, max_target_positions=7)
     assert ids("test", 10, few) == [0, 1, 2, 9, 10, 11, 18, 19, 20, 27]  # of 2 to 10 tokens
-    with pytest.raises(
-        UserError, match="has no sentences in 'test' that the model has the posi"
-    ):
+    with pytest.raises(UserError, match="has no sentences in 'test' that the model has the posi"):
         pair_batches(task, make_model(max_source_positions=1), "test", 10)
     with pytest.raises(UserError, match="has no split 'dev'"):
         pair_batches(task, few, "dev", 5)
@@ -185,18 +181,14 @@ def test_blocks_are_read_as_fairseqs_tasks_read_them(text: Path, checkpoint: Pat
     found, masked = [], 0
     for batch, other in zip(batches, again, strict=True):
         tokens, targets = batch["net_input"]["src_tokens"], batch["target"]
-        assert torch.equal(
-            tokens, other["net_input"]["src_tokens"]
-        )  # the same masks each time
+        assert torch.equal(tokens, other["net_input"]["src_tokens"])  # the same masks each time
         for read, target in zip(tokens.tolist(), targets.tolist(), strict=True):
             if source.family.name != ROBERTA[0]:
                 line = [word for word in target if word != pad]
                 assert read[: len(line)] == [eos, *line[:-1]]
             else:
                 assert (read[0], target[0]) == (bos, pad)
-                pairs = [pair for pair in zip(read, target, strict=True) if pair[0] != pad][
-                    1:
-                ]
+                pairs = [pair for pair in zip(read, target, strict=True) if pair[0] != pad][1:]
                 assert all((r == mask) == (t != pad) and t != eos for r, t in pairs)
                 line = [t if r == mask else r for r, t in pairs]
                 masked += sum(r == mask for r, _ in pairs)
@@ -225,11 +217,7 @@ def test_conversions_measure_on_the_text(
 
 def test_another_vocabulary_is_refused(text: Path, checkpoint: Path, tmp_path: Path) -> None:
     config = TextConfig(
-        train=(text.parent / "text.txt",),
-        hold_out=5,
-        vocab_size=120,
-        workers=1,
-        out=tmp_path,
+        train=(text.parent / "text.txt",), hold_out=5, vocab_size=120, workers=1, out=tmp_path
     )
     with pytest.raises(UserError, match=r"does not belong to .*: it has"):
         open_material(open_source(checkpoint), prepare_text(config), 5)

@@ -19,9 +19,7 @@ def product(found: Components) -> Tensor:
 
 
 def random(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(
-        *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-    )
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.fixture
@@ -38,9 +36,7 @@ def test_all_of_the_heads_own_components_are_exact(forms: Tensor) -> None:
 
 def test_fewer_shared_components_are_found_where_there_are_no_more() -> None:
     """What 5 components make is found again, which no head's own could show."""
-    forms = torch.einsum(
-        "ir,ra,rb->iab", random(N, 5), random(5, A, seed=2), random(5, B, seed=3)
-    )
+    forms = torch.einsum("ir,ra,rb->iab", random(N, 5), random(5, A, seed=2), random(5, B, seed=3))
     found = decompose(forms, 5, 5, iterations=2000)
     assert found.error < 0.02
     assert 0 < found.iterations <= 2000
@@ -64,9 +60,7 @@ def test_components_are_balanced(forms: Tensor) -> None:
 
 
 def test_heads_of_nothing_need_no_components() -> None:
-    found = decompose(
-        torch.zeros(N, A, B, dtype=torch.float64), N * RANK, RANK, iterations=5
-    )
+    found = decompose(torch.zeros(N, A, B, dtype=torch.float64), N * RANK, RANK, iterations=5)
     assert product(found).abs().max() == 0
 
 

@@ -43,9 +43,7 @@ def make_inputs() -> tuple[Tensor, Inputs]:
 def new(kind: str, **options: Any) -> Attention:
     """A sublayer of ``kind``, with one group where it has groups."""
     groups = {"kv_heads": 1} if kind == "gqa" else {}
-    return build_attention(
-        kind, C, N, self_attention=True, bias=True, **groups, **options
-    ).double()
+    return build_attention(kind, C, N, self_attention=True, bias=True, **groups, **options).double()
 
 
 def made(attention: Attention, parameters: dict[str, Tensor]) -> WrittenOut:
@@ -82,8 +80,7 @@ def test_nothing_near_is_better(kind: str) -> None:
     generator = torch.Generator().manual_seed(1)
     for _ in range(20):
         near = {
-            name: value
-            + 0.02 * torch.randn(value.shape, generator=generator, dtype=torch.float64)
+            name: value + 0.02 * torch.randn(value.shape, generator=generator, dtype=torch.float64)
             for name, value in found.items()
         }
         score, output = errors(heads, made(new(kind), near), x)
@@ -114,16 +111,12 @@ def test_embeddings_bring_the_mean_closest_to_each_head(bias: bool) -> None:
     for offset in (1.0, 0.5):
         new_mul = build_attention("mhe_mul", C, N, head_embedding_offset=offset, **groups)
         found = MEAN["mhe_mul"](Problem(new_mul, heads, inputs))
-        assert torch.equal(
-            found["value_embedding"][:, 1], torch.full((N,), 1 - offset).double()
-        )
+        assert torch.equal(found["value_embedding"][:, 1], torch.full((N,), 1 - offset).double())
         for name in ("query", "key"):
             weight = getattr(heads.of_width(C // N), name)  # (n, d, C)
             for channel in range(C // N):
                 mean = found[f"{name[0]}_proj.weight"][channel]
-                best = torch.linalg.lstsq(mean.unsqueeze(1), weight[:, channel].T).solution[
-                    0
-                ]
+                best = torch.linalg.lstsq(mean.unsqueeze(1), weight[:, channel].T).solution[0]
                 factor = offset + found[f"{name}_embedding"][:, channel]
                 torch.testing.assert_close(factor, best)
     new_add = build_attention("mhe_add", C, N, **groups)

@@ -61,18 +61,12 @@ def folded(source: Source, path: Path) -> torch.nn.Module:
         (False, {"attention": "mhe_mul", "head_embedding_offset": 0.5}),
         (False, {"attention": "gqa", "attention_kv_heads": 2, **APART}),
         (False, {"attention": "collaborative", "collaborative_dim": 4}),
-        (
-            False,
-            {"attention": "collaborative", "collaborative_dim": 3, "attention_bias": True},
-        ),
+        (False, {"attention": "collaborative", "collaborative_dim": 3, "attention_bias": True}),
     ],
     ids=str,
 )
 def test_logits_and_hypotheses_are_the_same(
-    make_source: Callable[..., Source],
-    tmp_path: Path,
-    learned: bool,
-    options: dict[str, Any],
+    make_source: Callable[..., Source], tmp_path: Path, learned: bool, options: dict[str, Any]
 ) -> None:
     source = make_source(learned=learned, **options)
     stock = folded(source, tmp_path / "out.pt")
@@ -105,9 +99,7 @@ def test_half_precision_folds_in_float32(
 ) -> None:
     half = torch.bfloat16
     source = make_source(half=half, **SOMEWHERE[1])
-    assert (
-        open_source(source.path).state["model"]["encoder.embed_tokens.weight"].dtype == half
-    )
+    assert open_source(source.path).state["model"]["encoder.embed_tokens.weight"].dtype == half
     stock = folded(source, tmp_path / "out.pt")
     torch.testing.assert_close(logits(stock), logits(source.model), rtol=0, atol=1e-5)
 
@@ -133,9 +125,7 @@ def test_the_checkpoint_holds_plain_types_only(
 
 def generate(program: list[str], data: Path, path: Path, *words: str) -> list[str]:
     """The lines that a process prints when it translates the test set."""
-    options = (
-        "--cpu --beam 5 --max-len-b 12 --required-batch-size-multiple 1 --gen-subset test"
-    )
+    options = "--cpu --beam 5 --max-len-b 12 --required-batch-size-multiple 1 --gen-subset test"
     command = [*program, str(data), "--path", str(path), *options.split(), *words]
     command += ["--max-tokens", "200"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -151,9 +141,7 @@ def test_a_process_that_never_imports_the_package_translates_the_same(
     assert cli.main(["fold", str(path), str(tmp_path / "folded.pt")]) == 0
     command = [sys.executable, "-m", "fairseq_cli.generate"]
     ours = generate(command, data, path, "--user-dir", USER_DIR)
-    plain = generate(
-        [sys.executable, LOADED, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt"
-    )
+    plain = generate([sys.executable, LOADED, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt")
     assert "IMPORTED False" in plain
     tokens = [
         [line.split("\t")[::2] for line in lines if line.startswith("H-")]
@@ -166,9 +154,7 @@ def test_a_process_that_never_imports_the_package_translates_the_same(
 def test_the_command_compares_on_data(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = save(
-        tmp_path / "model.pt", stir(make_model(attention="mhe_mul")), attention="mhe_mul"
-    )
+    path = save(tmp_path / "model.pt", stir(make_model(attention="mhe_mul")), attention="mhe_mul")
     words = ["fold", str(path), str(tmp_path / "out.pt"), "--data", str(data)]
     assert cli.main([*words, "--sentences", "9"]) == 0
     text = capsys.readouterr().out
@@ -196,17 +182,11 @@ def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
             average_checkpoints(parts, tmp_path / "folded-average.pt")
         return
     average_checkpoints(paths, tmp_path / "average.pt")
-    averaged_first = folded(
-        open_source(tmp_path / "average.pt"), tmp_path / "average-folded.pt"
-    )
+    averaged_first = folded(open_source(tmp_path / "average.pt"), tmp_path / "average-folded.pt")
     average_checkpoints(parts, tmp_path / "folded-average.pt")
-    folded_first = load_by_fairseq(
-        tmp_path / "folded-average.pt", open_source(paths[0]).task()
-    )
+    folded_first = load_by_fairseq(tmp_path / "folded-average.pt", open_source(paths[0]).task())
     for name, expected in averaged_first.state_dict().items():
-        torch.testing.assert_close(
-            folded_first.state_dict()[name], expected, rtol=1e-5, atol=1e-6
-        )
+        torch.testing.assert_close(folded_first.state_dict()[name], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_collaborative_attention_wider_than_a_head_is_refused(

@@ -19,11 +19,7 @@ from fairseq_mhe.convert import to_ctranslate2
 from tests.fixtures.checkpoints import save, trained
 from tests.fixtures.models import make_model
 
-MIXED = {
-    "encoder_attention": "gqa",
-    "decoder_attention": "mhe_add",
-    "cross_attention": "mhe_mul",
-}
+MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_add", "cross_attention": "mhe_mul"}
 #: Few layers, and few words in which a translation that does not end is given up.
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "max_target_positions": 24}
 PLAIN = {"attention": "mhe_mul", **SMALL}
@@ -47,9 +43,7 @@ def convert(
 
 
 @pytest.mark.parametrize("shared", [[], ["--shared-heads"]], ids=["plain", "shared"])
-@pytest.mark.parametrize(
-    "options", CASES, ids=lambda options: "-".join(map(str, options.values()))
-)
+@pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(map(str, options.values())))
 def test_translations_are_the_same(
     tmp_path: Path,
     data: Path,
@@ -69,21 +63,13 @@ where_exact = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize(
-    "quantization", [pytest.param("int8", marks=where_exact), "float16"]
-)
+@pytest.mark.parametrize("quantization", [pytest.param("int8", marks=where_exact), "float16"])
 def test_quantized_models_translate_nearly_the_same(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], quantization: str
 ) -> None:
     path = save(tmp_path / "a.pt", trained(**PLAIN), **PLAIN)
     found = convert(
-        path,
-        data,
-        tmp_path / "out",
-        capsys,
-        "--shared-heads",
-        "--quantization",
-        quantization,
+        path, data, tmp_path / "out", capsys, "--shared-heads", "--quantization", quantization
     )
     assert found["quantization"] == quantization
     assert min(found["greedy"], found["beam"]) >= 12
@@ -100,13 +86,9 @@ def test_shared_heads_are_stored_once(
         ("int8", ["--quantization", "int8"]),
     ):
         convert(path, data, tmp_path / name, capsys, *words, "--sentences", "1")
-    sizes = {
-        p.name: (p / "model.bin").stat().st_size for p in tmp_path.iterdir() if p.is_dir()
-    }
+    sizes = {p.name: (p / "model.bin").stat().st_size for p in tmp_path.iterdir() if p.is_dir()}
     # 6 sublayers: keys and values of 3 of 4 heads, 4 wide, of 16 inputs and a bias, in 4 bytes
-    assert sizes["plain"] - sizes["shared"] == pytest.approx(
-        6 * 2 * 3 * 4 * 17 * 4, abs=1000
-    )
+    assert sizes["plain"] - sizes["shared"] == pytest.approx(6 * 2 * 3 * 4 * 17 * 4, abs=1000)
     assert sizes["int8"] < sizes["shared"]
 
 
@@ -121,14 +103,7 @@ def test_a_model_that_translates_otherwise_is_not_kept(
     path = save(tmp_path / "a.pt", trained(**PLAIN), **PLAIN)
     right = to_ctranslate2.convert
     monkeypatch.setattr(to_ctranslate2, "convert", lambda source, *rest: right(other, *rest))
-    words = [
-        "to-ctranslate2",
-        str(path),
-        "--data",
-        str(data),
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    words = ["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]
     assert cli.main([*words, "--sentences", "9"]) == 2
     assert "probabilities are not those of" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pt", "other.pt"]
@@ -149,16 +124,7 @@ def test_what_ctranslate2_cannot_hold_is_one_line(
     options = {"attention": "mha", **options}
     path = save(tmp_path / "a.pt", make_model(**options), **options)
     assert (
-        cli.main(
-            [
-                "to-ctranslate2",
-                str(path),
-                "--data",
-                str(data),
-                "--out",
-                str(tmp_path / "out"),
-            ]
-        )
+        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
         == 2
     )
     error = capsys.readouterr().err
@@ -173,17 +139,12 @@ def test_sentences_that_the_model_cannot_read_or_say_are_not_compared(
     options = {"attention": "mhe_mul", "max_source_positions": 6, "max_target_positions": 6}
     path = save(tmp_path / "a.pt", make_model(**options), **options)
     found = convert(path, data, tmp_path / "out", capsys)
-    assert (
-        found["sentences"] == 18
-    )  # of the first 28 of the test set, as the others are longer
+    assert found["sentences"] == 18  # of the first 28 of the test set, as the others are longer
     assert (found["greedy"], found["beam"]) == (18, 18)
 
 
 def test_without_it_there_is_one_clear_line(
-    tmp_path: Path,
-    data: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = save(tmp_path / "a.pt", make_model(attention="mqa"), attention="mqa")
     find = importlib.util.find_spec
@@ -193,16 +154,7 @@ def test_without_it_there_is_one_clear_line(
         lambda name, *more: None if name == "ctranslate2" else find(name, *more),
     )
     assert (
-        cli.main(
-            [
-                "to-ctranslate2",
-                str(path),
-                "--data",
-                str(data),
-                "--out",
-                str(tmp_path / "out"),
-            ]
-        )
+        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
         == 2
     )
     assert "pip install ctranslate2" in capsys.readouterr().err

@@ -23,10 +23,7 @@ from fairseq_mhe.deploy.translator import Translator
         ),
         ({"decoding": {"beams": 5}}, r"damaged \(TypeError\(.*beams.*get the bundle again"),
         ({"positions": [64]}, r"damaged \(ValueError"),
-        (
-            {"format": "huggingface"},
-            "bundle for huggingface, which --engine auto does not read",
-        ),
+        ({"format": "huggingface"}, "bundle for huggingface, which --engine auto does not read"),
     ],
 )
 def test_a_description_that_does_not_suit_is_refused(

@@ -65,9 +65,7 @@ def test_in_a_browser(exported: Path, tmp_path: Path) -> None:
     ):
         try:
             _wait_for(port, 120)
-            browser = playwright.chromium.launch(
-                executable_path=program, args=["--no-sandbox"]
-            )
+            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
             page = browser.new_page(viewport={"width": 1200, "height": 900})
             page.goto(f"http://127.0.0.1:{port}", timeout=60_000)
             box = page.get_by_label("A sentence")

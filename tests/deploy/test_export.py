@@ -51,9 +51,7 @@ def is_pickle(path: Path) -> bool:
     return path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04")
 
 
-def test_a_bundle_holds_what_is_needed_and_no_pickle(
-    exported: Path, for_ctranslate2: Path
-) -> None:
+def test_a_bundle_holds_what_is_needed_and_no_pickle(exported: Path, for_ctranslate2: Path) -> None:
     own = {"model.safetensors", "config.json", "dict.en.txt", "dict.de.txt"}
     assert {path.name for path in exported.iterdir()} == COMMON | own
     own = {"model.bin", "config.json", "shared_vocabulary.json"}
@@ -121,9 +119,7 @@ def test_the_example_does_to_text_what_the_data_folder_did(
         learn_sentencepiece([tmp_path / "text"], 60, path)
     else:
         shutil.copyfile(MADE / "data" / "subword" / "bpe.codes", path)
-    text = TextProcessing(
-        ("en", "de"), tokenizer, SubwordModel(kind, path, sha256(path)), **marks
-    )
+    text = TextProcessing(("en", "de"), tokenizer, SubwordModel(kind, path, sha256(path)), **marks)
     seen: list[list[str]] = []
 
     def translate_batch(sentences: list[list[str]], **_: Any) -> list[types.SimpleNamespace]:
@@ -181,11 +177,7 @@ def test_the_checksums_are_those_of_sha256sum(exported: Path) -> None:
 def test_wrong_paths_are_one_line(
     tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = {
-        "RUN": str(run_of("mha")),
-        "OUT": str(tmp_path / "out"),
-        "DATA": str(MADE / "data"),
-    }
+    places = {"RUN": str(run_of("mha")), "OUT": str(tmp_path / "out"), "DATA": str(MADE / "data")}
     for name, place in places.items():
         words = [word.replace(name, place) for word in words]
     assert cli.main(["export", *words]) == 2

@@ -83,27 +83,19 @@ def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) 
     tokens = torch.tensor([token for token, row in enumerate(all_rows) if row is not None])
     for line in lines[:6]:
         batch = tokenizer(line, return_tensors="pt")
-        source = torch.tensor(
-            [[all_rows[token] or 3 for token in batch["input_ids"][0].tolist()]]
-        )
+        source = torch.tensor([[all_rows[token] or 3 for token in batch["input_ids"][0].tolist()]])
         with torch.inference_mode():
             target = batch["input_ids"].roll(1, 1)  # (1, S): </s> first
-            ours = trained.source.model(
-                source, torch.tensor([source.shape[1]]), source.roll(1, 1)
-            )
+            ours = trained.source.model(source, torch.tensor([source.shape[1]]), source.roll(1, 1))
             theirs = model(**batch, decoder_input_ids=target).logits  # (1, S, tokens)
-        torch.testing.assert_close(
-            theirs[..., tokens], ours[0][..., rows], atol=1e-4, rtol=1e-4
-        )
+        torch.testing.assert_close(theirs[..., tokens], ours[0][..., rows], atol=1e-4, rtol=1e-4)
 
 
 @pytest.fixture
 def transformers(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The package, beside a torchaudio that cannot be loaded (docs/install.md)."""
     monkeypatch.setitem(sys.modules, "torchaudio", None)
-    transformers = pytest.importorskip(
-        "transformers", reason="transformers is not installed"
-    )
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     transformers.utils.is_torchaudio_available.cache_clear()
     return transformers
 
@@ -156,10 +148,7 @@ def test_it_translates_as_fairseq_does(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (
-            {"share_all_embeddings": False},
-            "its option share_all_embeddings is False, not True",
-        ),
+        ({"share_all_embeddings": False}, "its option share_all_embeddings is False, not True"),
         ({"layernorm_embedding": True}, "its option layernorm_embedding is True, not False"),
         ({"encoder_normalize_before": True}, "its option encoder_normalize_before is True"),
         ({"activation_fn": "linear"}, "is 'linear', not 'relu' or 'gelu' or 'tanh'"),
@@ -182,8 +171,8 @@ def test_no_translation_is_longer_than_the_model_can_hold(
     trained = make_trained(tmp_path, samples["bpe"], max_target_positions=20)
     decoding = replace(DECODING, max_len_a=a, max_len_b=b)
     assert (
-        _generation(
-            replace(trained, decoding=decoding), {"eos_token_id": 2, "pad_token_id": 1}
-        )["max_new_tokens"]
+        _generation(replace(trained, decoding=decoding), {"eos_token_id": 2, "pad_token_id": 1})[
+            "max_new_tokens"
+        ]
         == longest
     )

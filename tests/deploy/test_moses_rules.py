@@ -39,9 +39,7 @@ def applied(rules: list[Rule], lines: list[str]) -> list[str]:
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_tokens_are_those_of_sacremoses(lang: str, corpus: dict[str, Pairs]) -> None:
     chance = random.Random(7)
-    drawn = [
-        "".join(chance.choices(CHARACTERS, k=chance.randint(1, 25))) for _ in range(400)
-    ]
+    drawn = ["".join(chance.choices(CHARACTERS, k=chance.randint(1, 25))) for _ in range(400)]
     side = 0 if lang == "en" else 1
     lines = [*HARD, *drawn, *(pair[side] for pair in corpus["test"][:200])]
     # Of commas in a row sacremoses takes every second one apart.
@@ -53,9 +51,7 @@ def test_tokens_are_those_of_sacremoses(lang: str, corpus: dict[str, Pairs]) -> 
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_joined_tokens_are_what_sacremoses_joins(
-    lang: str, corpus: dict[str, Pairs]
-) -> None:
+def test_joined_tokens_are_what_sacremoses_joins(lang: str, corpus: dict[str, Pairs]) -> None:
     chance = random.Random(7)
     lines = [" ".join(chance.choices(WORDS, k=chance.randint(1, 14))) for _ in range(400)]
     tokenise, detokenise = tokeniser("moses", lang), detokeniser("moses", lang)

@@ -99,9 +99,7 @@ def test_the_numbers_of_words_are_fairseqs(sample: Sample, corpus: dict[str, Pai
         for encoding in tokenizer.encode_batch(lines)
     ]
     segmented = sample.text.segment(lines, 0)
-    expected = [
-        words.encode_line(line, add_if_not_exist=False).tolist() for line in segmented
-    ]
+    expected = [words.encode_line(line, add_if_not_exist=False).tolist() for line in segmented]
     assert numbers == expected
     known = [row for row in rows if row is not None]
     assert sorted(known) == list(range(len(words)))  # each word has its token
@@ -119,9 +117,7 @@ def test_translations_are_written_as_text(sample: Sample, corpus: dict[str, Pair
     assert decoded == sample.text.plain(subwords)
 
 
-def test_rules_that_it_cannot_hold_are_named(
-    tmp_path: Path, corpus: dict[str, Pairs]
-) -> None:
+def test_rules_that_it_cannot_hold_are_named(tmp_path: Path, corpus: dict[str, Pairs]) -> None:
     sample = make_sample(tmp_path, corpus)
     with pytest.raises(UserError, match="--punctuation"):
         make_tokenizer(replace(sample.text, punctuation=True), sample.dictionary)

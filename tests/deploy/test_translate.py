@@ -42,11 +42,7 @@ def command(*words: str | Path) -> list[str]:
 
 
 def test_a_pipe_after_options_is_read_once(
-    brief: Path,
-    expected: list[str],
-    text: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    brief: Path, expected: list[str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -58,11 +54,7 @@ def test_a_pipe_after_options_is_read_once(
 
 
 def test_several_files_go_to_one_which_is_whole_or_absent(
-    brief: Path,
-    expected: list[str],
-    text: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    brief: Path, expected: list[str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     packed = tmp_path / "more.gz"
     packed.write_bytes(gzip.compress(f"\n{SOURCES[0]}".encode()))
@@ -86,17 +78,12 @@ def test_the_best_are_told_with_number_and_score(
     assert cli.main(words) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [int(row[0]) for row in rows] == [n for n in range(1, 21) for _ in range(2)]
-    assert all(
-        float(a[1]) >= float(b[1]) for a, b in zip(rows[::2], rows[1::2], strict=True)
-    )
+    assert all(float(a[1]) >= float(b[1]) for a, b in zip(rows[::2], rows[1::2], strict=True))
     assert [row[2] for row in rows[::2]] == expected
 
 
 def test_chunks_are_numbered_through_with_progress_and_warnings(
-    brief: Path,
-    text: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    brief: Path, text: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(translate, "CHUNK", 8)
     long = text.with_name("long")
@@ -112,10 +99,7 @@ def test_chunks_are_numbered_through_with_progress_and_warnings(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ["BUNDLE", "BAD"],
-            "bad, line 2: byte 2 (0xff) is not valid UTF-8; convert the file",
-        ),
+        (["BUNDLE", "BAD"], "bad, line 2: byte 2 (0xff) is not valid UTF-8; convert the file"),
         (["BUNDLE", "nowhere"], "cannot read nowhere: No such file or directory"),
         (["nowhere", "TEXT"], "nowhere does not exist: give the path of a fairseq ch"),
         (["BUNDLE", "TEXT", "--nbest", "9"], "a beam of 5 has no 9 translations"),
@@ -123,19 +107,12 @@ def test_chunks_are_numbered_through_with_progress_and_warnings(
     ],
 )
 def test_bad_input_is_one_line(
-    brief: Path,
-    text: Path,
-    words: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+    brief: Path, text: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = text.with_name("bad")
     bad.write_bytes(b"Good.\nB\xff\n")
     places = {"BUNDLE": str(brief), "TEXT": str(text), "BAD": str(bad)}
-    assert (
-        cli.main(["translate", *(places.get(word, word) for word in words), *BY_FAIRSEQ])
-        == 2
-    )
+    assert cli.main(["translate", *(places.get(word, word) for word in words), *BY_FAIRSEQ]) == 2
     out, error = capsys.readouterr()
     assert (out, error.count("\n")) == ("", 1)
     assert message in error
@@ -144,11 +121,7 @@ def test_bad_input_is_one_line(
 def test_standard_input_is_translated_up_to_a_line_that_is_no_text(brief: Path) -> None:
     text = f"{SOURCES[0]}\r\n\n{SOURCES[0]}\n".encode()
     done = subprocess.run(
-        command(brief, "-"),
-        input=text + b"\xff",
-        capture_output=True,
-        check=False,
-        timeout=300,
+        command(brief, "-"), input=text + b"\xff", capture_output=True, check=False, timeout=300
     )
     first, empty, last, end = done.stdout.decode().split("\n")
     assert (first, empty, end) == (last, "", "")
@@ -157,9 +130,7 @@ def test_standard_input_is_translated_up_to_a_line_that_is_no_text(brief: Path) 
     assert b"standard input, line 4: byte 1 (0xff) is not valid UTF-8" in done.stderr
 
 
-def test_a_terminal_gets_a_line_for_each_line_at_once_and_ctrl_c_ends_it(
-    brief: Path,
-) -> None:
+def test_a_terminal_gets_a_line_for_each_line_at_once_and_ctrl_c_ends_it(brief: Path) -> None:
     master, slave = pty.openpty()
     with subprocess.Popen(
         command(brief), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -59,9 +59,7 @@ def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
         assert Translator.load(exported, cpu=True).engine == "fairseq"
         with pytest.raises(UserError, match="there is no stock form"):
             Translator.load(exported, engine="ctranslate2", cpu=True)
-    monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name: name != "ctranslate2" or None
-    )
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "ctranslate2" or None)
     assert Translator.load(exported, cpu=True).engine == "fairseq"
     with pytest.raises(UserError, match="ctranslate2 is not installed"):
         Translator.load(exported, engine="ctranslate2", cpu=True)
@@ -76,11 +74,7 @@ def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
     ],
 )
 def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
-    exported: Path,
-    gpus: int,
-    fault: Exception | None,
-    engine: str,
-    monkeypatch: pytest.MonkeyPatch,
+    exported: Path, gpus: int, fault: Exception | None, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The GPU is a fake, in whose place the CPU computes."""
     ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
@@ -132,10 +126,7 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
     [("fma avx2", False), ("avx2 avx512f", False), ("avx2 avx_vnni", True), ("", True)],
 )
 def test_by_itself_int8_is_not_one_that_may_be_cut_off(
-    flags: str,
-    exact: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    flags: str, exact: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     monkeypatch.setattr("fairseq_mhe.common.system.cpu_flags", lambda: set(flags.split()))
@@ -143,16 +134,9 @@ def test_by_itself_int8_is_not_one_that_may_be_cut_off(
         found = Translator.load(
             run_of("mhe_mul"), data=MADE / "data", precision=precision, cpu=True
         )
-        assert found.engine == (
-            "ctranslate2" if exact or precision == "float32" else "fairseq"
-        )
+        assert found.engine == ("ctranslate2" if exact or precision == "float32" else "fairseq")
     assert "VNNI" not in capsys.readouterr().err
-    model = {
-        "data": MADE / "data",
-        "engine": "ctranslate2",
-        "precision": "int8",
-        "cpu": True,
-    }
+    model = {"data": MADE / "data", "engine": "ctranslate2", "precision": "int8", "cpu": True}
     Translator.load(run_of("mhe_mul"), **model)
     assert ("VNNI" in capsys.readouterr().err) is not exact
 
@@ -184,10 +168,7 @@ def test_smaller_numbers_are_approximations_by_fairseq(
     ("options", "message"),
     [
         ({"precision": "bf16", "engine": "ctranslate2"}, "CTranslate2 has no bf16"),
-        (
-            {"precision": "fp16"},
-            "'fp16' is unknown: choose one of float32, bf16, int8, auto",
-        ),
+        ({"precision": "fp16"}, "'fp16' is unknown: choose one of float32, bf16, int8, auto"),
         (
             {"precision": "int8", "engine": "fairseq"},
             "int8_generation is for a float32 model on an x86",
@@ -235,9 +216,7 @@ def test_a_long_line_is_translated_in_parts_with_a_warning_if_a_sentence_is_cut(
     narrow: Translator,
 ) -> None:
     lines = [SOURCES[0], " ".join(SOURCES), ("word " * 60).strip()]
-    with pytest.warns(
-        UserWarning, match="line 3: a sentence is too long and was cut inside"
-    ):
+    with pytest.warns(UserWarning, match="line 3: a sentence is too long and was cut inside"):
         translations = narrow.translate(lines)
     for line, translation in zip(lines, translations, strict=True):
         parts, inside = cut(line, lambda part: len(narrow._segment([part])[0]) <= 149)
@@ -270,9 +249,7 @@ def test_lines_are_cut_between_sentences_else_at_spaces_or_between_characters(
 
 
 @pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
-def test_no_translation_is_longer_than_the_models_positions(
-    tmp_path: Path, engine: str
-) -> None:
+def test_no_translation_is_longer_than_the_models_positions(tmp_path: Path, engine: str) -> None:
     """The model never comes to an end, and the limit of its decoding is 200 subwords."""
     pytest.importorskip(engine, reason=f"{engine} is not installed")
     state = read_checkpoint(run_of("mhe_mul") / "model.pt")
@@ -285,9 +262,7 @@ def test_no_translation_is_longer_than_the_models_positions(
 
 
 @pytest.mark.parametrize("lines", ["Hello.", ["Hello.", 0]])
-def test_anything_but_a_list_of_strings_is_a_type_error(
-    translator: Translator, lines: Any
-) -> None:
+def test_anything_but_a_list_of_strings_is_a_type_error(translator: Translator, lines: Any) -> None:
     with pytest.raises(TypeError, match="lines is not a list of strings: give a list"):
         translator.translate(lines)
 

@@ -40,9 +40,7 @@ from tests.fixtures.models import make_batch, make_model, search
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, TUTORIAL = ((DOCS / name).read_text() for name in ("attention.md", "add_a_kind.md"))
-PLAIN, EXAMPLE = re.findall(
-    r"^```python\n(.*?)^```", PAGE + TUTORIAL, re.DOTALL | re.MULTILINE
-)
+PLAIN, EXAMPLE = re.findall(r"^```python\n(.*?)^```", PAGE + TUTORIAL, re.DOTALL | re.MULTILINE)
 NEW = "qk_shared"
 #: kind -> parameters, cached numbers, count in the BERT-base setting
 ROWS = {
@@ -99,15 +97,11 @@ def test_the_lines_of_plain_pytorch_run() -> None:
 
 def test_the_table_of_options_is_what_kinds_declare() -> None:
     """As ``fairseq-train --help`` says it, whose words come before the colon."""
-    table = PAGE.split("| option | kinds | what it is |\n|---|---|---|\n")[1].split("\n\n")[
-        0
-    ]
+    table = PAGE.split("| option | kinds | what it is |\n|---|---|---|\n")[1].split("\n\n")[0]
     expected = []
     for name, (_, users) in kind_options().items():
         words = OPTIONS[name][1].metadata["help"].removeprefix(f"{', '.join(users)}: ")
-        whose = (
-            "all" if len(users) == len(KINDS) else ", ".join(f"`{user}`" for user in users)
-        )
+        whose = "all" if len(users) == len(KINDS) else ", ".join(f"`{user}`" for user in users)
         expected.append(f"| `--{name.replace('_', '-')}` | {whose} | {words} |")
     assert table.split("\n") == expected
 
@@ -119,9 +113,7 @@ def qk_shared(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Kitaev et al. 2020, section 2: one projection, keys of length 1."""
     width = layer.embed_dim // layer.num_heads
     queries = layer.qk_proj(x).split(width, dim=-1)
-    keys = [
-        key / key.norm(dim=-1, keepdim=True) for key in layer.qk_proj(y).split(width, dim=-1)
-    ]
+    keys = [key / key.norm(dim=-1, keepdim=True) for key in layer.qk_proj(y).split(width, dim=-1)]
     values = layer.v_proj(y).split(width, dim=-1)
     return equations._combine(layer, queries, keys, values, 1 / math.sqrt(width), mask)
 
@@ -173,25 +165,14 @@ def test_the_example_translates(registered: Path) -> None:
     torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-5)
 
 
-def test_fairseq_train_takes_the_example(
-    registered: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fairseq_train_takes_the_example(registered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its name, from its own user directory; what it does not use is refused by that name."""
-    words = [
-        "--user-dir",
-        str(registered),
-        "--arch",
-        "transformer_mhe_base",
-        "--attention",
-        NEW,
-    ]
+    words = ["--user-dir", str(registered), "--arch", "transformer_mhe_base", "--attention", NEW]
     monkeypatch.setattr(sys, "argv", ["fairseq-train", "no data", *words])
     args = options.parse_args_and_arch(options.get_training_parser())
     assert args.attention == NEW
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--collaborative-dim", "8"])
-    with pytest.raises(
-        SystemExit, match=f"--collaborative-dim has no effect on --attention {NEW}"
-    ):
+    with pytest.raises(SystemExit, match=f"--collaborative-dim has no effect on --attention {NEW}"):
         options.parse_args_and_arch(options.get_training_parser())
 
 

@@ -24,9 +24,7 @@ def prose(page: Path) -> str:
 def anchors(page: Path) -> set[str]:
     """Of its headings, as GitHub names them (the first of equal ones)."""
     headings = re.findall(r"^#+ (.*)$", prose(page), flags=re.M)
-    return {
-        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
-    }
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -19,9 +19,7 @@ def test_kept_runs_hold_no_text_of_a_corpus(archive: Path) -> None:
     with tarfile.open(archive) as runs:
         names = {Path(name).name for name in runs.getnames()}
     assert "config.json" in names
-    assert not names & TEXTS, (
-        "pack what fairseq-mhe keep has made, before a table is made of it"
-    )
+    assert not names & TEXTS, "pack what fairseq-mhe keep has made, before a table is made of it"
     assert not any(name.endswith((".pt", ".lock")) for name in names)
 
 

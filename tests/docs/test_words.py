@@ -10,9 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 MOST_WORDS, LONGEST_SENTENCE = 14_000, 30
-LISTED = re.compile(
-    r"\b(told|whose|gone on|of its own|as it is|the ones|those that|so many)\b"
-)
+LISTED = re.compile(r"\b(told|whose|gone on|of its own|as it is|the ones|those that|so many)\b")
 
 
 def sentences(page: Path) -> list[str]:

@@ -30,9 +30,7 @@ def cells(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.split("\n")]
 
 
-def test_the_bert_base_setting_has_the_published_counts(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_bert_base_setting_has_the_published_counts(capsys: pytest.CaptureFixture[str]) -> None:
     """To the printed digits, but for mha, of which the paper prints 0.01 million more than its
     formula gives. (tests/docs hold the formulas of every kind.)
     """
@@ -71,9 +69,7 @@ def test_rows_have_the_parameters_and_the_cache_of_whole_models(
 
 def test_the_cost_of_mha_base_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     """C = 512, feed-forward 2048, vocabulary 1000, 6 + 6 layers; 10 source and 4 target tokens."""
-    found = as_json(
-        capsys, "cost base mha --source 10 --target 4 --beam 3 --vocab-size 1000"
-    )
+    found = as_json(capsys, "cost base mha --source 10 --target 4 --beam 3 --vocab-size 1000")
     square, ffn = 512 * 512, 2 * 512 * 2048
     encoder, keys = 6 * (4 * square + 2 * 512 * 10), 6 * 2 * square
     decoder = 6 * (4 * square + 2 * 512 * 2.5 + 2 * square + 2 * 512 * 10)
@@ -101,11 +97,7 @@ def test_the_cost_of_mha_base_by_hand(capsys: pytest.CaptureFixture[str]) -> Non
 def test_options_reach_the_model(capsys: pytest.CaptureFixture[str]) -> None:
     line = "cost tiny gqa --kv-heads 4 --cross-attention collaborative --collaborative-dim 8"
     found = as_json(capsys, line)  # C = 128, n = 4, d = 32, 2 + 2 layers
-    assert found["attention"] == {
-        "encoder": "gqa",
-        "decoder": "gqa",
-        "cross": "collaborative",
-    }
+    assert found["attention"] == {"encoder": "gqa", "decoder": "gqa", "cross": "collaborative"}
     assert found["cache_bytes"]["per_target_token"] == 2 * 2 * 4 * 32 * 4
     assert found["cache_bytes"]["per_source_token"] == 2 * (8 + 4 * 32) * 4
 

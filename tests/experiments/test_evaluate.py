@@ -34,16 +34,7 @@ def test_a_trained_run_is_not_trained_again(
     miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = snapshot(table)
-    words = [
-        "train",
-        "Tiny",
-        "mha",
-        "--data",
-        str(miniature),
-        "--out",
-        str(table),
-        *TABLE_SIZE,
-    ]
+    words = ["train", "Tiny", "mha", "--data", str(miniature), "--out", str(table), *TABLE_SIZE]
     assert cli.main([*words, "--evaluate"]) == 0
     found = capsys.readouterr()
     assert found.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
@@ -62,10 +53,7 @@ def test_other_data_are_refused(
     first = next(iter(next(iter(manifest["steps"].values()))["files"].values()))
     first["sha256"] = "0" * 64
     (other / "manifest.json").write_text(json.dumps(manifest))
-    assert (
-        cli.main(["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data", str(other)])
-        == 2
-    )
+    assert cli.main(["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data", str(other)]) == 2
     assert "is not the data that" in capsys.readouterr().err
 
 
@@ -154,9 +142,7 @@ def test_none_is_kept_where_one_cannot_be(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unfinished = tmp_path / "runs" / NAMES[0]
-    shutil.copytree(
-        table / NAMES[0], unfinished, ignore=shutil.ignore_patterns("scores.json")
-    )
+    shutil.copytree(table / NAMES[0], unfinished, ignore=shutil.ignore_patterns("scores.json"))
     out = tmp_path / "out"
     for folder, told in (
         (unfinished, "is not finished: it has no scores"),

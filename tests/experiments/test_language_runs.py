@@ -132,9 +132,7 @@ def test_other_examples_of_a_task_are_scored_anew_or_refused(
         if name == split:
             text = "".join(text.replace("\t1\n", "\t0\n", 1).splitlines(keepends=True)[:31])
         (tmp_path / f"sst2.{name}.tsv").write_text(text)
-    task = prepare_task(
-        TASKS["sst2"], tmp_path, folder / "text", tmp_path / "sst2", block=64
-    )
+    task = prepare_task(TASKS["sst2"], tmp_path, folder / "text", tmp_path / "sst2", block=64)
     ended = finetune(folder, tmp_path, task)
     printed = capsys.readouterr()
     assert told in printed.out + printed.err
@@ -210,9 +208,7 @@ def test_every_form_of_task_is_fine_tuned_and_scored(
         return
     rows = superglue_rows(name, long[11:], 7)
     if task.form == CANDIDATES:
-        right = {
-            str(q["idx"]): [q["answers"][0]["text"]] for row in rows for q in row["qas"]
-        }
+        right = {str(q["idx"]): [q["answers"][0]["text"]] for row in rows for q in row["qas"]}
         assert values["exact"] == pytest.approx(squad_scores(said, right)["exact"])
     else:
         labels = [str(row["label"]).lower() for row in rows]
@@ -260,9 +256,7 @@ def test_the_table_goes_on_from_what_is_trained(
     assert f"{4 * (3 * 128 * 32 + 3 * 4 * 32 + 128 * 128):,}" in printed
     score = read(folder / TUNED / "scores.json")["scores"]["score"]
     nats = read(folder / RUN / "scores.json")["nats"]
-    assert re.search(
-        rf"mhe_mul .*\| +{nats:.3f} \| +{score:.2f} \|.*\| +- \| +- \|", printed
-    )
+    assert re.search(rf"mhe_mul .*\| +{nats:.3f} \| +{score:.2f} \|.*\| +- \| +- \|", printed)
     assert re.search(rf"always the commonest label +\|.* {100 * 18 / 35:.2f} \|", printed)
     assert "- Pre-training: 3 updates of 4 blocks of 64 subwords, in float32." in printed
     assert "- Fine-tuning: seed 1, in float32." in printed
@@ -297,10 +291,7 @@ def test_a_table_is_made_of_kept_runs(
         config["settings"]["seed"] = 2
         (second / "config.json").write_text(json.dumps(config))
         assert tabulate(tmp_path, text, *words, "--seeds", "1,2") == (0 if value == 2 else 2)
-    assert (
-        f"{second} has other settings (options bf16: True, now None)"
-        in capsys.readouterr().err
-    )
+    assert f"{second} has other settings (options bf16: True, now None)" in capsys.readouterr().err
     told = "- Fine-tuning: seeds 1, 2 (±: standard deviation), in float32."
     assert told in (tmp_path / "nlu-table.md").read_text()
 
@@ -391,7 +382,5 @@ def test_a_slurm_job_trains_a_kind_that_waits(
     assert tabulate(tmp_path, folder / "text", *words, "--slurm") == 0
     assert [list(jobs) for jobs in submitted] == [["mhe_mul"], []]
     monkeypatch.setattr("fairseq_mhe.common.checkpoint_files.torch.load", None)
-    assert tabulate(tmp_path, folder / "text", *words) == 0, (
-        "finished: no checkpoint is read"
-    )
+    assert tabulate(tmp_path, folder / "text", *words) == 0, "finished: no checkpoint is read"
     assert results_in(tmp_path) == before

@@ -42,23 +42,11 @@ def test_an_own_kind_by_an_own_recipe_is_in_the_table(tmp_path: Path) -> None:
     (user_dir / "__init__.py").write_text(EXAMPLE, encoding="utf-8")
     text = (FOLDER / "tiny.yaml").read_text()
     path.write_text(text.replace("  dropout: 0.1", "  encoder_layers: 1\n  dropout: 0.1"))
-    words = [
-        "--data",
-        str(MADE / "data"),
-        "--out",
-        str(tmp_path / "out"),
-        "--recipe",
-        str(path),
-    ]
+    words = ["--data", str(MADE / "data"), "--out", str(tmp_path / "out"), "--recipe", str(path)]
     words += ["--kinds", NEW, "--updates", "2", "--cpu", "--precision", "float32"]
     command("fairseq_mhe.cli", "run-table", *words, "--user-dir", str(user_dir))
     (row,) = json.loads((tmp_path / "out" / "table.json").read_text())
-    assert (row["row"], row["attention"], row["layers"], row["updates"]) == (
-        "mine",
-        NEW,
-        3,
-        2,
-    )
+    assert (row["row"], row["attention"], row["layers"], row["updates"]) == ("mine", NEW, 3, 2)
     run = tmp_path / "out" / f"mine-{NEW}-seed1"
     again = ["evaluate", str(run), "--cpu", "--data", str(MADE / "data")]
     assert "BLEU" in command("fairseq_mhe.cli", *again, **{OWN_USER_DIR: str(user_dir)})
@@ -84,12 +72,7 @@ def test_hydra_trains_a_recipe_as_its_command_line_does(
         *(["decoder_layers"] if "roberta" not in row else []),
     ]
     changes = {
-        "common": {
-            "cpu": True,
-            "user_dir": PACKAGE,
-            "log_interval": 1,
-            "log_format": "json",
-        },
+        "common": {"cpu": True, "user_dir": PACKAGE, "log_interval": 1, "log_format": "json"},
         "model": {"attention": "mhe_mul", **dict.fromkeys(layers, 1)},
         "dataset": {**size, "disable_validation": True},
         "optimization": {"max_update": 2, "update_freq": [1]},
@@ -97,9 +80,7 @@ def test_hydra_trains_a_recipe_as_its_command_line_does(
         "lr_scheduler": {"warmup_updates": 1},
     }
     words = [str(data), *recipe(row, [row]).training.shortened(2).words()]
-    words += as_words(
-        {name: value for group in changes.values() for name, value in group.items()}
-    )
+    words += as_words({name: value for group in changes.values() for name, value in group.items()})
     hydra = ["--config-dir", str(FOLDER), "--config-name", row, f"task.data={data}"]
     hydra += [
         f"++{group}.{name}={value}"

@@ -55,9 +55,7 @@ def test_it_ends_in_the_table(finished: Finished) -> None:
     assert min(mha["tokens_per_second"], mhe["tokens_per_second"]) > 0
     assert min(mha["sentences_per_second"], mhe["sentences_per_second"]) > 0
     assert "2 of 2: train, translate and score mha, mhe_mul" in finished.stderr
-    noise = [
-        line for line in finished.stderr.splitlines() if any(f in line for f in FAMILIES)
-    ]
+    noise = [line for line in finished.stderr.splitlines() if any(f in line for f in FAMILIES)]
     assert noise == [], "only progress and real warnings reach the screen"
 
 
@@ -71,9 +69,9 @@ def test_no_sentence_is_lost(finished: Finished) -> None:
         assert len(hypotheses) == len(references)
         assert list(read_lines(folder / "references.txt")) == references
         expected = BLEU().corpus_score(hypotheses, [references]).score
-        assert json.loads((folder / "scores.json").read_text())["bleu"][
-            "score"
-        ] == pytest.approx(expected, abs=1e-3)
+        assert json.loads((folder / "scores.json").read_text())["bleu"]["score"] == pytest.approx(
+            expected, abs=1e-3
+        )
 
 
 def test_training_sees_every_sentence(finished: Finished) -> None:
@@ -143,9 +141,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_result(
     for kind, folder in zip(KINDS, folders, strict=True):
         log = (folder / "train.log").read_text()
         starts = [
-            line.partition("from update ")[2]
-            for line in log.split("\n")
-            if line.startswith("--- ")
+            line.partition("from update ")[2] for line in log.split("\n") if line.startswith("--- ")
         ]
         assert [start.partition(",")[0] == "0" for start in starts] == [True, False], (
             "it began anew"

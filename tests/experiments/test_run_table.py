@@ -21,13 +21,7 @@ from fairseq_mhe.report.significance import LEAST_BASELINE
 from fairseq_mhe.report.translation_table import PAPER_FILES
 from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
-from tests.fixtures.trained import (
-    TABLE_ROWS,
-    TABLE_UPDATES,
-    snapshot,
-    table_script,
-    table_words,
-)
+from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_script, table_words
 
 KINDS = ("mha", "mhe_mul")
 #: How often the table is killed, and fewer than how many changes to its files a start makes until
@@ -40,9 +34,7 @@ CLOCK = {"tokens_per_second", "sentences_per_second"}
 def cells(out: Path) -> list[dict[str, Any]]:
     """table.json without what depends on the clock."""
     found = json.loads((out / "table.json").read_text())
-    return [
-        {name: value for name, value in cell.items() if name not in CLOCK} for cell in found
-    ]
+    return [{name: value for name, value in cell.items() if name not in CLOCK} for cell in found]
 
 
 def test_it_ends_in_the_table(table: Path) -> None:
@@ -51,10 +43,7 @@ def test_it_ends_in_the_table(table: Path) -> None:
     found = {(cell["row"], cell["attention"]): cell for cell in cells(table)}
     assert set(found) == {(row, kind) for row in TABLE_ROWS for kind in KINDS}
     mha, mhe = found["small", "mha"], found["small", "mhe_mul"]
-    assert (mha["attention_parameters"], mhe["attention_parameters"]) == (
-        2_359_296,
-        1_039_104,
-    )
+    assert (mha["attention_parameters"], mhe["attention_parameters"]) == (2_359_296, 1_039_104)
     assert (mha["updates"], mha["batch_tokens"], mha["dropout"]) == (TABLE_UPDATES, 512, 0.2)
     assert (mhe["p_value"] is None) == (mha["bleu"] < LEAST_BASELINE)
     assert mha["p_value"] is None
@@ -147,9 +136,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(
     for out in outs:
         before = trained_at(out)
         line = table_script(environment, *table_words(miniature, out, rows=("tiny",)))
-        done = subprocess.run(
-            line, capture_output=True, text=True, check=False, timeout=1800
-        )
+        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=1800)
         assert done.returncode == 0, done.stderr
         assert before.items() <= trained_at(out).items()
         assert_same_table(out, table)

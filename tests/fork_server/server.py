@@ -24,11 +24,7 @@ from typing import Any, NamedTuple
 MODULES = (
     *("fairseq.binarizer", "fairseq.checkpoint_utils", "fairseq.data.plasma_utils"),
     *("fairseq.dataclass.initialize", "fairseq.distributed", "fairseq.distributed_utils"),
-    *(
-        "fairseq.logging.progress_bar",
-        "fairseq.model_parallel.megatron_trainer",
-        "fairseq.options",
-    ),
+    *("fairseq.logging.progress_bar", "fairseq.model_parallel.megatron_trainer", "fairseq.options"),
     *("fairseq.quantization_utils", "fairseq.sequence_generator", "fairseq.sequence_scorer"),
     *("fairseq.tasks", "fairseq.token_generation_constraints", "fairseq.trainer"),
     *("hydra.experimental", "matplotlib.figure", "rich.progress"),
@@ -45,9 +41,7 @@ def load() -> None:
     # The first words that hydra reads take it longest: it learns its grammar.
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    OverridesParser.create().parse_overrides(
-        ["model.a_b=null", "common.a='b c'", "x.y=[1,0.5]"]
-    )
+    OverridesParser.create().parse_overrides(["model.a_b=null", "common.a='b c'", "x.y=[1,0.5]"])
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
     gc.collect()
@@ -73,9 +67,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdout.reconfigure(write_through=unbuffered, line_buffering=os.isatty(1))
     first = [] if request["safe_path"] else [request["folder"]]
-    named = (
-        os.environ.get("PYTHONPATH", "").split(":") if os.environ.get("PYTHONPATH") else []
-    )
+    named = os.environ.get("PYTHONPATH", "").split(":") if os.environ.get("PYTHONPATH") else []
     sys.path[:] = [*first, *named, *sys.path]
     importlib.invalidate_caches()
     sys.argv = request["words"]
@@ -85,9 +77,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     random.seed()
     np.random.seed()
     torch.default_generator.seed()
-    torch.set_num_threads(
-        int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
-    )
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))))
 
 
 class Running(NamedTuple):

@@ -84,9 +84,7 @@ def test_flipped(
         assert "\n" not in line
     if kind == "zip" and not lines:  # the older format has no checksums
         weights = torch.load(io.BytesIO(whole[kind]))["model"]
-        assert all(
-            torch.equal(w, weights[n]) for n, w in read_checkpoint(path)["model"].items()
-        )
+        assert all(torch.equal(w, weights[n]) for n, w in read_checkpoint(path)["model"].items())
 
 
 @settings(once_for_all, max_examples=40)

@@ -48,9 +48,7 @@ def test_what_is_there_is_not_said_to_be_missing(path: str, message: str) -> Non
 def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     for name in cli.SUBCOMMANDS:
         parser = cli.build_parser(name)
-        commands = next(
-            a for a in parser._actions if isinstance(a, argparse._SubParsersAction)
-        )
+        commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         yield name, commands.choices[name]
     for name, study in STUDIES.items():
         parser = Parser()

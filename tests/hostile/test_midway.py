@@ -78,10 +78,7 @@ def test_a_disk_that_fills_while_it_trains_is_said_and_gone_on_from(tmp_path: Pa
     with small_disk(disk, "200m"):
         training = start(*TRAIN, "--out", str(disk))
         wait_for(training, lambda: list(run.glob("checkpoints/checkpoint_*_3.pt")))
-        with (
-            contextlib.suppress(OSError),
-            (disk / "filler").open("wb", buffering=0) as filler,
-        ):
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
             while filler.write(bytes(2**16)):
                 pass
         line = last_line(training)
@@ -140,9 +137,7 @@ def test_evaluate_killed_anywhere_ends_in_the_same_scores(
         monkeypatch.setattr(files.os, "replace", replace)
         assert cli.main([*line, "--subset", "valid"]) == 0
         assert capsys.readouterr().out.endswith(wanted)
-        found = {
-            path.name: path.read_bytes() for path in (evaluated / "valid").glob("*.txt")
-        }
+        found = {path.name: path.read_bytes() for path in (evaluated / "valid").glob("*.txt")}
         assert found == texts
         if ended:
             break

@@ -40,11 +40,7 @@ def another_family(state: State, code: str) -> None:
     options: dict[str, Any] = {"arch": "fconv", "task": "translation", "dropout": 0.1}
     options |= {"criterion": "cross_entropy", "share_input_output_embed": None}
     options |= {"encoder_embed_dim": 8, "decoder_embed_dim": 8, "decoder_out_embed_dim": 8}
-    options |= {
-        "encoder_layers": code,
-        "decoder_layers": "[(8, 3)]",
-        "decoder_attention": "True",
-    }
+    options |= {"encoder_layers": code, "decoder_layers": "[(8, 3)]", "decoder_attention": "True"}
     options |= {"encoder_embed_path": None, "decoder_embed_path": None}
     options |= {"max_source_positions": 99, "max_target_positions": 99}
     state["cfg"], state["args"] = None, Namespace(**options)

@@ -28,9 +28,7 @@ def run(command: str, *words: str, check: bool = True, **options: Any) -> Any:
     return done
 
 
-def train(
-    folder: Path, save: Path, *words: str, updates: int = 2, check: bool = True
-) -> Any:
+def train(folder: Path, save: Path, *words: str, updates: int = 2, check: bool = True) -> Any:
     """A training of a few updates."""
     usual = (
         "--arch transformer_mhe_tiny --share-all-embeddings --cpu --optimizer adam --lr 0.001 "
@@ -120,9 +118,7 @@ def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Pat
     ],
 )
 def test_generation_translates_every_sentence(folder: Path, kind: str, options: str) -> None:
-    assert hypotheses(generate(folder, *options.split(), kind=kind)) == list(
-        range(SENTENCES)
-    )
+    assert hypotheses(generate(folder, *options.split(), kind=kind)) == list(range(SENTENCES))
 
 
 def test_interactive_and_validate(folder: Path) -> None:
@@ -153,9 +149,7 @@ checkpoint: {{save_dir: {folder / "hydra"}}}
     assert hypotheses(generate(folder, kind="hydra")) == list(range(SENTENCES))
 
 
-def test_a_checkpoint_of_another_kind_is_refused_in_one_line(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_another_kind_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
     train(folder, tmp_path / "run", "--attention", "mha")
     done = train(folder, tmp_path / "run", "--attention", "mhe_mul", updates=3, check=False)
     assert done.returncode == 1

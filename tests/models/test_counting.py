@@ -52,9 +52,7 @@ def state_after_each_step(model: nn.Module) -> list[dict[str, Any]]:
 
     def spy(*args: Any, **kwargs: Any) -> Any:
         out = decode(*args, **kwargs)
-        states.append(
-            {name: copy(held) for name, held in kwargs["incremental_state"].items()}
-        )
+        states.append({name: copy(held) for name, held in kwargs["incremental_state"].items()})
         return out
 
     model.decoder.forward = spy
@@ -85,11 +83,7 @@ def test_cache_is_what_a_beam_search_holds(options: dict) -> None:
 
 
 def flops(run: Callable[[], Any]) -> int:
-    with (
-        torch.no_grad(),
-        sdpa_kernel(SDPBackend.MATH),
-        FlopCounterMode(display=False) as counter,
-    ):
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         run()
     return counter.get_total_flops()
 

@@ -25,8 +25,7 @@ DECODER = (
 
 
 every_kind = pytest.mark.parametrize(
-    ("kind", "dtype"),
-    [*((kind, "bf16") for kind in KINDS), ("mha", "float32"), ("mha", "fp16")],
+    ("kind", "dtype"), [*((kind, "bf16") for kind in KINDS), ("mha", "float32"), ("mha", "fp16")]
 )
 
 

@@ -71,11 +71,7 @@ ARCHS = [
 
 @pytest.mark.parametrize(
     ("family", "arch"),
-    [
-        (family, arch)
-        for family, archs in zip(FAMILIES, ARCHS, strict=True)
-        for arch in archs
-    ],
+    [(family, arch) for family, archs in zip(FAMILIES, ARCHS, strict=True) for arch in archs],
 )
 def test_hydra_and_the_command_line_build_the_same_model(family: Any, arch: str) -> None:
     parsed = convert_namespace_to_omegaconf(parse("--arch", arch))
@@ -86,9 +82,7 @@ def test_hydra_and_the_command_line_build_the_same_model(family: Any, arch: str)
         models = [task.build_model(cfg.model) for cfg in (parsed, written)]
     shapes = [{name: x.shape for name, x in each.named_parameters()} for each in models]
     assert shapes[0] == shapes[1]
-    drops = [
-        {m.p for m in each.modules() if isinstance(m, FairseqDropout)} for each in models
-    ]
+    drops = [{m.p for m in each.modules() if isinstance(m, FairseqDropout)} for each in models]
     assert drops[0] == drops[1]
 
 
@@ -113,9 +107,7 @@ def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
     assert ours.encoder.dropout_module.p == 0.3
 
 
-def test_without_memory_all_shapes_are_the_same_and_later_models_have_their_positions() -> (
-    None
-):
+def test_without_memory_all_shapes_are_the_same_and_later_models_have_their_positions() -> None:
     given = {"attention": "mhe_mul", "share_all_embeddings": True}
     without = build_on_meta("tiny", "mhe_mul", 100)
     real = build({"arch": TRANSLATION.arch("tiny"), **given}, make_task(100))
@@ -182,14 +174,8 @@ BAD = [
         "--collaborative-dim has no effect on --attention mha/skv: leave it out, or choose one of: "
         "collaborative",
     ),
-    (
-        "--cross-attention el --encoder-embed-dim 256",
-        "num_heads 8 x head_dim 64 = 512 must equal",
-    ),
-    (
-        "--attention mhe",
-        "unknown attention 'mhe'; choose one of: mha, mhe_mul, mhe_add, sha, mqa",
-    ),
+    ("--cross-attention el --encoder-embed-dim 256", "num_heads 8 x head_dim 64 = 512 must equal"),
+    ("--attention mhe", "unknown attention 'mhe'; choose one of: mha, mhe_mul, mhe_add, sha, mqa"),
     ("--attention skv --encoder-attention-heads 7", "embed_dim 512 is not divisible by"),
     ("--attention mqa --attention-head-dim 0", "head_dim must be positive, not 0"),
 ]

@@ -47,14 +47,9 @@ def logits(model: nn.Module, tokens: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("normalize_before", [False, True])
-def test_mha_with_biases_is_fairseqs(
-    family: tuple, normalize_before: bool, scaled: bool
-) -> None:
+def test_mha_with_biases_is_fairseqs(family: tuple, normalize_before: bool, scaled: bool) -> None:
     arch, theirs, side = family
-    options = {
-        f"{side}_normalize_before": normalize_before,
-        "no_scale_embedding": not scaled,
-    }
+    options = {f"{side}_normalize_before": normalize_before, "no_scale_embedding": not scaled}
     options["activation_fn"] = "gelu"
     stock = make_random(theirs, **options)
     ours = make_language_model(arch, seed=2, attention="mha", attention_bias=True, **options)
@@ -74,9 +69,7 @@ def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
     tied = ("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj")
     adaptive |= dict.fromkeys(tied, True)
     stock = make_random(LM[1], **adaptive)
-    ours = make_language_model(
-        LM[0], seed=2, attention="mha", attention_bias=True, **adaptive
-    )
+    ours = make_language_model(LM[0], seed=2, attention="mha", attention_bias=True, **adaptive)
     ours.load_state_dict(stock.state_dict())
     tokens = sentences(count=1)
     found, expected = (
@@ -130,11 +123,7 @@ def test_masked_model_starts_as_bert_but_for_a_kinds_own() -> None:
 BAD = [
     (ROBERTA, {"attention": "nonsense"}, "unknown attention 'nonsense'; choose one of: mha"),
     (LM, {"decoder_attention_heads": 3}, "embed_dim 16 is not divisible by num_heads 3"),
-    (
-        ROBERTA,
-        {"attention": "mha", "head_embedding_std": 0.1},
-        "no effect on --attention mha",
-    ),
+    (ROBERTA, {"attention": "mha", "head_embedding_std": 0.1}, "no effect on --attention mha"),
 ]
 
 

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
-from fairseq.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropyCriterion,
-)
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from torch import Tensor
 from torch.nn import functional
 
@@ -70,9 +68,7 @@ def test_it_is_fairseqs(
     assert ours[2][4, 1:].count_nonzero() == 0, "padding teaches nothing"
 
 
-def test_words_whose_probability_is_zero_have_torchs_loss(
-    batch: tuple[Tensor, Tensor],
-) -> None:
+def test_words_whose_probability_is_zero_have_torchs_loss(batch: tuple[Tensor, Tensor]) -> None:
     logits = torch.tensor([[[0.0, 0.0, 300.0, -200.0]]]).bfloat16()
     ours = losses(LabelSmoothedCrossEntropyByRows, logits, torch.tensor([[3]]))
     assert ours[1] == 500
@@ -99,9 +95,7 @@ def test_the_gradient_takes_the_place_of_logits_that_nothing_reads_again(
         _, _, logged = made(Model(logits), sample)
         correct.append((logged.get("n_correct"), logged.get("total")))
         unchanged = torch.equal(logits, batch[0])
-        assert unchanged == (
-            report_accuracy or criterion is LabelSmoothedCrossEntropyCriterion
-        )
+        assert unchanged == (report_accuracy or criterion is LabelSmoothedCrossEntropyCriterion)
     assert correct[0] == correct[1]
 
 
@@ -148,18 +142,13 @@ def test_a_language_models_is_fairseqs(
     # The gradient of logits is rounded to bfloat16 twice by us, once by fairseq.
     near = {"rtol": 2**-6, "atol": 2**-7 * max(g.abs().max().item() for g in theirs[3])}
     exact = {"rtol": 0, "atol": 0}
-    torch.testing.assert_close(
-        ours[3], theirs[3], **(exact if dtype == torch.float32 else near)
-    )
+    torch.testing.assert_close(ours[3], theirs[3], **(exact if dtype == torch.float32 else near))
 
 
 def test_a_batch_without_a_masked_word_has_a_loss() -> None:
     """fairseq then projects every word, and none counts."""
     model, tokens = make_language_model(ROBERTA[0]).bfloat16(), sentences()
-    sample = {
-        "net_input": {"src_tokens": tokens},
-        "target": torch.full_like(tokens, PADDING),
-    }
+    sample = {"net_input": {"src_tokens": tokens}, "target": torch.full_like(tokens, PADDING)}
     criterion = CRITERION_REGISTRY["masked_lm_by_rows"](SimpleNamespace(tpu=False), TASK)
     total, size, _ = criterion(model, {**sample, "ntokens": 7, "nsentences": 5})
     assert (float(total), int(size)) == (0, 0)

@@ -22,15 +22,7 @@ NAMES = ("query_embedding", "key_embedding", "value_embedding")
 
 @functools.cache  # converting takes longer than all updates of a test
 def configuration(optimizer: str, *more: str) -> DictConfig:
-    words = [
-        "data",
-        "--arch",
-        "transformer_mhe_tiny",
-        "--lr",
-        "0.01",
-        "--optimizer",
-        optimizer,
-    ]
+    words = ["data", "--arch", "transformer_mhe_tiny", "--lr", "0.01", "--optimizer", optimizer]
     args = options.parse_args_and_arch(options.get_training_parser(), [*words, *more])
     return convert_namespace_to_omegaconf(args)
 
@@ -114,9 +106,7 @@ def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(
     if dtype == torch.float32:
         tolerance = {"rtol": 1e-5, "atol": 1e-6}
     theirs, fused, went_on = results
-    for first, after in zip(
-        make_model(attention="mhe_mul").parameters(), theirs, strict=False
-    ):
+    for first, after in zip(make_model(attention="mhe_mul").parameters(), theirs, strict=False):
         assert (after - first).abs().max() > 0.01
     parameters, norms = slice(None, -3), slice(-3, None)
     torch.testing.assert_close(fused[parameters], theirs[parameters], **tolerance)
@@ -125,9 +115,7 @@ def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(
 
 
 def test_only_head_embeddings_decay_by_their_own_rate() -> None:
-    start, plain, ours = (
-        make_model(attention="mhe_mul") for _ in range(3)
-    )  # of the same seed
+    start, plain, ours = (make_model(attention="mhe_mul") for _ in range(3))  # of the same seed
     step(plain, configuration("adam", "--weight-decay", "0.5"))
     rates = ("--weight-decay", "0.5", "--head-embedding-weight-decay", "2")
     optimizer = step(ours, configuration("adam_mhe", *rates))

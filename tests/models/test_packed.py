@@ -102,9 +102,7 @@ def test_bf16_is_the_product_of_the_rounded_but_for_the_greatest_logits(
     logits, x = layer_of(Bf16Logits, features, bias), torch.randn(*shape, features[0])
     exact, y = product(logits, x), logits(x)
     rounded = nn.Linear(*features, bias=bias)
-    rounded.load_state_dict(
-        {k: v.bfloat16().float() for k, v in logits.state_dict().items()}
-    )
+    rounded.load_state_dict({k: v.bfloat16().float() for k, v in logits.state_dict().items()})
     plain = Bf16Linear(logits)(x)
     # Products of 8 bits are exact in float32; the sum is rounded to 8 bits of its own.
     torch.testing.assert_close(plain, product(rounded, x.bfloat16()), rtol=2**-8, atol=1e-4)
@@ -121,17 +119,12 @@ def test_auto_is_bf16_where_the_processor_has_instructions_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(packed, "WORTH_PACKING", 1)
-    for flags, kinds in [
-        ("avx512f", {PackedLinear}),
-        ("amx_bf16", {Bf16Linear, Bf16Logits}),
-    ]:
+    for flags, kinds in [("avx512f", {PackedLinear}), ("amx_bf16", {Bf16Linear, Bf16Logits})]:
         monkeypatch.setattr("fairseq_mhe.common.cpu.cpu_flags", flags.split)
         model, batch = make_model(generation_precision="auto"), make_batch()
         expected = model(**batch)[0]
         model.make_generation_fast_()
-        assert {
-            type(part) for part in model.modules() if isinstance(part, nn.Linear)
-        } == kinds
+        assert {type(part) for part in model.modules() if isinstance(part, nn.Linear)} == kinds
         torch.testing.assert_close(model(**batch)[0], expected, rtol=0.02, atol=0.05)
 
 

@@ -32,9 +32,7 @@ def test_as_many_are_dropped_and_the_mean_stays(p: float) -> None:
     x = torch.ones(count, dtype=torch.bfloat16, requires_grad=True)
     y = QuickDropout(p)(x)
     kept = y != 0
-    assert kept.double().mean().item() == pytest.approx(
-        1 - p, abs=3 * (p * (1 - p) / count) ** 0.5
-    )
+    assert kept.double().mean().item() == pytest.approx(1 - p, abs=3 * (p * (1 - p) / count) ** 0.5)
     assert y[kept].unique().tolist() == pytest.approx([1 / (1 - p)], rel=2**-8)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     assert torch.equal(gradient, y)

@@ -31,9 +31,7 @@ def test_mha_with_biases_is_fairseqs_transformer(normalize_before: bool) -> None
         assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
 
 
-def test_what_runs_on_gpus_is_fairseqs_transformer_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_runs_on_gpus_is_fairseqs_transformer_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its encoder and its masks ask nothing; computed on the CPU."""
     stock, ours = make_model("transformer"), make_model(attention="mha", attention_bias=True)
     ours.load_state_dict(stock.state_dict())
@@ -64,12 +62,8 @@ def test_training_on_gpus_has_the_same_gradients(
         torch.testing.assert_close(each, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"beam_size": 1}, {"len_penalty": 0.6, "beam_size": 7}]
-)
-def test_beam_search_scores_are_those_of_the_full_model(
-    attention: str, options: dict
-) -> None:
+@pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"len_penalty": 0.6, "beam_size": 7}])
+def test_beam_search_scores_are_those_of_the_full_model(attention: str, options: dict) -> None:
     """Every hypothesis's token scores equal a fresh forward pass over it: cache, reordering and
     sharing are exact.
     """
@@ -82,9 +76,7 @@ def test_beam_search_scores_are_those_of_the_full_model(
             previous = torch.cat((torch.tensor([eos]), tokens[:-1])).unsqueeze(0)
             logits = model(source, batch["src_lengths"][row : row + 1], previous)[0]
             scores = logits.log_softmax(-1)[0, torch.arange(len(tokens)), tokens]
-            torch.testing.assert_close(
-                hypothesis["positional_scores"], scores, rtol=0, atol=1e-5
-            )
+            torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-5)
 
 
 def test_in_inference_mode_all_layers_ask_once() -> None:
@@ -92,9 +84,7 @@ def test_in_inference_mode_all_layers_ask_once() -> None:
     with torch.inference_mode():
         memory = model.encoder(batch["src_tokens"], batch["src_lengths"])
         state: dict[str, Any] = {}
-        model.decoder(
-            batch["src_tokens"][:, :1], encoder_out=memory, incremental_state=state
-        )
+        model.decoder(batch["src_tokens"][:, :1], encoder_out=memory, incremental_state=state)
         before = cache._listed.cache_info().misses
         model.decoder.reorder_incremental_state_scripting(state, torch.tensor([2, 0, 1]))
     assert cache._listed.cache_info().misses == before + 1

@@ -52,9 +52,7 @@ def test_spans_are_read_as_means(model: Any) -> None:
     tokens = sentences(count=3)
     spans = torch.tensor([[1, 1, 3, 5], [2, 4, 1, 2], [1, 6, 6, 6]])
     features, _ = model(tokens, features_only=True)
-    found, _ = model(
-        tokens, spans=spans, features_only=True, classification_head_name=WORDS_HEAD
-    )
+    found, _ = model(tokens, spans=spans, features_only=True, classification_head_name=WORDS_HEAD)
     for row, (a, b, c, d) in enumerate(spans.tolist()):
         own = features[row]
         read = torch.cat([own[0], own[a : b + 1].mean(0), own[c : d + 1].mean(0)])
@@ -66,10 +64,7 @@ def windows() -> Tensor:
     words = make_dictionary()
     bos, end, pad = words.bos(), words.eos(), words.pad()
     return torch.tensor(
-        [
-            [bos, 7, 8, end, end, 9, 10, 11, 12, end],
-            [bos, 7, end, end, 9, 10, end, pad, pad, pad],
-        ]
+        [[bos, 7, 8, end, end, 9, 10, 11, 12, end], [bos, 7, end, end, 9, 10, end, pad, pad, pad]]
     )
 
 
@@ -87,9 +82,7 @@ def test_the_loss_is_both_ends_cross_entropy(model: Any) -> None:
     loss, size, logged = criterion(model, sample)
     logits, _ = model(tokens, features_only=True, classification_head_name=ANSWER_HEAD)
     total, correct = 0.0, 0
-    for row, (places, ends) in enumerate(
-        zip([[0, 5, 6, 7, 8], [0, 4, 5]], right, strict=True)
-    ):
+    for row, (places, ends) in enumerate(zip([[0, 5, 6, 7, 8], [0, 4, 5]], right, strict=True)):
         hit = True
         for end in (0, 1):
             values = {place: logits[row, place, end].item() for place in places}

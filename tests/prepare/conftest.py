@@ -47,14 +47,10 @@ def config(tmp_path: Path, corpus: dict[str, Pairs]) -> PrepareConfig:
 
 
 @pytest.fixture(scope="session", params=["bpe", "sentencepiece"])
-def prepared(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder of 300 pairs of the embedded corpus, complete; not to be changed."""
     out = tmp_path_factory.mktemp(f"data {request.param}")
-    corpus = HomeAssistant(
-        out=out, subword=request.param, vocab_size=300, limit=300, workers=2
-    )
+    corpus = HomeAssistant(out=out, subword=request.param, vocab_size=300, limit=300, workers=2)
     return corpus.prepare()
 
 

@@ -74,9 +74,7 @@ def test_wmt14_from_archives_to_data(
     before = times(data)
     miniature.prepare(data, server.url, vocab_size=300)
     assert times(data) == before
-    other = miniature.prepare(
-        tmp_path / "v12", server.url, vocab_size=300, news_commentary="v12"
-    )
+    other = miniature.prepare(tmp_path / "v12", server.url, vocab_size=300, news_commentary="v12")
     assert server.requests[-1][0].endswith("v12.tgz")
     assert lines_of(other, "raw/train.en") != lines_of(data, "raw/train.en")
 
@@ -93,9 +91,7 @@ def test_an_archive_without_a_side_is_one_line_and_leaves_nothing(
     assert sorted(left) == [".lock", "archives"]
 
 
-def test_newstest_comes_from_sacrebleu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def put(test_set: str, langs: str) -> str:
         assert langs == "en-de"
         path = tmp_path / test_set.replace("/", "-")
@@ -112,15 +108,11 @@ def test_newstest_comes_from_sacrebleu(
         raise OSError("<urlopen error [Errno -2] Name or service not known>")
 
     monkeypatch.setattr("sacrebleu.get_source_file", fail)
-    with pytest.raises(
-        UserError, match=r"its test set wmt13 \(.*not known.*\); .* --newstest"
-    ):
+    with pytest.raises(UserError, match=r"its test set wmt13 \(.*not known.*\); .* --newstest"):
         copy_from_sacrebleu(tmp_path)
 
 
-def test_it_survives_kill_9_anywhere(
-    miniature: Miniature, server: Server, tmp_path: Path
-) -> None:
+def test_it_survives_kill_9_anywhere(miniature: Miniature, server: Server, tmp_path: Path) -> None:
     """Killed at random moments and started again, it ends as if run in one go."""
 
     def in_a_process(out: Path) -> BaseProcess:
@@ -166,9 +158,7 @@ def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
     path = write_archive(archives / "de-en.tgz", members)
     data = Iwslt14(out=tmp_path / "data", vocab_size=100, workers=2).prepare()
     small = [(en.lower(), de.lower()) for en, de in pairs]
-    assert lines_of(data, "raw/test.de") == [
-        de for _, de in small[sentences : sentences + 5]
-    ]
+    assert lines_of(data, "raw/test.de") == [de for _, de in small[sentences : sentences + 5]]
     counts = read_manifest(data)["steps"]["clean"]["counts"]["train"]
     clean = counts["kept"] + counts["held_out"]
     train, valid = (lines_of(data, f"raw/{split}.en") for split in ("train", "valid"))
@@ -204,9 +194,7 @@ def test_multi30k_is_the_files_that_were_verified(
             (served / f"{name}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
             (archives / f"{name}.{lang}").write_text("another text\n" * 60)
     paths = [served / file.name for file in FILES]
-    files = [
-        RemoteFile(f"http://nowhere/{p.name}", p.stat().st_size, sha256(p)) for p in paths
-    ]
+    files = [RemoteFile(f"http://nowhere/{p.name}", p.stat().st_size, sha256(p)) for p in paths]
     monkeypatch.setattr(multi30k, "FILES", files)
     with serve(served) as server:
         out = tmp_path / "data"
@@ -216,18 +204,14 @@ def test_multi30k_is_the_files_that_were_verified(
         assert list(zip(*sides, strict=True)) == corpus[split][:60]
 
 
-def test_the_embedded_pairs_are_taken_unchanged(
-    prepared: Path, corpus: dict[str, Pairs]
-) -> None:
+def test_the_embedded_pairs_are_taken_unchanged(prepared: Path, corpus: dict[str, Pairs]) -> None:
     assert [len(corpus[split]) for split in SPLITS] == [30_363, 1088, 1109]
     for split, size in zip(SPLITS, (300, 30, 30), strict=True):
         sides = [lines_of(prepared, f"raw/{split}.{lang}") for lang in LANGS]
         assert list(zip(*sides, strict=True)) == corpus[split][:size]
 
 
-def test_wikitext103_is_downloaded_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wikitext103_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     articles = "".join(f" = Article {n} = \n {line} \n" for n, line in enumerate(LINES[:60]))
     path = tmp_path / "served" / "wikitext.zip"
     path.parent.mkdir()
@@ -237,9 +221,7 @@ def test_wikitext103_is_downloaded_once(
     file = RemoteFile("https://nowhere/wikitext.zip", path.stat().st_size, sha256(path))
     monkeypatch.setattr(language, "WIKITEXT103", file)
     with serve(path.parent) as server:
-        corpus = WikiText103(
-            out=tmp_path / "data", vocab_size=150, workers=1, mirror=server.url
-        )
+        corpus = WikiText103(out=tmp_path / "data", vocab_size=150, workers=1, mirror=server.url)
         before = times(corpus.prepare())
         assert times(corpus.prepare()) == before
         assert len(server.requests) == 1
@@ -269,10 +251,7 @@ def test_subwords_of_others_stay_and_the_text_is_what_a_person_writes(
     assert data.manifest["options"] == {"lowercase": True}
     assert "train has 2 lines, known are 29,000" in capsys.readouterr().err
     assert lines_of(data.folder, "subword/test.en") == EN
-    assert lines_of(data.folder, "raw/test.en") == [
-        "a boy's dog runs.",
-        "two girls, one hat",
-    ]
+    assert lines_of(data.folder, "raw/test.en") == ["a boy's dog runs.", "two girls, one hat"]
     assert lines_of(data.folder, "raw/valid.de")[1] == "zwei mädchen & ein hut"
     assert data.detokenise(DE) == lines_of(data.folder, "raw/test.de")
     tokens = ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]

@@ -31,9 +31,7 @@ def run_here(script: str, words: list[str]) -> int:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_every_script_explains_itself(
-    script: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_script_explains_itself(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         run_here(script, ["--help"])
     assert "--out" in capsys.readouterr().out
@@ -57,16 +55,7 @@ def test_a_side_that_lacks_a_line_is_one_line_and_leaves_nothing(
     corpus: dict[str, Pairs], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "the data"
-    words = [
-        "--source-lang",
-        "en",
-        "--target-lang",
-        "de",
-        "--out",
-        str(data),
-        "--workers",
-        "1",
-    ]
+    words = ["--source-lang", "en", "--target-lang", "de", "--out", str(data), "--workers", "1"]
     for split in SPLITS:
         for side, lang in enumerate(("en", "de")):
             lines = 59 if (split, lang) == ("train", "de") else 60
@@ -86,9 +75,7 @@ def test_a_side_that_lacks_a_line_is_one_line_and_leaves_nothing(
 def test_a_bad_file_is_one_line_with_the_scripts_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (
-        run_here("ptb.sh", ["--folder", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    )
+    assert run_here("ptb.sh", ["--folder", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert re.fullmatch(
         r"ptb\.sh: error: .*ptb\.train\.txt does not exist.*\n", capsys.readouterr().err
     )

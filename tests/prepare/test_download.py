@@ -118,10 +118,7 @@ def test_a_whole_part_is_not_asked_for_again(
     ("change", "message"),
     [
         ({"sha256": "0" * 64}, r"file\.tgz has the SHA-256 .* instead of 0000.*not kept"),
-        (
-            {"size": len(CONTENT) - 1},
-            r"has 512,000 bytes instead of 511,999; it was not kept",
-        ),
+        ({"size": len(CONTENT) - 1}, r"has 512,000 bytes instead of 511,999; it was not kept"),
     ],
 )
 def test_a_wrong_file_is_refused(
@@ -139,9 +136,7 @@ def test_a_wrong_file_is_refused(
 
 def test_a_refusal_ends_at_once(file: RemoteFile, server: Server, tmp_path: Path) -> None:
     server.status = 404
-    with pytest.raises(
-        UserError, match=r"cannot download http://127.*file\.tgz: 404 .*--mirror"
-    ):
+    with pytest.raises(UserError, match=r"cannot download http://127.*file\.tgz: 404 .*--mirror"):
         obtain(file, tmp_path)
     assert len(server.requests) == 1
 
@@ -181,9 +176,7 @@ def test_a_link_or_a_folder_is_no_member(tmp_path: Path, kind: bytes) -> None:
 @pytest.mark.parametrize("name", ["a.tgz", "a.zip"])
 def test_missing_members_and_damaged_archives_are_refused(tmp_path: Path, name: str) -> None:
     archive = write(tmp_path / name, {"b.de": "zwei\n", "a.en": LONG})
-    with pytest.raises(
-        UserError, match=r"has no training/a\.de and no x\.de; is it the right"
-    ):
+    with pytest.raises(UserError, match=r"has no training/a\.de and no x\.de; is it the right"):
         extract(archive, ["b.de", "x.de", "training/a.de"], tmp_path / "out")
     content = archive.read_bytes()
     damaged = [b"", content[: len(content) // 2]]

@@ -35,9 +35,7 @@ def rows() -> list[list[str]]:
 
 def letters(text: str) -> str:
     """What the leakage check compares, written differently from the script's own function."""
-    return "".join(
-        char for char in text.casefold() if unicodedata.category(char).startswith("L")
-    )
+    return "".join(char for char in text.casefold() if unicodedata.category(char).startswith("L"))
 
 
 @pytest.mark.skipif(not WHEEL, reason="FAIRSEQ_MHE_HA_WHEEL does not name the wheel")
@@ -52,18 +50,14 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wrong.whl").write_bytes(b"not the wheel")
     for name in ("wrong.whl", "none.whl"):
         command = [sys.executable, FOLDER / "extract.py", name, "--out", "out"]
-        done = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert f"{name} is not the wheel" in done.stderr
         assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_no_held_out_side_and_no_family_occurs_in_another_split(
-    rows: list[list[str]],
-) -> None:
+def test_no_held_out_side_and_no_family_occurs_in_another_split(rows: list[list[str]]) -> None:
     for column in (2, 3):
         sides = defaultdict(list)
         for row in rows:
@@ -93,9 +87,7 @@ def test_the_readme_has_the_right_numbers(rows: list[list[str]]) -> None:
     assert f"{len(rows):,} English-German pairs" in readme
     for split in ("train", "valid", "test"):
         chosen = [row for row in rows if row[0] == split]
-        english, german = (
-            sum(len(row[column].split()) for row in chosen) for column in (2, 3)
-        )
+        english, german = (sum(len(row[column].split()) for row in chosen) for column in (2, 3))
         integrations = len({row[1] for row in chosen})
         line = next(line for line in readme.splitlines() if line.startswith(f"| {split} |"))
         assert line.startswith(f"| {split} | {len(chosen):,} (of ")
@@ -118,11 +110,7 @@ def test_the_readme_has_the_right_numbers(rows: list[list[str]]) -> None:
         ("Status", "status", "identical"),
         ("Zone 2", "Zone 1", "identical"),
         ("word " * 41, "Wort " * 41, "too long"),
-        (
-            "Beolink Converter NL/ML RADIO TP",
-            "Beolink Konverter NL/ML RADIO TP",
-            "mostly copied",
-        ),
+        ("Beolink Converter NL/ML RADIO TP", "Beolink Konverter NL/ML RADIO TP", "mostly copied"),
     ],
 )
 def test_reasons_to_drop(en: str, de: str, reason: str | None) -> None:
@@ -132,23 +120,13 @@ def test_reasons_to_drop(en: str, de: str, reason: str | None) -> None:
 @pytest.mark.parametrize(
     ("en", "de", "pairs"),
     [
-        (
-            "One. Two here.",
-            "Eins. Zwei hier.",
-            [("One.", "Eins."), ("Two here.", "Zwei hier.")],
-        ),
+        ("One. Two here.", "Eins. Zwei hier.", [("One.", "Eins."), ("Two here.", "Zwei hier.")]),
         ("One, two here.", "Eins. Zwei hier.", [("One, two here.", "Eins. Zwei hier.")]),
         ("One.\n\n- Two", "Eins.\n - Zwei", [("One.", "Eins."), ("Two", "Zwei")]),
         ("One.\nTwo", "Eins. Zwei", None),
         # The same number of sentences, but clearly not the same sentences.
-        (
-            "No. The long second sentence is here.",
-            "Das ist der lange Satz davor. Ja.",
-            "whole",
-        ),
+        ("No. The long second sentence is here.", "Das ist der lange Satz davor. Ja.", "whole"),
     ],
 )
-def test_messages_are_cut_where_both_languages_agree(
-    en: str, de: str, pairs: object
-) -> None:
+def test_messages_are_cut_where_both_languages_agree(en: str, de: str, pairs: object) -> None:
     assert extract.segments(en, de) == ([(en, de)] if pairs == "whole" else pairs)

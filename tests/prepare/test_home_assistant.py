@@ -7,12 +7,7 @@ from collections import Counter
 import pytest
 
 from fairseq_mhe.prepare.config import SPLITS
-from fairseq_mhe.prepare.corpora.home_assistant import (
-    TASK,
-    documents,
-    examples,
-    read_messages,
-)
+from fairseq_mhe.prepare.corpora.home_assistant import TASK, documents, examples, read_messages
 
 
 def test_a_message_is_in_one_set_once_and_not_in_the_text_if_held_out() -> None:
@@ -27,17 +22,13 @@ def test_a_message_is_in_one_set_once_and_not_in_the_text_if_held_out() -> None:
         right = {(message.lower(), label) for message, label in pairs}
         assert right == {owner for owner in owners if owner[0] in of_sets}
         assert {label for _, label in pairs} == set(TASK.labels or ())
-    chance = Counter(label for _, label in sets["dev"]).most_common(1)[0][1] / len(
-        sets["dev"]
-    )
+    chance = Counter(label for _, label in sets["dev"]).most_common(1)[0][1] / len(sets["dev"])
     assert 0.12 < chance < 0.15
     held_out = {message.lower() for message, _ in sets["dev"]}
     for split in SPLITS:
         lines = documents(rows, split, held_out)
         assert not held_out & {line.lower() for line in lines}
-        assert len(lines) > 0.9 * len(
-            {message for where, _, message in rows if where == split}
-        )
+        assert len(lines) > 0.9 * len({message for where, _, message in rows if where == split})
 
 
 def test_integrations_are_documents() -> None:

@@ -28,11 +28,7 @@ def test_every_form_of_a_code_is_one_language(base: str, codes: str) -> None:
     expected = (has_spaces(base), restored_by_moses(base), bleu_tokeniser_of(base))
     for code in codes.split():
         assert base_code(code) == base
-        assert (
-            has_spaces(code),
-            restored_by_moses(code),
-            bleu_tokeniser_of(code),
-        ) == expected
+        assert (has_spaces(code), restored_by_moses(code), bleu_tokeniser_of(code)) == expected
 
 
 def test_the_languages_of_moses_keep_their_codes() -> None:

@@ -35,9 +35,7 @@ def run(data: Path, action: Callable[[Path], Counts], made_from: str = "a") -> C
         return manifest.run("step", {"input": made_from}, action)
 
 
-def test_a_step_is_done_once_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_is_done_once_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, action = tmp_path / "new" / "data", Action("sub/one", "two")
     assert run(data, action) == {"calls": 1}
     assert capsys.readouterr().err == "step: 0 s\n"
@@ -61,9 +59,7 @@ def test_other_inputs_redo_it_and_remove_the_old_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("cut")])
-def test_a_missing_or_cut_file_redoes_it(
-    tmp_path: Path, damage: Callable[[Path], object]
-) -> None:
+def test_a_missing_or_cut_file_redoes_it(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     action = Action("one", "two")
     run(tmp_path, action)
     damage(tmp_path / "two")

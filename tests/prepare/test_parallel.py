@@ -33,9 +33,7 @@ def fail(number: int) -> int:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_order_and_few_items_are_under_way(workers: int) -> None:
-    assert list(ordered_map(slow_when_even, range(20), workers)) == [
-        n * n for n in range(20)
-    ]
+    assert list(ordered_map(slow_when_even, range(20), workers)) == [n * n for n in range(20)]
     source = iter(range(1000))
     results = ordered_map(slow_when_even, source, workers)
     next(results)
@@ -46,9 +44,7 @@ def test_results_come_in_order_and_few_items_are_under_way(workers: int) -> None
 def test_long_work_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     for total in (19, 20):
         assert len(list(ordered_map(abs, range(total), 1, "clean train", total))) == total
-    assert re.fullmatch(
-        r"  clean train: 20/20 chunks, took 0:00:0\d\n", capsys.readouterr().err
-    )
+    assert re.fullmatch(r"  clean train: 20/20 chunks, took 0:00:0\d\n", capsys.readouterr().err)
 
 
 def test_a_killed_worker_and_an_error_in_it_reach_the_caller() -> None:
@@ -72,9 +68,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "working.py"
     script.write_text(WORKING)
     command = [sys.executable, str(script)]
-    parent = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert parent.stdout is not None
         assert len({parent.stdout.readline() for _ in range(2)}) == 2  # both are at work

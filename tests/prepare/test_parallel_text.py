@@ -87,9 +87,7 @@ def test_every_pair_is_counted_once(pairs: Pairs) -> None:
 
 def snapshot(data: Path) -> dict[str, str]:
     """File -> sha256 of everything in the folder but the logs (which hold temporary paths)."""
-    files = (
-        path for path in data.rglob("*") if path.is_file() and path.parent.name != "logs"
-    )
+    files = (path for path in data.rglob("*") if path.is_file() and path.parent.name != "logs")
     return {str(path.relative_to(data)): sha256(path) for path in files}
 
 
@@ -133,17 +131,13 @@ def test_stopped_in_any_step_it_goes_on_to_the_same_end(
     before: dict[str, int] = {}
     for last in ("clean", "learn", "segment", "binarise", "none"):
 
-        def finish_until(
-            manifest: Manifest, step: str, *rest: Any, last: str = last
-        ) -> None:
+        def finish_until(manifest: Manifest, step: str, *rest: Any, last: str = last) -> None:
             if step == last:
                 raise KeyboardInterrupt
             finish(manifest, step, *rest)
 
         monkeypatch.setattr(Manifest, "_finish", finish_until)
-        with (
-            contextlib.nullcontext() if last == "none" else pytest.raises(KeyboardInterrupt)
-        ):
+        with contextlib.nullcontext() if last == "none" else pytest.raises(KeyboardInterrupt):
             prepare(config)
         assert before.items() <= times(config.out).items()  # no file is written again
         before = {
@@ -208,9 +202,7 @@ def test_what_is_dropped_is_said_warned_of_and_refused(
     prepare(replace(config, train=(tmp_path / "many",)))
     assert "warning: 31% dropped: train: 69 of 100 pairs" in capsys.readouterr().err
     most = replace(config, train=(tmp_path / "most",))
-    with pytest.raises(
-        UserError, match=r"drops 61% of .*most\.en .*39 of 100 .*--max-dropped 100"
-    ):
+    with pytest.raises(UserError, match=r"drops 61% of .*most\.en .*39 of 100 .*--max-dropped 100"):
         prepare(replace(most, out=tmp_path / "none"))
     assert os.listdir(tmp_path / "none") == [".lock"]
     prepare(replace(most, max_dropped=61))
@@ -233,11 +225,7 @@ def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Pa
         ("de", b"nur eine\n", r"train\.en has 300 lines, .*train\.de has 1:"),
         ("en", b"", r"train\.en is empty"),
         ("en", b"caf\xe9\n" * 300, r"train\.en, line 1: byte 4 \(0xe9\) is not valid UTF-8"),
-        (
-            "en",
-            b"\n" * 300,
-            r"leaves no pair of .*train\.en .*0 of 300 pairs kept, 300 empty",
-        ),
+        ("en", b"\n" * 300, r"leaves no pair of .*train\.en .*0 of 300 pairs kept, 300 empty"),
     ],
 )
 def test_bad_text_leaves_no_result(
@@ -257,9 +245,7 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-def test_a_full_disk_ends_in_one_line(
-    config: PrepareConfig, corpus: dict[str, Pairs]
-) -> None:
+def test_a_full_disk_ends_in_one_line(config: PrepareConfig, corpus: dict[str, Pairs]) -> None:
     """No file may grow beyond a limit: the system refuses, as on a full disk."""
     write_parallel(config.train[0], corpus["train"][:3000])
     texts = {"train": config.train[0], "valid": config.valid, "test": config.test}
@@ -321,9 +307,7 @@ def test_small_letters_and_plain_punctuation(
     data = prepare(replace(config, test=test, tokenizer=tokenizer, **changes))
     assert raw(data, "test") == ["\u201eja\u201c \u2013 herr schmidt"]
     seen = (data / "tokenised" / "test.en").read_text(encoding="utf-8")
-    assert (
-        seen == {"moses": '" yes " - mr. smith\n', "none": '"yes" - mr. smith\n'}[tokenizer]
-    )
+    assert seen == {"moses": '" yes " - mr. smith\n', "none": '"yes" - mr. smith\n'}[tokenizer]
 
 
 def test_references_that_moses_does_not_restore_are_counted(

@@ -27,9 +27,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [pair[0] for pair in read_corpus()["train"][:600]]
     path = tmp_path_factory.mktemp("text") / "own text.txt"
     parts = ["\n".join(lines[start : start + 20]) for start in range(0, 600, 20)]
-    path.write_text(
-        "\n\n" + "\n \n\n".join(parts).replace(" ", "  ") + "\n\n", encoding="utf-8"
-    )
+    path.write_text("\n\n" + "\n \n\n".join(parts).replace(" ", "  ") + "\n\n", encoding="utf-8")
     return path
 
 
@@ -67,9 +65,7 @@ def test_fairseq_reads_the_text(text: Path, tmp_path: Path, subword: str) -> Non
 
 def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path) -> None:
     whole, pieces = (
-        read_back(
-            prepare_text(config(text, tmp_path / str(block), block=block)), "train", SP
-        )
+        read_back(prepare_text(config(text, tmp_path / str(block), block=block)), "train", SP)
         for block in (512, 12)
     )
     assert len(pieces) > len(whole)
@@ -109,9 +105,7 @@ def test_bad_text_ends_in_one_line(tmp_path: Path, content: bytes, message: str)
 def test_articles_of_wikitext_are_documents(text: Path, tmp_path: Path) -> None:
     lines = [line for line in text.read_text().split("\n") if line.strip()]
     for split in ("train", "valid", "test"):
-        articles = [
-            f" = Article {n} = \n \n = = Part = = \n {lines[n]} \n" for n in range(60)
-        ]
+        articles = [f" = Article {n} = \n \n = = Part = = \n {lines[n]} \n" for n in range(60)]
         (tmp_path / f"wiki.{split}.tokens").write_text(" \n".join(articles))
     corpus = WikiText103(folder=tmp_path, out=tmp_path / "data", vocab_size=150, workers=1)
     out = corpus.prepare()
@@ -124,7 +118,5 @@ def test_penn_treebank_is_one_document(text: Path, tmp_path: Path) -> None:
     lines = [line for line in text.read_text().split("\n") if line.strip()]
     for split in ("train", "valid", "test"):
         (tmp_path / f"ptb.{split}.txt").write_text("".join(f" {line} \n" for line in lines))
-    out = PennTreebank(
-        folder=tmp_path, out=tmp_path / "data", vocab_size=150, workers=1
-    ).prepare()
+    out = PennTreebank(folder=tmp_path, out=tmp_path / "data", vocab_size=150, workers=1).prepare()
     assert "\n\n" not in (out / "raw" / "valid.txt").read_text()

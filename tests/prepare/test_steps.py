@@ -21,8 +21,7 @@ from tests.fixtures.text import Pairs
 
 LANGS = ("en", "de")
 WORDS = st.lists(
-    st.text(st.characters(blacklist_categories=["Z", "C"]), min_size=1, max_size=3),
-    max_size=9,
+    st.text(st.characters(blacklist_categories=["Z", "C"]), min_size=1, max_size=3), max_size=9
 )
 
 
@@ -92,7 +91,5 @@ def test_the_dictionary_is_fairseqs(
     assert ours.symbols == theirs.symbols
     assert ours.count[ours.nspecial :] == theirs.count[theirs.nspecial :]
     dataset = data_utils.load_indexed_dataset(str(binary / "valid.en-de.de"), ours)
-    expected = [
-        theirs.encode_line(" ".join(words), add_if_not_exist=False) for words in lines
-    ]
+    expected = [theirs.encode_line(" ".join(words), add_if_not_exist=False) for words in lines]
     assert [line.tolist() for line in dataset] == [line.tolist() for line in expected]

@@ -95,9 +95,7 @@ def test_sentencepiece_is_the_same_twice_and_loses_nothing(
     assert len({piece for line in segmented for piece in line.split(" ")}) < 300 + 20
 
 
-def test_sentencepiece_learns_from_lines_of_any_length(
-    tmp_path: Path, lines: list[str]
-) -> None:
+def test_sentencepiece_learns_from_lines_of_any_length(tmp_path: Path, lines: list[str]) -> None:
     """It leaves out what is longer than 4,192 bytes, with and without spaces."""
     write_lines(tmp_path / "text", ["zebra" * 1000])
     learn_sentencepiece([tmp_path / "text"], 30, tmp_path / "model")
@@ -112,9 +110,7 @@ def test_sentencepiece_learns_from_lines_of_any_length(
     assert counts[0] == pytest.approx(counts[1], rel=0.02)
 
 
-def test_what_nothing_can_be_learnt_from_is_refused(
-    tmp_path: Path, lines: list[str]
-) -> None:
+def test_what_nothing_can_be_learnt_from_is_refused(tmp_path: Path, lines: list[str]) -> None:
     with pytest.raises(UserError, match="nothing to learn BPE from"):
         learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
     write_lines(tmp_path / "text", lines)

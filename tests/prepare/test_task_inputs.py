@@ -21,9 +21,7 @@ def processing(prepared: Path) -> TextProcessing:
     return TextProcessing(("en", "en"), "none", SubwordModel(kind, path, "of the test"))
 
 
-@pytest.mark.parametrize(
-    "text", [*LINES[:40], "  Two\tspaces,  (and\u00a0more) ", "it's\u0007 x"]
-)
+@pytest.mark.parametrize("text", [*LINES[:40], "  Two\tspaces,  (and\u00a0more) ", "it's\u0007 x"])
 def test_subwords_are_the_texts_own_and_stand_for_their_letters(
     processing: TextProcessing, text: str
 ) -> None:

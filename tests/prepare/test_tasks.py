@@ -12,10 +12,7 @@ from typing import Any
 
 import pytest
 from fairseq.data import Dictionary
-from fairseq.tasks.sentence_prediction import (
-    SentencePredictionConfig,
-    SentencePredictionTask,
-)
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
@@ -73,9 +70,7 @@ def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: P
     for number, subset in enumerate(["train", *task.subsets]):
         for n, (words, target) in enumerate(fairseqs(out, subset)):
             start = 11 * number + step * n
-            assert words == "|".join(
-                " ".join(x.split()) for x in LONG[start : start + texts]
-            )
+            assert words == "|".join(" ".join(x.split()) for x in LONG[start : start + texts])
             assert target == (n % len(task.labels) if task.labels else n + 0.25)
         assert n == 3
 
@@ -84,9 +79,7 @@ def test_multirc_has_an_example_for_each_answer(language_text: Path, tmp_path: P
     source = put_task(tmp_path / "official", "multirc", LONG, 2)
     out = prepare_task(TASKS["multirc"], source, language_text, tmp_path / "out", block=200)
     passage, question, answer = LONG[11:14]
-    assert fairseqs(out, "valid")[:2] == [
-        (f"{passage}|{question} {answer}", n) for n in (0, 1)
-    ]
+    assert fairseqs(out, "valid")[:2] == [(f"{passage}|{question} {answer}", n) for n in (0, 1)]
     groups = ["0.0", "0.0", "0.1", "0.1", "1.0", "1.0", "1.1", "1.1"]
     assert open_task(out).examples("valid")["groups"] == groups
 
@@ -123,9 +116,7 @@ def test_incomplete_rows_of_train_are_dropped_and_counted(
 def inputs(name: str, data: Path, folder: Path, block: int) -> Inputs:
     """What `put_task` has written for training."""
     path = folder / f"{name}.train{TASKS[name].suffix}"
-    return read_inputs(
-        TASKS[name], path, open_data(data, TEXT).processing(), block, 20, True
-    )
+    return read_inputs(TASKS[name], path, open_data(data, TEXT).processing(), block, 20, True)
 
 
 def test_copa_asks_for_cause_or_effect(language_text: Path, tmp_path: Path) -> None:
@@ -198,9 +189,7 @@ def test_windows_cover_all_with_the_stride() -> None:
 
 
 @pytest.mark.parametrize("block", [48, 400])
-def test_answers_are_where_the_label_says(
-    block: int, language_text: Path, tmp_path: Path
-) -> None:
+def test_answers_are_where_the_label_says(block: int, language_text: Path, tmp_path: Path) -> None:
     """<s> question </s> </s> window </s>, label by label, and nothing where there is no answer."""
     read = inputs("squad2", language_text, put_task(tmp_path, "squad2", LONG), block)
     questions = {
@@ -315,9 +304,7 @@ def test_folders_are_of_one_task_each(language_text: Path, tmp_path: Path) -> No
     assert (first.training, other.training) == (2, 3)
     assert first.fingerprint != other.fingerprint
     assert first.scored == other.scored
-    with pytest.raises(
-        UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"
-    ):
+    with pytest.raises(UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"):
         open_tasks(folders)
     with pytest.raises(UserError, match="holds running text: name another --out"):
         prepare_task(TASKS["rte"], tmp_path / "in", language_text, language_text, block=64)
@@ -344,19 +331,13 @@ def test_every_task_has_its_files() -> None:
     names = {name for name, task in TASKS.items() if task.suite != "home_assistant"}
     assert FILES.keys() == names
     for suite in ("glue", "superglue", "squad"):
-        files = [
-            file for name, of in FILES.items() if TASKS[name].suite == suite for file in of
-        ]
+        files = [file for name, of in FILES.items() if TASKS[name].suite == suite for file in of]
         assert len({file.sha256 for file in files}) == len(files)
-        assert len({file.name for file in files}) == len(files), (
-            "one mirror can have them all"
-        )
+        assert len({file.name for file in files}) == len(files), "one mirror can have them all"
         assert all(re.fullmatch("[0-9a-f]{64}", file.sha256 or "") for file in files)
 
 
-@pytest.mark.parametrize(
-    ("name", "inside"), [("rte", "RTE"), ("qqp", "QQP"), ("boolq", "BoolQ")]
-)
+@pytest.mark.parametrize(("name", "inside"), [("rte", "RTE"), ("qqp", "QQP"), ("boolq", "BoolQ")])
 def test_an_archive_becomes_the_official_files(
     name: str, inside: str, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

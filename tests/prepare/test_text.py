@@ -25,9 +25,7 @@ from fairseq_mhe.prepare.text import (
 )
 
 LINES = st.lists(
-    st.text(
-        st.characters(blacklist_characters="\n\r\0\ufeff\t", blacklist_categories=["Cs"])
-    ),
+    st.text(st.characters(blacklist_characters="\n\r\0\ufeff\t", blacklist_categories=["Cs"])),
     min_size=1,
 )
 
@@ -87,9 +85,7 @@ def test_misaligned_sides_are_named_with_both_counts(
 ) -> None:
     source = write(tmp_path / "a.en", b"line\n" * english)
     target = write(tmp_path / "a.de", b"line\n" * german)
-    with pytest.raises(
-        UserError, match=rf"a\.en has {english} lines, .*a\.de has {german}:"
-    ):
+    with pytest.raises(UserError, match=rf"a\.en has {english} lines, .*a\.de has {german}:"):
         list(read_pairs((source, target)))
 
 
@@ -112,9 +108,7 @@ def test_pairs_are_the_lines_side_by_side(
 @pytest.mark.parametrize("line", ["only one", "one\ttwo\tthree"])
 def test_a_table_has_two_columns(tmp_path: Path, line: str) -> None:
     table = write(tmp_path / "a.tsv", f"a\tb\n\n{line}\n".encode())
-    with pytest.raises(
-        UserError, match=rf"a\.tsv, line 3: {line.count(chr(9)) + 1} columns"
-    ):
+    with pytest.raises(UserError, match=rf"a\.tsv, line 3: {line.count(chr(9)) + 1} columns"):
         list(read_pairs((table,)))
     table.write_bytes(b"a\tb\n\nc\td\n")
     assert list(read_pairs((table,))) == [("a", "b"), ("", ""), ("c", "d")]

@@ -44,8 +44,6 @@ def test_segmented_files_give_the_raw_text_back(prepared: Path) -> None:
         segmented = data.segmented("test", side).read_text(encoding="utf-8").splitlines()
         assert data.processing().segment(raw, side) == segmented
         if data.manifest["tokenizer"] == "moses":  # what Moses' own rules lose is theirs
-            raw = [
-                detokeniser("moses", lang)(tokeniser("moses", lang)(line)) for line in raw
-            ]
+            raw = [detokeniser("moses", lang)(tokeniser("moses", lang)(line)) for line in raw]
         assert data.detokenise(segmented, side) == data.processing().plain(segmented, side)
         assert data.detokenise(segmented, side) == raw

@@ -53,9 +53,7 @@ def test_the_languages_that_moses_does_not_restore(lang: str, line: str) -> None
     assert restored_by_moses(lang) == (back == line)
 
 
-NASTY = "".join(
-    [*"aZ5ß .,'`\"-()/&%:;„“…«»", "\u2019", "\u2013", "\u00a0", "\u200b", "\u00ad"]
-)
+NASTY = "".join([*"aZ5ß .,'`\"-()/&%:;„“…«»", "\u2019", "\u2013", "\u00a0", "\u200b", "\u00ad"])
 
 
 @pytest.mark.parametrize("lang", ["en", "de", "fr", "fi"])
@@ -83,9 +81,7 @@ def test_word_by_word_gives_what_the_whole_line_gives(lang: str) -> None:
     assert normalise(lines) == list(map(reference.normalize, lines))
 
 
-def test_word_by_word_gives_what_whole_lines_of_the_corpus_give(
-    corpus: dict[str, Pairs],
-) -> None:
+def test_word_by_word_gives_what_whole_lines_of_the_corpus_give(corpus: dict[str, Pairs]) -> None:
     for side, lang in enumerate(("en", "de")):
         tokens, moses = WordwiseMoses(lang), MosesTokenizer(lang=lang)
         odd = ["", " ", "\x07", "a\x07b\x00 ' '", "  a  '  '5 ", "x.'", "it's '"]
@@ -102,9 +98,10 @@ def test_a_full_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_punctuation_is_written_in_one_way() -> None:
-    assert punctuation_normaliser("de")(
-        ["„So“ \u2013 sagt\u2019s ( er ) : 5 %…", "gut"]
-    ) == ['"So" - sagt\'s (er): 5%...', "gut"]
+    assert punctuation_normaliser("de")(["„So“ \u2013 sagt\u2019s ( er ) : 5 %…", "gut"]) == [
+        '"So" - sagt\'s (er): 5%...',
+        "gut",
+    ]
     assert punctuation_normaliser("en")(["soft\u00adhyphen, zero\u200bwidth"]) == [
         "softhyphen, zerowidth"
     ]

@@ -61,9 +61,7 @@ def test_weights_are_those_of_the_equation(kind: str, place: str) -> None:
     for weights, sublayer, (query, key) in zip(shown.layers, sublayers, inputs, strict=True):
         heads = sublayer.num_heads
         assert weights.shape == (heads, queries, keys)
-        torch.testing.assert_close(
-            weights.sum(-1), torch.ones(heads, queries), rtol=0, atol=1e-6
-        )
+        torch.testing.assert_close(weights.sum(-1), torch.ones(heads, queries), rtol=0, atol=1e-6)
         with torch.no_grad():
             _, expected = EQUATIONS[kind](sublayer, query, key, hidden)
         torch.testing.assert_close(weights, expected.squeeze(1), rtol=0, atol=1e-5)
@@ -92,10 +90,7 @@ def test_tokens_on_the_axes() -> None:
     assert " ".join(cross.queries).replace("@@ ", "") == "Die Lampe im Flur . </s>"
     assert decoder.keys == ("</s>", *cross.queries[:-1])
     unknown = encode("The \u2603", 0, DATA.processing(), task.source_dictionary, 40)
-    assert attention_map(model, task, "cross", unknown, target).keys[-2:] == (
-        "<unk>",
-        "</s>",
-    )
+    assert attention_map(model, task, "cross", unknown, target).keys[-2:] == ("<unk>", "</s>")
 
 
 def run(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[str, str]:
@@ -107,9 +102,7 @@ def run(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[str
     return printed
 
 
-def test_the_command_writes_a_picture(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new folder" / "map.png"
     words = ["--sentence", "A lamp.", "--target", "Die Lampe.", "--place", "encoder"]
     printed, _ = run(capsys, out, *words)
@@ -137,9 +130,7 @@ def test_without_a_target_the_models_own_translation_is_shown(
     assert "attention weight" in out.read_text(), "the colour bar's name"
 
 
-def test_a_long_sentence_has_small_names_and_dollar_signs_are_no_formulas(
-    tmp_path: Path,
-) -> None:
+def test_a_long_sentence_has_small_names_and_dollar_signs_are_no_formulas(tmp_path: Path) -> None:
     words = tuple(f"$x_{i}^{{$" for i in range(60))
     shown = AttentionMap([torch.rand(1, 60, 60).softmax(-1)], words, words)
     draw(shown, "27 $ and $^{", tmp_path / "map.svg")
@@ -155,10 +146,7 @@ def test_a_long_sentence_has_small_names_and_dollar_signs_are_no_formulas(
         (["--sentence", SENTENCE, "--target", "\t"], "the target is empty"),
         (["--sentence", "lamp " * 2000], "subwords, but the model takes at most"),
         (["--sentence", SENTENCE, "--data", "nowhere"], "manifest.json is missing; make"),
-        (
-            ["--sentence", SENTENCE, "--out", "map.gif"],
-            "map.gif must end in .png, .pdf, .svg",
-        ),
+        (["--sentence", SENTENCE, "--out", "map.gif"], "map.gif must end in .png, .pdf, .svg"),
     ],
 )
 def test_bad_input_ends_in_one_line(

@@ -53,12 +53,7 @@ def test_a_benchmark_is_the_mean_of_its_tasks_for_each_seed() -> None:
     assert squad["sha"][5:] == NOTHING
     by_task = cells(blocks, "By task")
     assert by_task["attention"][1] == "pre-training, nats"
-    assert by_task["mhe_mul"][1:5] == [
-        "5.123",
-        "58.00 ± 0.00",
-        "88.00 ± 2.83",
-        "75.00 ± 0.00",
-    ]
+    assert by_task["mhe_mul"][1:5] == ["5.123", "58.00 ± 0.00", "88.00 ± 2.83", "75.00 ± 0.00"]
     merits = [f"{100 * 221 / 232:.1f}", f"{(221 / 192 - 1) / 0.01:.2f}"]
     assert by_task["mhe_mul"][-3:] == ["73.67", *merits]
     assert by_task["always the commonest label"] == [*NOTHING, "52.70", *["-"] * 5]
@@ -68,11 +63,7 @@ def test_a_whole_benchmark_and_a_kind_that_the_paper_does_not_have() -> None:
     tasks = ["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte"]
     names = [*tasks, "wnli", "record", "integration"]
     blocks = tasks_table({"collaborative": {task: [50.0] for task in names}})
-    assert [block.heading for block in blocks] == [
-        "GLUE",
-        "SuperGLUE (record alone)",
-        "By task",
-    ]
+    assert [block.heading for block in blocks] == ["GLUE", "SuperGLUE (record alone)", "By task"]
     assert cells(blocks, "GLUE")["collaborative"] == ["7", "50.00", *["-"] * 5]
     assert "collaborative" not in SCORES
 
@@ -80,11 +71,7 @@ def test_a_whole_benchmark_and_a_kind_that_the_paper_does_not_have() -> None:
 @pytest.mark.parametrize("worst", [-2.0, 0.0])
 def test_nothing_is_a_share_of_a_score_that_is_no_better_than_chance(worst: float) -> None:
     """Matthews' correlation may be negative: -3 of -2 was "PRR 150.0"."""
-    scores = {
-        "sha": {"cola": [worst]},
-        "mha": {"cola": [worst]},
-        "mhe_mul": {"cola": [-3.0]},
-    }
+    scores = {"sha": {"cola": [worst]}, "mha": {"cola": [worst]}, "mhe_mul": {"cola": [-3.0]}}
     by_task = cells(tasks_table(scores, cola=1.5), "By task")
     assert by_task["mhe_mul"][-2:] == by_task["mha"][-2:] == NOTHING
     assert by_task["always the commonest label"][-3:] == ["1.50", *NOTHING]

@@ -48,11 +48,7 @@ def test_rows_and_tasks_are_drawn_side_by_side_with_their_bars(
 ) -> None:
     rows = [
         {"row": row, "attention": kind, "bleu": bleu, "bleu_confidence": 1.0}
-        for row, kind, bleu in (
-            ("base", "mha", 25.0),
-            ("12h", "mha", 26.0),
-            ("12h", "el", 24.0),
-        )
+        for row, kind, bleu in (("base", "mha", 25.0), ("12h", "mha", 26.0), ("12h", "el", 24.0))
     ]
     plot_rows(rows, tmp_path / "rows.png", "title")
     (mha, (base, first), bleus, bars), (el, (second,), *_) = drawn

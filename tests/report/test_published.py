@@ -33,10 +33,7 @@ SCORE_ROUNDING, PRR_ROUNDING, PEOP_ROUNDING = 0.05, 0.05, 0.005
 @pytest.fixture(scope="module")
 def parameters() -> dict[str, int]:
     """Attention parameters, counted in modules."""
-    return {
-        kind: attention_parameters(build_on_meta("roberta_mhe_base", kind))
-        for kind in SCORES
-    }
+    return {kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in SCORES}
 
 
 def around(score: float) -> tuple[float, float]:
@@ -57,9 +54,7 @@ def test_one_set_of_scores_explains_all_cells_of_a_task(
     """PRR and PEoP follow from the same unrounded scores of mha and sha."""
     steps = [step / 200 - SCORE_ROUNDING for step in range(21)]
     possible = [
-        (SCORES["mha"][task] + up, SCORES["sha"][task] + right)
-        for up in steps
-        for right in steps
+        (SCORES["mha"][task] + up, SCORES["sha"][task] + right) for up in steps for right in steps
     ]
     assert any(explained(task, mha, sha, parameters) for mha, sha in possible)
 
@@ -67,9 +62,7 @@ def test_one_set_of_scores_explains_all_cells_of_a_task(
 def explained(task: int, mha: float, sha: float, parameters: dict[str, int]) -> bool:
     """Whether each kind has a score that rounds to the published one and gives its PRR and PEoP."""
     for kind, cells in PRR.items():
-        low, high = {"mha": (mha, mha), "sha": (sha, sha)}.get(
-            kind, around(SCORES[kind][task])
-        )
+        low, high = {"mha": (mha, mha), "sha": (sha, sha)}.get(kind, around(SCORES[kind][task]))
         low = max(low, (cells[task] - PRR_ROUNDING) * mha / 100)
         high = min(high, (cells[task] + PRR_ROUNDING) * mha / 100)
         if kind in PEOP:

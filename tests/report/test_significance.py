@@ -46,19 +46,14 @@ def test_a_baseline_that_learned_nothing_is_compared_with_by_a_dash() -> None:
     assert found.describe() == (
         "PRR -, p - (the baseline has less than 1 BLEU: it learned nothing to compare with)"
     )
-    assert compare(weak, GOOD, REFERENCES).p_value is not None, (
-        "the other way round it counts"
-    )
+    assert compare(weak, GOOD, REFERENCES).p_value is not None, "the other way round it counts"
 
 
 @pytest.mark.parametrize(("systems", "baselines"), [([2], [1]), ([1, 2, 3], [4, 5])])
 def test_prr_is_the_ratio_of_means_with_an_interval_around_it(
     systems: list[int], baselines: list[int]
 ) -> None:
-    compared = (
-        [noisy(0.4, seed) for seed in systems],
-        [noisy(0.1, seed) for seed in baselines],
-    )
+    compared = ([noisy(0.4, seed) for seed in systems], [noisy(0.1, seed) for seed in baselines])
     means = [
         sum(BLEU().corpus_score(h, [REFERENCES]).score for h in runs) / len(runs)
         for runs in compared
@@ -74,10 +69,7 @@ def test_prr_is_the_ratio_of_means_with_an_interval_around_it(
 
 def test_a_difference_between_the_first_seeds_only_is_not_significant() -> None:
     """The mean of the other seeds goes the other way: chance, whatever the first ones say."""
-    system, baseline = (
-        [BAD, noisy(0.1, 7), noisy(0.1, 8)],
-        [GOOD, noisy(0.4, 9), noisy(0.25, 10)],
-    )
+    system, baseline = ([BAD, noisy(0.1, 7), noisy(0.1, 8)], [GOOD, noisy(0.4, 9), noisy(0.25, 10)])
     assert compare(system[0], baseline[0], REFERENCES).p_value < 0.01
     assert compare_seeds(system, baseline, REFERENCES).p_value > 0.1
 
@@ -85,9 +77,7 @@ def test_a_difference_between_the_first_seeds_only_is_not_significant() -> None:
 def test_the_chance_of_the_seeds_widens_the_interval() -> None:
     """Three equal trainings have the interval of one; three that differ have a wider one."""
     apart = [noisy(0.05, 1), noisy(0.25, 2), noisy(0.45, 3)]
-    same, varied = (
-        compare_seeds(runs, [GOOD] * 3, REFERENCES) for runs in ([BAD] * 3, apart)
-    )
+    same, varied = (compare_seeds(runs, [GOOD] * 3, REFERENCES) for runs in ([BAD] * 3, apart))
     single = compare(BAD, GOOD, REFERENCES)
     widths = [(c.prr_high or 0) - (c.prr_low or 0) for c in (single, same, varied)]
     assert widths[1] == pytest.approx(widths[0])
@@ -103,8 +93,7 @@ def test_equal_systems_rarely_differ_however_much_their_seeds_do(
 
     def trainings() -> list[list[str]]:
         return [
-            noisy(max(0.02, chance.gauss(0.25, 0.05)), chance.randrange(1 << 30))
-            for _ in range(3)
+            noisy(max(0.02, chance.gauss(0.25, 0.05)), chance.randrange(1 << 30)) for _ in range(3)
         ]
 
     pairs = [(trainings(), trainings()) for _ in range(15)]

@@ -81,11 +81,7 @@ def test_one_object_a_kind_with_means_over_seeds(make_run: MakeRun) -> None:
     }
     mha, mhe = summarise(gather(run.folder for each in runs.values() for run in each))
     assert set(mha) >= PROMISED <= set(mhe)
-    assert (mha["attention"], mhe["attention"], mha["seeds"]) == (
-        "mha",
-        "mhe_mul",
-        [1, 2, 3],
-    )
+    assert (mha["attention"], mhe["attention"], mha["seeds"]) == ("mha", "mhe_mul", [1, 2, 3])
     bleus = [bleu_of(run) for run in runs["mha"]]
     assert mha["bleu"] == pytest.approx(statistics.mean(bleus), abs=1e-3)
     assert mha["bleu_deviation"] == pytest.approx(statistics.stdev(bleus), abs=1e-3)
@@ -134,18 +130,14 @@ def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -
     text = scores.read_text()
     for run in (other, seed):
         (run.subset("test") / "scores.json").write_text(text.replace("tok:13a", "tok:zh"))
-        with pytest.raises(
-            UserError, match=f"{run.folder} and .* different BLEU tokenizer: "
-        ):
+        with pytest.raises(UserError, match=f"{run.folder} and .* different BLEU tokenizer: "):
             gather([done.folder, run.folder])
     scores.write_text(text)
     for run, model in ((done, comet.MODEL), (other, "Unbabel/XCOMET-XL")):
         write_json(run.subset("test") / comet.FILE, {"score": 0.8, "model": model})
     with pytest.raises(UserError, match=r"were scored with different COMET model: score"):
         gather([done.folder, other.folder])
-    (other.subset("test") / "references.txt").write_text(
-        "something else\n" * len(REFERENCES)
-    )
+    (other.subset("test") / "references.txt").write_text("something else\n" * len(REFERENCES))
     with pytest.raises(UserError, match="scored with different sentences"):
         gather([done.folder, other.folder])
 
@@ -194,9 +186,7 @@ def test_the_quickstarts_files_and_picture(
 ) -> None:
     """Nothing of the runs is touched; the picture is fit for a talk."""
     runs = [make_run("mha", 3), make_run("mhe_mul", 5)]
-    before = {
-        path: path.stat().st_mtime_ns for run in runs for path in run.folder.rglob("*")
-    }
+    before = {path: path.stat().st_mtime_ns for run in runs for path in run.folder.rglob("*")}
     line = ["table", *(str(run.folder) for run in runs), "--out", str(tmp_path / "out")]
     assert cli.main([*line, "--title", r"A title of $\foo$"]) == 0
     text = (tmp_path / "out" / "table.md").read_text()
@@ -220,9 +210,7 @@ def test_the_quickstarts_files_and_picture(
     assert re.search(r"\| attention parameters +\| +4,000 \| +1,500 \|", shown), "it fits"
 
 
-def test_every_format_and_the_picture_of_several_rows(
-    make_run: MakeRun, tmp_path: Path
-) -> None:
+def test_every_format_and_the_picture_of_several_rows(make_run: MakeRun, tmp_path: Path) -> None:
     """A title and a note of two lines are one."""
     models = itertools.product(("base", "12h"), (("mha", 2), ("mhe_mul", 5)))
     cells = gather(make_run(*cell, row=row).folder for row, cell in models)
@@ -234,9 +222,7 @@ def test_every_format_and_the_picture_of_several_rows(
         return (tmp_path / "out" / f"table.{end}").read_text()
 
     assert text("md").startswith("# A title, 1% & more\n")
-    cells_of_12h = (
-        r"\| 12h +\| +12 \| +768 \| +12 \| +64 \|.* mhe_mul +\| +0\.00 \| +13\.31 \|"
-    )
+    cells_of_12h = r"\| 12h +\| +12 \| +768 \| +12 \| +64 \|.* mhe_mul +\| +0\.00 \| +13\.31 \|"
     assert re.search(cells_of_12h, text("md"))
     assert "Not finished, and left out: big-mha" in text("md")
     latex = text("tex")
@@ -244,19 +230,14 @@ def test_every_format_and_the_picture_of_several_rows(
     assert r"mhe\_mul" in latex
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
     outside = [line for line in latex.split("\n") if not line.startswith("%")]
-    assert not [line for line in outside if re.search(r"(?<!\\)[_%#]|input", line)], (
-        "escaped"
-    )
+    assert not [line for line in outside if re.search(r"(?<!\\)[_%#]|input", line)], "escaped"
     values: list[dict[str, Any]] = json.loads(text("json"))
     with (tmp_path / "out" / "table.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [float(row["bleu"]) for row in rows] == [each["bleu"] for each in values]
     assert [row["paper_bleu"] for row in rows] == ["24.8", "23.6", "25.7", "24.2"]
     assert (values[-1]["updates"], values[-1]["dropout"]) == (40, 0.1), "as it was trained"
-    assert [values[-1][name] for name in ("paper_parameters", "paper_prr")] == [
-        "13.31",
-        94.2,
-    ]
+    assert [values[-1][name] for name in ("paper_parameters", "paper_prr")] == ["13.31", 94.2]
     with Image.open(tmp_path / "out" / "picture.png") as image:
         assert image.size == (3600, 1100)
 
@@ -288,6 +269,4 @@ def test_different_training_is_noted(make_run: MakeRun) -> None:
     assert "lr [1.0], data 11111111, bf16 True" in below(*runs)
     change(runs[0].folder / "config.json", "settings", "start", to="a" * 64)
     assert "compare with care: sha (start a checkpoint), mhe_mul (" in below(*runs)
-    assert "otherwise" not in below(runs[1], make_run("mha", 3, row="base")), (
-        "of another row"
-    )
+    assert "otherwise" not in below(runs[1], make_run("mha", 3, row="base")), "of another row"

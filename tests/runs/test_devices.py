@@ -159,9 +159,7 @@ def weights(run: Job) -> dict[str, torch.Tensor]:
 
 def assert_same_training(one: Job, other: Job) -> None:
     """Losses and weights agree to float tolerance."""
-    (curve, others) = (
-        dict(map(tuple, read_json(run.metrics)["train"])) for run in (one, other)
-    )
+    (curve, others) = (dict(map(tuple, read_json(run.metrics)["train"])) for run in (one, other))
     assert set(others) == set(range(1, 7)) <= set(curve)
     assert [others[update] for update in others] == pytest.approx(
         [curve[update] for update in others], abs=2e-3
@@ -172,9 +170,7 @@ def assert_same_training(one: Job, other: Job) -> None:
     assert apart < 1e-3 * moved
 
 
-def test_two_processes_give_the_curve_of_one(
-    miniature: Path, alone: Job, tmp_path: Path
-) -> None:
+def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
     together = train(miniature, tmp_path, TWO)
     assert_same_training(alone, together)
     assert "2 processes a model" in read_json(together.metrics)["measured"]
@@ -186,7 +182,5 @@ def test_two_processes_do_not_resume_what_one_began(
     miniature: Path, alone: Job, tmp_path: Path
 ) -> None:
     (middle,) = alone.checkpoints.glob("checkpoint_*_3.pt")
-    with pytest.raises(
-        UserError, match="was trained on 1 devices, not 2: resume on as many"
-    ):
+    with pytest.raises(UserError, match="was trained on 1 devices, not 2: resume on as many"):
         train(miniature, tmp_path, TWO, start=middle)

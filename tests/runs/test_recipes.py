@@ -178,17 +178,11 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "Mine.yaml"
     text = "model: {_name: transformer_mhe_tiny, dropout: 0.2, encoder_layers: 3}\n"
     text += "optimization: {max_update: 10, lr: [0.001]}\ncriterion: cross_entropy\n"
-    path.write_text(
-        f"{text}dataset: {{max_tokens: 600}}\ncommon: {{user_dir: x, seed: 7}}\n"
-    )
+    path.write_text(f"{text}dataset: {{max_tokens: 600}}\ncommon: {{user_dir: x, seed: 7}}\n")
     mine = read_recipe(path)
     assert (mine.row, mine.decoding.beam, mine.training.average) == ("mine", 5, 1)
     read = parsed(mine.training.words())
-    assert (read["encoder_layers"], read["criterion"], read["seed"]) == (
-        3,
-        "cross_entropy",
-        7,
-    )
+    assert (read["encoder_layers"], read["criterion"], read["seed"]) == (3, "cross_entropy", 7)
     for content, told in (
         (text, "has no dataset.max_tokens: add it"),
         ("dataset: {max_tokens: 600}\n", "has no model._name: add it"),

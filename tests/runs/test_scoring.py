@@ -69,9 +69,7 @@ def test_a_missing_dictionary_is_one_line(
         raise RuntimeError("\nmany\nlines\n")
 
     monkeypatch.setattr("fairseq_mhe.runs.scoring.BLEU", missing)
-    with pytest.raises(
-        UserError, match=rf"pip install 'sacrebleu\[{extra}\]', or give another"
-    ):
+    with pytest.raises(UserError, match=rf"pip install 'sacrebleu\[{extra}\]', or give another"):
         bleu_tokeniser(language)
     assert tokeniser_in("nrefs:1|tok:ja-mecab-0.996-IPA|smooth:exp") == "ja-mecab"
 
@@ -96,17 +94,11 @@ def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
         "| sed -E 's/([^ ])-([^ ])/\\1 ##AT##-##AT## \\2/g' > $0.tok"
     )
     for name in ("ref", "hyp"):
-        subprocess.run(
-            ["bash", "-c", script, name], cwd=tmp_path, check=True, capture_output=True
-        )
+        subprocess.run(["bash", "-c", script, name], cwd=tmp_path, check=True, capture_output=True)
     assert "Tage ##AT##-##AT## Plan" in (tmp_path / "ref.tok").read_text()
     line = "-m sacrebleu ref.tok -i hyp.tok -tok none -s none --force -b -w 4"
     theirs = subprocess.run(
-        [sys.executable, *line.split()],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, *line.split()], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     found = tokenised_bleu(hypotheses, references, "de")
     assert found["score"] == pytest.approx(float(theirs.stdout), abs=1e-3)
@@ -127,25 +119,11 @@ def test_tokenised_bleu_splits_as_its_language_does() -> None:
     ("hypotheses", "references"),
     [
         (
-            [
-                "ein mann mit hut , der geht .",
-                "zwei hunde",
-                "eine frau in rot läuft schnell",
-            ],
-            [
-                "ein mann mit hut , der steht .",
-                "zwei große hunde",
-                "eine frau läuft schnell",
-            ],
+            ["ein mann mit hut , der geht .", "zwei hunde", "eine frau in rot läuft schnell"],
+            ["ein mann mit hut , der steht .", "zwei große hunde", "eine frau läuft schnell"],
         ),
-        (
-            ["ein mann (mit hut), der geht"],
-            ["ein mann (mit hut), der gerade eben sehr weit geht"],
-        ),
-        (
-            ["ein hund"],
-            ["ein großer hund läuft weg"],
-        ),  # no trigram: 0, and a brevity penalty
+        (["ein mann (mit hut), der geht"], ["ein mann (mit hut), der gerade eben sehr weit geht"]),
+        (["ein hund"], ["ein großer hund läuft weg"]),  # no trigram: 0, and a brevity penalty
     ],
 )
 def test_bleu4_is_fairseqs_own(hypotheses: list[str], references: list[str]) -> None:

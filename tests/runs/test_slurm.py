@@ -146,9 +146,7 @@ def test_what_cannot_be_submitted_is_one_line(
     refusing = "#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n"
     (tmp_path / "stubs" / "sbatch").write_text(refusing)
     assert submit(tmp_path / "out") == 2
-    error = (
-        "fairseq-mhe run-table: error: SLURM refuses the jobs: invalid partition specified"
-    )
+    error = "fairseq-mhe run-table: error: SLURM refuses the jobs: invalid partition specified"
     assert capsys.readouterr().err.strip().split("\n")[-1] == error
     monkeypatch.setenv("PATH", str(tmp_path))
     assert submit(tmp_path / "out") == 2

@@ -63,14 +63,8 @@ def dataset(folder: Path, **answers: list[tuple[str, int]]) -> Path:
 def test_the_best_of_several_answers_and_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = dataset(
-        tmp_path, year=[("1066", 3), ("In 1066", 0)], who=[("William", 32)], none=[]
-    )
-    assert right_answers(path) == {
-        "year": ["1066", "In 1066"],
-        "who": ["William"],
-        "none": [""],
-    }
+    path = dataset(tmp_path, year=[("1066", 3), ("In 1066", 0)], who=[("William", 32)], none=[])
+    assert right_answers(path) == {"year": ["1066", "In 1066"], "who": ["William"], "none": [""]}
     said = {"year": "in 1066!", "who": "led by William", "none": ""}
     (tmp_path / "said.json").write_text(json.dumps(said))
     assert cli.main(["score-squad", str(path), str(tmp_path / "said.json"), "--json"]) == 0
@@ -107,9 +101,7 @@ def cases(seed: int, count: int = 12) -> tuple[dict[str, Answer], dict[str, list
     for number in range(count):
         text = " ".join(draw.sample(words, 2))
         found[str(number)] = Answer(text, round(draw.uniform(-3, 3), 3), number // 3)
-        right[str(number)] = draw.choice(
-            [[""], [text], [draw.choice(words), text.split()[0]]]
-        )
+        right[str(number)] = draw.choice([[""], [text], [draw.choice(words), text.split()[0]]])
     return found, right
 
 
@@ -137,8 +129,7 @@ def test_a_halfs_threshold_comes_from_the_other_half() -> None:
 
 def test_one_articles_questions_are_halved() -> None:
     found = {
-        name: Answer("one", odds)
-        for name, odds in zip("abcd", (1.0, 2.0, 3.0, 4.0), strict=True)
+        name: Answer("one", odds) for name, odds in zip("abcd", (1.0, 2.0, 3.0, 4.0), strict=True)
     }
     right = {"a": ["one"], "b": [""], "c": ["one"], "d": [""]}
     # a and c are best answered up to 3, b and d never, and each half goes by the other.

@@ -34,17 +34,11 @@ def test_the_curve_counts_repeated_updates_once_and_skips_cut_lines() -> None:
         f"{START} 0, on the CPU",
         line("train_inner", epoch=1, update=0.1, loss="9.5", wps="100", num_updates="10"),
         line("train_inner", epoch=1, update=0.2, loss="9.0", wps="300", num_updates="20"),
-        line(
-            "valid", epoch=1, valid_loss="9.4", valid_nll_loss="8.5", valid_num_updates="20"
-        ),
-        line("train_inner", epoch=1, update=0.3, loss="1.0", wps="5", num_updates="30")[
-            :-20
-        ],
+        line("valid", epoch=1, valid_loss="9.4", valid_nll_loss="8.5", valid_num_updates="20"),
+        line("train_inner", epoch=1, update=0.3, loss="1.0", wps="5", num_updates="30")[:-20],
         f"{START} 10, on a GPU",
         line("train_inner", epoch=1, update=0.2, loss="8.9", wps="280", num_updates="20"),
-        line(
-            "valid", epoch=1, valid_loss="9.3", valid_nll_loss="8.4", valid_num_updates="20"
-        ),
+        line("valid", epoch=1, valid_loss="9.3", valid_nll_loss="8.4", valid_num_updates="20"),
         line("train_inner", epoch=1, update=0.3, loss="8.0", wps="200", num_updates="30"),
         line("train", epoch=1, train_loss="9", train_num_updates="30"),
     ]
@@ -60,12 +54,8 @@ def test_two_kinds_differ_in_one_word_and_no_sentence_is_lost(tmp_path: Path) ->
     words = []
     for kind in ("mha", "mhe_mul"):
         job = open_run(tmp_path / kind, settings(kind), PLACES)
-        words.append(
-            [w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(job, CPU)]
-        )
-    assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [
-        ("mha", "mhe_mul")
-    ]
+        words.append([w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(job, CPU)])
+    assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [("mha", "mhe_mul")]
     given = words[0]
     assert given[0] == "/data set/bin"
     assert given[given.index("--required-batch-size-multiple") + 1] == "1"
@@ -94,9 +84,7 @@ class FakeChild:
         state = {"model": {"w": torch.ones(1)}, "optimizer_history": history}
         torch.save(state, folder / "checkpoint_last.pt")
         where = f"{START} 0, on the CPU\n" * 2 + f"{START} 9, on a GPU\n"
-        log.write_text(
-            where + line("train_inner", loss="3.0", wps="50", num_updates="40") + "\n"
-        )
+        log.write_text(where + line("train_inner", loss="3.0", wps="50", num_updates="40") + "\n")
 
     def running(self) -> bool:
         return self.failing not in (None, self.rank)

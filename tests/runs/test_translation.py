@@ -35,11 +35,7 @@ OUTPUT = [
 
 
 def test_hypotheses_are_in_order_whatever_they_hold() -> None:
-    assert parse_hypotheses(OUTPUT, 3, LOG) == [
-        "▁Aus\u2028 ▁und\x85 mehr",
-        "",
-        "▁Ein schalten",
-    ]
+    assert parse_hypotheses(OUTPUT, 3, LOG) == ["▁Aus\u2028 ▁und\x85 mehr", "", "▁Ein schalten"]
     assert sentences_per_second(OUTPUT) == 211.83
 
 
@@ -72,12 +68,7 @@ def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
     never = dict.fromkeys(("save_interval", "save_interval_updates", "validate_interval"))
     never |= dict.fromkeys(("validate_interval_updates", "keep_interval_updates"))
     without_learning = settings(
-        max_update=500,
-        patience=2,
-        lr=[0.0],
-        keep_last_epochs=3,
-        no_epoch_checkpoints=None,
-        **never,
+        max_update=500, patience=2, lr=[0.0], keep_last_epochs=3, no_epoch_checkpoints=None, **never
     )
     places = {"data": str(data.folder)}
     run = open_run(tmp_path / "r", {**without_learning, "data": data.identity}, places)

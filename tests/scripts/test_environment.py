@@ -13,8 +13,7 @@ from tests.fixtures.sandbox import Sandbox, stub
 RAN = ["ran", "-P", "-m", "fairseq_mhe.cli", "quickstart"]
 CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu torch"
 without_gpu = pytest.mark.skipif(
-    any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists(),
-    reason="a GPU is here",
+    any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists(), reason="a GPU is here"
 )
 
 
@@ -45,11 +44,7 @@ def put_uv(sandbox: Sandbox, fetched: Path) -> None:
 
 
 def only_other_pythons(sandbox: Sandbox) -> None:
-    for name, version in (
-        ("python3", "3.13"),
-        ("python3.12", "3.10"),
-        ("python3.11", "3.13"),
-    ):
+    for name, version in (("python3", "3.13"), ("python3.12", "3.10"), ("python3.11", "3.13")):
         sandbox.python(name, version)
 
 
@@ -78,17 +73,13 @@ def test_without_a_gpu_torch_comes_without_cuda(sandbox: Sandbox) -> None:
     """An index that cannot be reached is no failure."""
     python = sandbox.python("python3", "3.12")
     text = python.read_text()
-    python.write_text(
-        text.replace('exit "${PIP_EXIT:-0}"', '[[ "$*" != *index-url* ]]; exit')
-    )
+    python.write_text(text.replace('exit "${PIP_EXIT:-0}"', '[[ "$*" != *index-url* ]]; exit'))
     sandbox.graphics.write_text("#!/bin/sh\nexit 9\n")
     done = sandbox.run("--limit", "5")
     assert done.stdout.splitlines() == [*RAN, "--limit", "5"]
     assert "cannot get torch without CUDA" in done.stderr
     torch, package = pip_words(sandbox)
-    assert torch.endswith(
-        f"-c constraints.txt --no-deps --timeout 15 --retries 1 {CPU_INDEX}"
-    )
+    assert torch.endswith(f"-c constraints.txt --no-deps --timeout 15 --retries 1 {CPU_INDEX}")
     assert package.endswith("-e .[fairseq]")
 
 
@@ -132,11 +123,7 @@ def test_scripts_that_start_at_once_install_once(sandbox: Sandbox) -> None:
 
 def test_the_first_good_python_makes_the_environment(sandbox: Sandbox) -> None:
     """uv is not asked."""
-    for name, version in (
-        ("python3", "3.13"),
-        ("python3.12", "3.13"),
-        ("python3.11", "3.11"),
-    ):
+    for name, version in (("python3", "3.13"), ("python3.12", "3.13"), ("python3.11", "3.11")):
         sandbox.python(name, version)
     put_uv(sandbox, Path("nowhere"))
     done = sandbox.run("--venv", "my environment")
@@ -171,9 +158,7 @@ def test_the_python_that_is_named_is_taken(sandbox: Sandbox, tmp_path: Path) -> 
     mine = stub(sandbox.bin / "my env" / "python", "3.11")
     for _ in range(2):
         done = sandbox.run("-k", "x", script="scripts/test.sh", PYTHON="my env/python")
-        assert done.stdout.splitlines() == ["ran", "-P", "-m", "pytest", "-k", "x"], (
-            done.stderr
-        )
+        assert done.stdout.splitlines() == ["ran", "-P", "-m", "pytest", "-k", "x"], done.stderr
     assert sandbox.installs() == 1
     assert f"with {mine}" in sandbox.run("--venv", "new", PYTHON="my env/python").stderr
 
@@ -192,9 +177,7 @@ def test_a_python_that_has_the_package_needs_no_environment(
 
 
 @pytest.mark.parametrize("version", ["3.9", None])
-def test_a_folder_of_something_else_is_not_touched(
-    sandbox: Sandbox, version: str | None
-) -> None:
+def test_a_folder_of_something_else_is_not_touched(sandbox: Sandbox, version: str | None) -> None:
     """An environment of an old Python, or no environment at all."""
     sandbox.python("python3", "3.12")
     mine = sandbox.bin / "mine"

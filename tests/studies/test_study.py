@@ -108,9 +108,7 @@ def test_converted_models_are_scored_as_they_are_and_trained_further(
     assert tuned.options["collaborative_dim"] == 128
     assert tuned.state["optimizer_history"][-1]["num_updates"] == 3  # a quarter of 12
     before, after = start.model.state_dict(), tuned.model.state_dict()
-    near = [
-        (after[name] - value).abs().max() for name, value in before.items() if "proj" in name
-    ]
+    near = [(after[name] - value).abs().max() for name, value in before.items() if "proj" in name]
     assert max(near) < 0.1, "it did not begin with the decomposed weights"
     times = snapshot(out)
     assert main(line) == 0
@@ -128,10 +126,7 @@ def test_uptraining_begins_with_a_conversion(
     assert capsys.readouterr().out == (references / "uptraining.md").read_text()
     summaries = reports(references, "uptraining")
     assert list(summaries) == [MHA, "uptrained-mqa", "further-mha"]
-    assert (
-        summaries["uptrained-mqa"]["kv_bytes_per_token"]
-        < summaries[MHA]["kv_bytes_per_token"]
-    )
+    assert summaries["uptrained-mqa"]["kv_bytes_per_token"] < summaries[MHA]["kv_bytes_per_token"]
     log = (references / "tiny-uptrained-mqa-seed1" / "train.log").read_text()
     assert "'max_update': 3," in log, "a quarter of 12"
 
@@ -148,17 +143,11 @@ def test_some_variants_can_be_chosen() -> None:
 
 def test_a_share_of_a_training() -> None:
     """One that patience may end has a share of its warm-up: else it would end before that does."""
-    fifth = Variant(
-        "fifth", "further", everywhere(MHA), MHA, {"dropout": 0.5, "x_y": 3}, 0.2
-    )
+    fifth = Variant("fifth", "further", everywhere(MHA), MHA, {"dropout": 0.5, "x_y": 3}, 0.2)
     training = recipe_of("tiny").training
     training = training_of(training.shortened(1000).changed(keep_interval_updates=4), fifth)
     assert (training.updates, training.dropout, training.options["x_y"]) == (200, 0.5, 3)
-    assert (training.options["warmup_updates"], training.average, training.interval) == (
-        20,
-        3,
-        40,
-    )
+    assert (training.options["warmup_updates"], training.average, training.interval) == (20, 3, 40)
     training = training_of(recipe_of("multi30k").training, fifth)
     assert (training.updates, training.patience, training.average) == (1600, 0, 10)
     assert training.options["warmup_updates"] == 400
@@ -170,15 +159,9 @@ def test_a_share_of_a_training() -> None:
         (["gap-study", "--row", "huge"], "unknown row 'huge'; choose one of: base"),
         (["gap-study", "--only", "nothing"], "--only nothing: unknown; choose of reference"),
         (["gap-study", "--data", "nowhere"], "nowhere/manifest.json is missing"),
-        (
-            ["gap-study", "--subset", "x"],
-            "has no 'x': give a --subset of test, train, valid",
-        ),
+        (["gap-study", "--subset", "x"], "has no 'x': give a --subset of test, train, valid"),
         (["gap-study", "--finished-only"], "the references are not finished"),
-        (
-            ["equal-budget", "--budget", "100"],
-            "no kind of the row tiny comes within 1.0% of it",
-        ),
+        (["equal-budget", "--budget", "100"], "no kind of the row tiny comes within 1.0% of it"),
         (["serving", "--run", "nowhere"], "nowhere does not exist: give the path of"),
     ],
 )

@@ -12,16 +12,7 @@ from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import recipe as recipe_of
-from studies.variants import (
-    MHA,
-    MHE,
-    STUDIES,
-    Variant,
-    equal_budget,
-    fitting,
-    gap,
-    precision,
-)
+from studies.variants import MHA, MHE, STUDIES, Variant, equal_budget, fitting, gap, precision
 
 
 def parameters(row: str, variant: Variant) -> int:
@@ -49,15 +40,9 @@ def test_variants_of_the_gap_change_one_thing(row: str) -> None:
             assert sizes[variant.name] == sizes[MHE]
     assert all(sizes[MHE] < sizes[f"only-{place}"] < sizes[MHA] for place in PLACES)
     (rate,) = recipe.training.options["lr"]
-    rates = {
-        each.name: each.options["lr"][0] / rate for each in variants if "lr" in each.name
-    }
+    rates = {each.name: each.options["lr"][0] / rate for each in variants if "lr" in each.name}
     assert rates == dict(
-        zip(
-            ("lr-half", "lr-double", "mha-lr-half", "mha-lr-double"),
-            (0.5, 2) * 2,
-            strict=True,
-        )
+        zip(("lr-half", "lr-double", "mha-lr-half", "mha-lr-double"), (0.5, 2) * 2, strict=True)
     )
 
 
