@@ -36,14 +36,17 @@ def test_alone_it_lists_all_commands_the_main_ones_first(
     assert listed == list(cli.SUBCOMMANDS)
 
 
-def test_an_unknown_option_is_answered_by_the_subcommand(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("words", "near"), [(["params", "--jsn", "base"], "--json"), (["train", "--dta=X"], "--data")]
+)
+def test_an_unknown_option_is_answered_by_the_subcommand_before_one_that_is_missing(
+    words: list[str], near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        cli.main(["params", "--jsn", "base"])
+        cli.main(words)
     error = capsys.readouterr().err
-    assert error.startswith("usage: fairseq-mhe params ")
-    assert "unrecognized arguments: --jsn base; did you mean --json?" in error
+    assert error.startswith(f"usage: fairseq-mhe {words[0]} ")
+    assert f"unrecognized arguments: {words[1].partition('=')[0]}; did you mean {near}?" in error
 
 
 def test_a_run_folder_stands_for_its_model_and_its_data(tmp_path: Path) -> None:

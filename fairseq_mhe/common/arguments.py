@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
+import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -30,15 +32,23 @@ class Parser(ArgumentParser):
             words["action"] = "extend"
         return super().add_argument(*names, **words)
 
-    def parse_known_args(self, *args: Any, **words: Any) -> Any:
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """argparse's, but an unknown option is an error, which names the nearest known one."""
-        namespace, rest = super().parse_known_args(*args, **words)
-        unknown = [word for word in rest if word.startswith("-") and word != "-"]
-        if unknown:
-            near = difflib.get_close_matches(unknown[0], self._option_string_actions, 1)
-            advice = f"; did you mean {near[0]}?" if near else ""
-            self.error(f"unrecognized arguments: {' '.join(rest)}{advice}")
-        return namespace, rest
+        words = sys.argv[1:] if args is None else list(args)
+        mine = itertools.takewhile(
+            self._is_option if self._subparsers else "--".__ne__, words
+        )
+        for word in filter(self._is_option, mine):
+            name, known = word.partition("=")[0], self._option_string_actions
+            if not any(option.startswith(name) for option in known):
+                near = difflib.get_close_matches(name, known, 1)
+                advice = f"; did you mean {near[0]}?" if near else ""
+                self.error(f"unrecognized arguments: {name}{advice}")
+        return super().parse_known_args(words, namespace)
+
+    def _is_option(self, word: str) -> bool:
+        is_number = self._negative_number_matcher.match(word)
+        return word.startswith("-") and word != "-" and not is_number
 
     def error(self, message: str) -> NoReturn:
         super().error(one_line(message))
