@@ -102,8 +102,6 @@ class Attention(nn.Module):
     no_heads: str | None = None
     #: The weights of its written-out heads are a linear function of its own.
     linear_heads = True
-    #: It has head embeddings, which ``--optimizer adam_mhe`` treats apart.
-    head_embeddings = False
     #: In training on a GPU `projected` takes the place of ``queries`` and ``keys_values``.
     projects_together = False
     #: Keys and values are one and the same tensor, cached once.

@@ -22,10 +22,6 @@ from torch.nn.functional import linear
 from fairseq_mhe.attention.base import Attention, Option, join_heads, shared_projection_init
 from fairseq_mhe.attention.written_out import WrittenOut
 
-#: fairseq's attribute of parameters that an optimizer treats apart, and its value at the head
-#: embeddings.
-PARAM_GROUP = "head_embeddings"
-
 
 class ScaledLinear(nn.Linear):
     """A linear layer for generation, with the factors of its inputs in its weight.
@@ -60,7 +56,6 @@ class _HeadEmbeddingAttention(Attention):
             "spread of the head embeddings' initial values N(0, std)",
         ),
     )
-    head_embeddings = True
     head_embedding_std: float
     query_embedding: nn.Parameter  # (n, d), the paper's e^Q
     key_embedding: nn.Parameter  # (n, d), e^K
@@ -74,7 +69,6 @@ class _HeadEmbeddingAttention(Attention):
         for name in ("query_embedding", "key_embedding", "value_embedding"):
             embedding = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
             nn.init.normal_(embedding, std=std)
-            embedding.param_group = PARAM_GROUP  # type: ignore[attr-defined]
             self.register_parameter(name, embedding)
 
     def shared_query(self, x: Tensor) -> Tensor:

@@ -1,9 +1,7 @@
-"""``--optimizer adam_fused`` and ``adam_mhe``: Adam in one pass, and one for head embeddings."""
+"""``--optimizer adam_fused``: fairseq's Adam in one pass, also under --bf16 and --fp16."""
 
-# No annotations from __future__: fairseq reads the option's type at run time.
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,10 +10,6 @@ from fairseq.optim import fp16_optimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import Tensor, nn
 from torch.optim import AdamW
-
-from fairseq_mhe.attention import KINDS
-from fairseq_mhe.attention.mhe import PARAM_GROUP
-from fairseq_mhe.common.errors import ErrorExit
 
 
 def optimizer_for(precision: str) -> str:
@@ -137,35 +131,3 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
 
 # The trainer takes it from there.
 optim.FP16Optimizer = FP16Optimizer
-
-
-@dataclass
-class AdamMHEConfig(FairseqAdamConfig):
-    """fairseq's options of Adam, and ours."""
-
-    head_embedding_weight_decay: float = field(
-        default=0.0,
-        metadata={
-            "help": "weight decay of the head embeddings (--weight-decay: of the rest)"
-        },
-    )
-
-
-@register_optimizer("adam_mhe", dataclass=AdamMHEConfig)
-class AdamMHE(FairseqAdam):
-    """fairseq's Adam, with decoupled decay (Loshchilov and Hutter 2019), in two groups."""
-
-    def __init__(self, cfg: AdamMHEConfig, params: Iterable[nn.Parameter]) -> None:
-        embeddings: list[nn.Parameter] = []
-        rest: list[nn.Parameter] = []
-        for parameter in params:
-            ours = getattr(parameter, "param_group", None) == PARAM_GROUP
-            (embeddings if ours else rest).append(parameter)
-        if not embeddings:
-            kinds = " or ".join(name for name, kind in KINDS.items() if kind.head_embeddings)
-            raise ErrorExit(
-                f"--optimizer adam_mhe finds no head embeddings: take {kinds}, or --optimizer "
-                "adam; with --fp16 give --fp16-no-flatten-grads too"
-            )
-        decayed = {"params": embeddings, "weight_decay": cfg.head_embedding_weight_decay}
-        super().__init__(cfg, [{"params": rest}, decayed])

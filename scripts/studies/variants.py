@@ -88,8 +88,6 @@ def of_heads(heads: int, width: int) -> dict[str, Any]:
     return {**sides, "attention_head_dim": width}
 
 
-#: Flat gradients would make all weights one parameter.
-_DECAY = {"optimizer": "adam_mhe", "fp16_no_flatten_grads": True}
 #: Changes to MHE-Mul: name, question, options.
 _CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("init-head", "init", {"shared_projection_init": "head"}),
@@ -97,8 +95,6 @@ _CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("std-0.1", "embeddings", {"head_embedding_std": 0.1}),
     ("std-0.5", "embeddings", {"head_embedding_std": 0.5}),
     ("offset-0", "embeddings", {"head_embedding_offset": 0, "head_embedding_std": 1}),
-    ("decay-0.1", "decay", {**_DECAY, "head_embedding_weight_decay": 0.1}),
-    ("decay-1", "decay", {**_DECAY, "head_embedding_weight_decay": 1.0}),
 )
 
 
@@ -320,7 +316,6 @@ STUDIES = {
             "init": "initial scale of the shared projections "
             "(the default is Xavier's, divided by the root of 2)",
             "embeddings": "offset and spread of the head embeddings (default: 1 and 0.02)",
-            "decay": "weight decay of the head embeddings (default: none)",
             "rate": "learning rate, MHA's too",
             "place": "MHE in one place only",
             "heads": "number of heads at the same parameters, MHA's too",

@@ -1,6 +1,4 @@
-"""``adam_fused`` is fairseq's Adam; ``adam_mhe`` is, but for the weight decay of head embeddings;
-in every precision, and they resume.
-"""
+"""``adam_fused`` is fairseq's Adam in every precision, and resumes."""
 
 from __future__ import annotations
 
@@ -17,23 +15,12 @@ from torch import Tensor, nn
 
 from tests.fixtures.models import make_model
 
-NAMES = ("query_embedding", "key_embedding", "value_embedding")
-
 
 @functools.cache  # converting takes longer than all updates of a test
 def configuration(optimizer: str, *more: str) -> DictConfig:
     words = ["data", "--arch", "transformer_mhe_tiny", "--lr", "0.01", "--optimizer", optimizer]
     args = options.parse_args_and_arch(options.get_training_parser(), [*words, *more])
     return convert_namespace_to_omegaconf(args)
-
-
-def step(model: nn.Module, cfg: DictConfig) -> Any:
-    """One update with the same gradients everywhere; the optimizer."""
-    optimizer = optim.build_optimizer(cfg.optimizer, list(model.parameters()))
-    for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    optimizer.step()
-    return optimizer
 
 
 def trained(optimizer: Any, model: nn.Module, updates: range) -> list[Tensor]:
@@ -112,27 +99,3 @@ def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(
     torch.testing.assert_close(fused[parameters], theirs[parameters], **tolerance)
     torch.testing.assert_close(went_on[parameters], theirs[parameters], **tolerance)
     torch.testing.assert_close(fused[norms], theirs[norms], rtol=1e-5, atol=0)
-
-
-def test_only_head_embeddings_decay_by_their_own_rate() -> None:
-    start, plain, ours = (make_model(attention="mhe_mul") for _ in range(3))  # of the same seed
-    step(plain, configuration("adam", "--weight-decay", "0.5"))
-    rates = ("--weight-decay", "0.5", "--head-embedding-weight-decay", "2")
-    optimizer = step(ours, configuration("adam_mhe", *rates))
-    before, without = dict(start.named_parameters()), dict(plain.named_parameters())
-    embeddings = 0
-    for name, value in ours.named_parameters():
-        expected, tolerance = without[name], 0.0
-        if name.endswith(NAMES):
-            embeddings += 1
-            # Adam's own step is the same; the decay is lr * rate * weight, 2 instead of 0.5.
-            expected, tolerance = expected - 0.01 * (2 - 0.5) * before[name], 1e-7
-        torch.testing.assert_close(value, expected, rtol=0, atol=tolerance)
-    assert embeddings == 3 * 6
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 2.0]
-
-
-def test_without_head_embeddings_it_is_refused() -> None:
-    message = "adam_mhe finds no head embeddings: take mhe_mul or mhe_add"
-    with pytest.raises(SystemExit, match=message):
-        step(make_model(attention="mha"), configuration("adam_mhe"))

@@ -61,26 +61,25 @@ def test_each_model_is_trained_once(
 ) -> None:
     """The references' runs are those of run-table, whose folders are taken."""
     out, before = references, snapshot(references)
-    line = words("gap-study", out, "--only", "init-head,decay-1")
+    line = words("gap-study", out, "--only", "init-head,std-0.5")
     assert main([*line, "--finished-only"]) == 0
-    assert "left out: init-head, decay-1." in capsys.readouterr().out
+    assert "left out: init-head, std-0.5." in capsys.readouterr().out
     assert main(line) == 0
     screen = capsys.readouterr()
     assert screen.out == (out / "gap.md").read_text(), "once, at the end"
     assert before.items() <= snapshot(out).items()
     summaries = reports(out, "gap")
-    assert list(summaries) == [MHE, MHA, "init-head", "decay-1"]
+    assert list(summaries) == [MHE, MHA, "init-head", "std-0.5"]
     head, reference = summaries["init-head"], summaries[MHE]
     assert head["attention_parameters"] == reference["attention_parameters"]
     assert head["bleu_p"] is None, "one seed"
     sources = {
         name: open_source(out / f"tiny-{name}-seed1" / "model.pt")
-        for name in ("init-head", "decay-1")
+        for name in ("init-head", "std-0.5")
     }
     assert sources["init-head"].options["shared_projection_init"] == "head"
-    decay = sources["decay-1"].state["cfg"]["optimizer"]["head_embedding_weight_decay"]
-    assert decay == 1.0
-    left = (out / "tiny-decay-1-seed1" / "checkpoints").iterdir()
+    assert sources["std-0.5"].options["head_embedding_std"] == 0.5
+    left = (out / "tiny-std-0.5-seed1" / "checkpoints").iterdir()
     assert [path.name for path in left] == ["checkpoint_last.pt"], "room for others"
     before = snapshot(out)
     assert main(line) == 0

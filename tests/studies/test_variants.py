@@ -17,8 +17,7 @@ from studies.variants import MHA, MHE, STUDIES, Variant, equal_budget, fitting, 
 
 def parameters(row: str, variant: Variant) -> int:
     """Of the attention in the model that fairseq-train's words would build."""
-    of_training = ("lr", "head_embedding_weight_decay", "optimizer", "fp16_no_flatten_grads")
-    options = {name: v for name, v in variant.options.items() if name not in of_training}
+    options = {name: v for name, v in variant.options.items() if name != "lr"}
     places = {f"{place}_attention": kind for place, kind in variant.attention.items()}
     model = build_on_meta(row, variant.attention["encoder"], **places, **options)
     return attention_parameters(model)
@@ -29,14 +28,14 @@ def test_variants_of_the_gap_change_one_thing(row: str) -> None:
     recipe = recipe_of(row)
     variants = gap(Namespace(), recipe)
     sizes = {variant.name: parameters(row, variant) for variant in variants}
-    assert len(sizes) == len(variants) == 21
+    assert len(sizes) == len(variants) == 19
     assert {variant.question for variant in variants} == set(STUDIES["gap-study"].questions)
     for variant in variants:
         mixed = len(set(variant.attention.values())) > 1
         assert bool(variant.options) + mixed <= 1
         if variant.question == "heads":
             assert sizes[variant.name] == pytest.approx(sizes[MHE], rel=0.05), variant.name
-        if variant.question in ("init", "embeddings", "decay"):
+        if variant.question in ("init", "embeddings"):
             assert sizes[variant.name] == sizes[MHE]
     assert all(sizes[MHE] < sizes[f"only-{place}"] < sizes[MHA] for place in PLACES)
     (rate,) = recipe.training.options["lr"]
