@@ -34,10 +34,10 @@ def memory() -> int:
         return machines
 
 
-def require(package: str, distribution: str = "") -> None:
+def require(package: str) -> None:
     """Raises UserError where an optional package is not installed."""
     if importlib.util.find_spec(package) is None:
-        raise UserError(f"{package} is not installed: pip install {distribution or package}")
+        raise UserError(f"{package} is not installed: pip install {package}")
 
 
 @functools.cache  # a table asks for each of its runs, and each time files are searched

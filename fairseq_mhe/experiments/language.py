@@ -361,7 +361,8 @@ class LanguageTable:
             return [f"Training: {self._seeds}, {pretraining}.", f"{made_by}."]
         return [
             "A task's score: the mean of its metrics after the last update, on the set that GLUE, "
-            "SuperGLUE and SQuAD call dev.",
+            "SuperGLUE and SQuAD call dev; SQuAD 2.0's F1 by the no-answer threshold that is best, "
+            "as in the official evaluation.",
             "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
             "Pre-training, nats: of what the model is asked for, on the validation text.",
             f"Pre-training: {pretraining}.",

@@ -10,17 +10,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import add_seed, as_words, number, positive, seed, some_of
+from fairseq_mhe.common.arguments import add_seed, as_words, positive, seed, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import only_one, output_folder, read_json
 from fairseq_mhe.common.progress import Board, say
-from fairseq_mhe.common.system import require
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.significance import compare
 from fairseq_mhe.report.translation_table import PAPER_FILES, write_table
-from fairseq_mhe.runs import comet, devices, scoring, slurm, translation
+from fairseq_mhe.runs import devices, scoring, slurm, translation
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.recipes import NAMES, Recipe, read_recipe, recipe
@@ -28,7 +27,7 @@ from fairseq_mhe.runs.train import train_and_score
 
 #: Options of a table that the SLURM job of a cell takes as they are.
 _OF_JOBS = (
-    *("updates", "fraction", "batch_tokens", "max_tokens", "subset", "bleu_tokenizer"),
+    *("updates", "batch_tokens", "max_tokens", "subset", "bleu_tokenizer"),
     *("gpus", "processes", "cpu"),
 )
 
@@ -63,10 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="prepared data folder")
     add("--out", type=Path, required=True, metavar="RUNS", help="folder for the run folders")
-    either = parser.add_mutually_exclusive_group().add_argument
-    either("--updates", type=positive, metavar="N", help="updates (default: the recipe's)")
-    help_ = "share of the recipe's updates, for a rehearsal"
-    either("--fraction", type=_share, metavar="F", help=help_)
+    add("--updates", type=positive, metavar="N", help="updates (default: the recipe's)")
     help_ = "tokens of an update, on all devices together"
     add("--batch-tokens", type=positive, metavar="N", help=help_)
     help_ = "tokens that a device takes at a time: less needs less memory"
@@ -75,15 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--recipe", type=Path, metavar="FILE", help=help_)
     _add_scoring(parser)
     devices.add_arguments(parser)
-
-
-def _share(text: str) -> float:
-    share = number(text)
-    if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(
-            f"{text} is no share: give more than 0 and at most 1"
-        )
-    return share
 
 
 #: Types of options: kinds of attention, or all; random seeds; with commas between, each once.
@@ -100,8 +87,6 @@ def chosen_recipe(row: str | None, args: argparse.Namespace) -> Recipe:
         raise UserError("give a row or --recipe FILE, one of the two")
     chosen = read_recipe(args.recipe) if args.recipe else recipe(row or "")
     training = chosen.training
-    if args.fraction:
-        training = training.shortened(max(1, round(training.updates * args.fraction)))
     if args.updates:
         training = training.shortened(args.updates)
     if args.batch_tokens or args.max_tokens:
@@ -256,8 +241,6 @@ def evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     add("run", type=Path, metavar="RUN", help="the folder of a trained run")
     add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
     _add_scoring(parser)
-    help_ = f"score with COMET too ({comet.MODEL})"
-    add("--comet", nargs="?", const=comet.MODEL, metavar="MODEL", help=help_)
     add("--cpu", action="store_true", help="do not use a GPU")
 
 
@@ -272,23 +255,15 @@ def evaluate(args: argparse.Namespace) -> None:
     """Translate and score, unless that is done, and print the scores."""
     job = read_job(args.run.resolve())
     data = open_data(args.data or job.place("data"))
-    if args.comet:
-        require("comet", "unbabel-comet")
     device = devices.single(args.cpu)
     with only_one(job.folder):
         evaluate_job(job, data, args.subset, device, args.bleu_tokenizer)
-        if args.comet:
-            comet.add_score(job, args.subset, args.comet, device.gpu)
     _show(job, args.subset)
 
 
 def _show(job: Job, subset: str) -> None:
     """Print the scores that a job has."""
     print("\n".join(scoring.described(read_json(job.subset(subset) / "scores.json"))))
-    path = job.subset(subset) / comet.FILE
-    if path.exists():
-        by_comet = read_json(path)
-        print(f"COMET {by_comet['score']:.4f}  ({by_comet['model']})")
 
 
 def evaluate_job(

@@ -41,7 +41,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a paragraph of an article, which is numbered from 0.
+    """A question about a paragraph.
 
     ``answers``: text and place in the context, in characters; none if there is no answer.
     """
@@ -50,7 +50,6 @@ class Question:
     text: str
     answers: tuple[tuple[str, int], ...]
     context: str
-    article: int
 
 
 def official_name(task: Task, split: str) -> str:
@@ -124,7 +123,7 @@ def read_squad(path: Path) -> list[Question]:
         for article in json.loads(read_whole(path))["data"]:
             for paragraph in article["paragraphs"]:
                 for row in paragraph["qas"]:
-                    questions.append(_question(row, paragraph["context"], number))
+                    questions.append(_question(row, paragraph["context"]))
             number += 1
     except _BAD_ROW as error:
         where = f"{path} is no file of SQuAD: article {number + 1}"
@@ -138,14 +137,14 @@ def _reason(error: Exception) -> str:
     return f"there is no {error}" if isinstance(error, KeyError) else str(error)
 
 
-def _question(row: Row, context: str, article: int) -> Question:
+def _question(row: Row, context: str) -> Question:
     answers = tuple((answer["text"], answer["answer_start"]) for answer in row["answers"])
     for words, start in answers:
         if start < 0 or not context.startswith(words, start):
             raise ValueError(
                 f"question {row['id']}: its answer {words!r:.60} is not at {start}"
             )
-    return Question(row["id"], row["question"], answers, context, article)
+    return Question(row["id"], row["question"], answers, context)
 
 
 def _label(task: Task, row: Row) -> str:

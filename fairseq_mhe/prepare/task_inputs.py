@@ -117,7 +117,7 @@ def _windows(
     counts = {"examples": 0, "questions": 0, "truncated": 0, "answers in no window": 0}
     inputs = Inputs([[], []], counts)
     facts = inputs.facts
-    facts.update(contexts=[], questions=[], articles=[], windows=[])
+    facts.update(contexts=[], questions=[], windows=[])
     for text, group in groupby(read_squad(path), key=attrgetter("context")):
         questions, context = list(group), aligned(processing, text)
         lines = processing.segment([question.text for question in questions])
@@ -145,7 +145,6 @@ def _windows(
                 NOWHERE
             }
             facts["questions"].append(question.identity)
-            facts["articles"].append(question.article)
     counts["examples"], counts["questions"] = len(inputs.labels), len(facts["questions"])
     return inputs
 

@@ -14,7 +14,6 @@ from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare, retained
 from fairseq_mhe.report.table import deviation
-from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
@@ -32,7 +31,6 @@ class Result:
     metrics: dict[str, Any]
     scores: dict[str, Any]
     generation: dict[str, Any]
-    comet: dict[str, Any]
     texts: dict[str, list[str]]  # "sources", "references" and "hypotheses", line by line
 
     @property
@@ -58,7 +56,6 @@ def read_result(run: Job, subset: str) -> Result:
         "metrics": run.metrics,
         "scores": folder / "scores.json",
         "generation": folder / "generation.json",
-        "comet": folder / comet.FILE,
     }
     values = {name: read_json(path) if path.exists() else {} for name, path in paths.items()}
     return Result(run, subset, texts=read_translations(folder), **values)
@@ -159,8 +156,6 @@ def check_scored_alike(cells: Sequence[Cell]) -> None:
             "sentences": result.texts["references"],
             "BLEU tokenizer": result.tokeniser,
         }
-        if result.comet:
-            by_means["COMET model"] = result.comet["model"]
         for name, value in by_means.items():
             first, folder = usual.setdefault(name, (value, result.run.folder))
             if value != first:
@@ -231,7 +226,7 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
-    """The row's sizes, its training, the paper's numbers, and COMET where every seed has it."""
+    """The row's sizes, its training and the paper's numbers."""
     training = cell.results[0].run.training
     options, row = (
         training.options,
@@ -254,5 +249,4 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
         "paper_parameters": printed and printed.parameters,
         "paper_bleu": printed and printed.bleu,
         "paper_prr": printed and printed.prr,
-        "comet": cell.mean("comet", "score"),
     }

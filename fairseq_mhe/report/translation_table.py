@@ -89,7 +89,6 @@ _MORE: tuple[Column, ...] = (
     column("tokenised BLEU", "bleu_tokenised", ".2f"),
     column("BLEU4", "bleu4", ".2f"),
     column("chrF", "chrf", ".2f"),
-    column("COMET", "comet", ".4f"),
     column("valid loss", "valid_loss", ".3f"),
     column("total parameters", "total_parameters", ","),
     column("KV bytes/token", "kv_bytes_per_token", ","),
@@ -182,8 +181,6 @@ def notes_below(cells: Sequence[Cell], summaries: Sequence[Row], paper: bool) ->
             )
     if any(row["attention"] == BASELINE and row["prr"] is None for row in summaries):
         notes.append(f"PRR and p are - where {too_weak(BASELINE)}.")
-    if models := _each(result.comet.get("model") for result in results):
-        notes.append(f"COMET: {models}, of sources, translations and references.")
     return [*notes, *_notes_on_training(cells, results)]
 
 

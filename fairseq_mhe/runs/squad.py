@@ -6,7 +6,6 @@ its best over the right answers; one without any wants an empty answer.
 """
 
 import argparse
-import json
 import math
 import re
 import string
@@ -30,7 +29,6 @@ class Answer(NamedTuple):
 
     text: str
     odds: float
-    article: int = 0
 
 
 def _words(text: str) -> list[str]:
@@ -90,10 +88,10 @@ def squad_scores(answers: Mapping[str, str], right: Right) -> dict[str, float]:
 def threshold(answers: Mapping[str, Answer], right: Right) -> float:
     """The odds above which no answer is given, so that F1 is highest (as the official evaluation).
 
-    Below all odds where giving none is best; 0 where there are no questions to choose it by.
+    Below all odds where giving none is best.
     """
     gained = best = 0.0
-    chosen = -math.inf if answers else 0.0
+    chosen = -math.inf
     for question, answer in sorted(answers.items(), key=lambda pair: pair[1].odds):
         if right[question] == [""]:
             gained -= bool(answer.text)  # which giving none had right
@@ -111,27 +109,11 @@ def given(answers: Mapping[str, Answer], most: float) -> dict[str, str]:
     }
 
 
-def given_by_halves(answers: Mapping[str, Answer], right: Right) -> dict[str, str]:
-    """The same, with each half's threshold chosen on the other half, so that none is its own.
-
-    Halves are of whole articles, every other one; of questions, where there is one article.
-    """
-    articles = sorted({answer.article for answer in answers.values()})
-    halves: tuple[dict[str, Answer], dict[str, Answer]] = {}, {}
-    for number, (name, answer) in enumerate(answers.items()):
-        place = articles.index(answer.article) if len(articles) > 1 else number
-        halves[place % 2][name] = answer
-    both = given(halves[0], threshold(halves[1], right))
-    both |= given(halves[1], threshold(halves[0], right))
-    return {name: both[name] for name in answers}
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe score-squad``."""
     add = parser.add_argument
     add("data", type=Path, metavar="DATA", help="the official file of SQuAD 1.1 or 2.0")
     add("predictions", type=Path, metavar="PREDICTIONS", help="JSON, question id: answer")
-    add("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -143,9 +125,6 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(
             f"{args.predictions} is not a JSON object of question id: answer"
         ) from None
-    if args.json:
-        print(json.dumps(values, indent=2))
-        return
     print(f"{len(right):,} questions")
     for name, value in values.items():
         print(f"{name}: {value:.2f}%")

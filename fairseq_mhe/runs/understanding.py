@@ -284,7 +284,7 @@ def best_answers(windows: Sequence[Span], facts: Mapping[str, Any]) -> dict[str,
             begin, end = context["begins"][start + first], context["ends"][start + last]
             best[question] = score, context["text"][begin:end]
     return {
-        identity: Answer(best[n][1], none[n] - best[n][0], facts["articles"][n])
+        identity: Answer(best[n][1], none[n] - best[n][0])
         for n, identity in enumerate(facts["questions"])
     }
 
@@ -385,15 +385,12 @@ def _score_candidates(odds: list[str], data: TaskFolder) -> tuple[Any, dict[str,
 
 def _score_answers(windows: list[Span], data: TaskFolder) -> tuple[Any, dict[str, float]]:
     answers = best_answers(windows, data.examples("valid"))
-    right, further = squad.right_answers(data.official("valid")), {}
-    texts = {name: answer.text for name, answer in answers.items()}
+    right, most = squad.right_answers(data.official("valid")), math.inf
     if data.task.name == "squad2":
-        texts = squad.given_by_halves(answers, right)
-        # The official evaluation's: by the threshold that is best for what is scored.
-        official = squad.given(answers, squad.threshold(answers, right))
-        further["f1 by the best threshold"] = squad.squad_scores(official, right)["f1"]
+        most = squad.threshold(answers, right)
+    texts = squad.given(answers, most)
     values = squad.squad_scores(texts, right)
-    return texts, {"score": values["f1"], **values, **further}
+    return texts, {"score": values["f1"], **values}
 
 
 def commonest_score(data: TaskFolder) -> float | None:

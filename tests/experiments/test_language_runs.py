@@ -234,10 +234,9 @@ def check_answers(
             assert said[question["id"]] or name == "squad2"
     predictions = folder / f"{RUN}-{name}-seed1" / "predictions.dev.json"
     capsys.readouterr()
-    assert cli.main(["score-squad", str(path), str(predictions), "--json"]) == 0
-    again = json.loads(capsys.readouterr().out)
-    assert {key: values[key] for key in again} == again
-    assert values.get("f1 by the best threshold", 100) >= values["f1"]
+    assert cli.main(["score-squad", str(path), str(predictions)]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert lines == [f"{key}: {value:.2f}%" for key, value in values.items() if key != "score"]
 
 
 def test_the_table_goes_on_from_what_is_trained(

@@ -44,7 +44,7 @@ REFUSED = [
     ["train", "mha", "--cpu"],
     ["train", "tiny", "mha", "--recipe", "mine.yaml", "--cpu"],
     ["run-table", "--rows", "tiny", "--finished-only"],
-    ["run-table", "--rows", "tiny", "--fraction", "1.5"],
+    ["run-table", "--rows", "tiny", "--updates", "1.5"],
     ["run-table", "--kinds", "mha,nonsense"],
     ["run-table", "--rows", "tiny", "--seeds", "4294967296", "--cpu"],
     ["run-table", "--rows", "tiny", "--gpus", "64"],

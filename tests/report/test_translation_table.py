@@ -22,7 +22,6 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report import plots, significance
 from fairseq_mhe.report.results import gather, summarise
 from fairseq_mhe.report.translation_table import FILES, PAPER_FILES, notes_below, write_table
-from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.job import Job
 from tests.fixtures.runs import REFERENCES
 
@@ -133,10 +132,6 @@ def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -
         with pytest.raises(UserError, match=f"{run.folder} and .* different BLEU tokenizer: "):
             gather([done.folder, run.folder])
     scores.write_text(text)
-    for run, model in ((done, comet.MODEL), (other, "Unbabel/XCOMET-XL")):
-        write_json(run.subset("test") / comet.FILE, {"score": 0.8, "model": model})
-    with pytest.raises(UserError, match=r"were scored with different COMET model: score"):
-        gather([done.folder, other.folder])
     (other.subset("test") / "references.txt").write_text("something else\n" * len(REFERENCES))
     with pytest.raises(UserError, match="scored with different sentences"):
         gather([done.folder, other.folder])
@@ -155,13 +150,8 @@ def test_columns_that_say_nothing_are_left_out(make_run: MakeRun, tmp_path: Path
         assert there <= names
         assert not absent & names
     write_table(gather([one.folder]), tmp_path, "One", paper=True)
-    absent = {"paper", "COMET", "sd of seeds", "tokenised BLEU", "PRR 95%"}
+    absent = {"paper", "sd of seeds", "tokenised BLEU", "PRR 95%"}
     assert not absent & headings((tmp_path / "table.md").read_text())
-    write_json(one.subset("test") / comet.FILE, {"score": 0.8, "model": comet.MODEL})
-    write_table(gather([one.folder]), tmp_path, "One", paper=True)
-    text = (tmp_path / "table.md").read_text()
-    assert "COMET" in headings(text)
-    assert f"COMET: {comet.MODEL}, " in text
 
 
 def test_a_baseline_that_learned_nothing_is_a_dash_and_a_note(

@@ -133,7 +133,7 @@ def test_the_best_window_answers_and_the_least_none_counts() -> None:
         "ends": [3, 7, 13, 18, 23, 27],
     }
     windows = [[0, 0, 0, 4], [0, 0, 2, 4], [1, 0, 0, 4], [1, 0, 2, 4]]
-    facts = {"contexts": [context], "questions": ["a", "b"], "articles": [0, 3], "windows": windows}
+    facts = {"contexts": [context], "questions": ["a", "b"], "windows": windows}
     found = [(1.0, 5.0, 0, 1), (3.0, 2.0, 1, 2), (4.0, -1.0, 0, 0), (3.5, 0.5, 0, 3)]
-    answers = {"a": Answer("four five", 2.0 - 3.0, 0), "b": Answer("one", -1.0 - 4.0, 3)}
+    answers = {"a": Answer("four five", 2.0 - 3.0), "b": Answer("one", -1.0 - 4.0)}
     assert best_answers(found, facts) == answers

@@ -61,7 +61,7 @@ def test_help_needs_nothing_and_then_is_the_commands(sandbox: Sandbox, script: s
 
 
 #: What only some of the commands' work needs; the package can be installed without.
-_EXTRAS = "ctranslate2 tensorly comet"
+_EXTRAS = "ctranslate2 tensorly"
 _HELP_WITHOUT = f"""
 import contextlib, importlib.abc, io, runpy, sys
 
