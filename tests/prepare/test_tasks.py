@@ -7,6 +7,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,19 @@ from fairseq.data import Dictionary
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
 from fairseq_mhe.models.understanding import WordsPredictionTask
 from fairseq_mhe.prepare.corpora.__main__ import main
 from fairseq_mhe.prepare.corpora.known import Downloads
-from fairseq_mhe.prepare.corpora.understanding import FILES, obtain_task
+from fairseq_mhe.prepare.corpora.understanding import obtain_task
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_files import read_task, task_file
 from fairseq_mhe.prepare.task_folder import open_task, open_tasks, prepare_task
 from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, shortened, windows
-from fairseq_mhe.prepare.tasks import TASKS
+from fairseq_mhe.prepare.tasks import TASKS, Task
 from fairseq_mhe.prepare.text_processing import join_sentencepiece as plain
-from tests.fixtures.miniature import Server, serve
+from tests.fixtures.miniature import Server, remote_file, serve
 from tests.fixtures.task_files import put_task, squad_content, superglue_rows, table
 from tests.prepare.conftest import LINES
 
@@ -323,15 +323,16 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-def remote(path: Path) -> RemoteFile:
-    return RemoteFile(f"https://nowhere/{path.name}", path.stat().st_size, sha256(path))
+def published_as(name: str, *paths: Path) -> Task:
+    """A task whose published files are these."""
+    return replace(TASKS[name], files=[vars(remote_file(path)) for path in paths])
 
 
 def test_every_task_has_its_files() -> None:
-    names = {name for name, task in TASKS.items() if task.suite != "home_assistant"}
-    assert FILES.keys() == names
     for suite in ("glue", "superglue", "squad"):
-        files = [file for name, of in FILES.items() if TASKS[name].suite == suite for file in of]
+        tasks = [task for task in TASKS.values() if task.suite == suite]
+        assert all(task.files for task in tasks)
+        files = [RemoteFile(**file) for task in tasks for file in task.files]
         assert len({file.sha256 for file in files}) == len(files)
         assert len({file.name for file in files}) == len(files), "one mirror can have them all"
         assert all(re.fullmatch("[0-9a-f]{64}", file.sha256 or "") for file in files)
@@ -339,7 +340,7 @@ def test_every_task_has_its_files() -> None:
 
 @pytest.mark.parametrize(("name", "inside"), [("rte", "RTE"), ("qqp", "QQP"), ("boolq", "BoolQ")])
 def test_an_archive_becomes_the_official_files(
-    name: str, inside: str, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+    name: str, inside: str, tmp_path: Path, server: Server
 ) -> None:
     task = TASKS[name]
     path = tmp_path / "served" / f"{name}.zip"
@@ -347,7 +348,7 @@ def test_an_archive_becomes_the_official_files(
         for split in ("train", *task.scored):
             packed.writestr(f"{inside}/{split}{task.suffix}", "content")
         packed.writestr("../outside", "-")
-    monkeypatch.setitem(FILES, name, [remote(path)])
+    task = published_as(name, path)
     downloads = Downloads(out=tmp_path / "out", mirror=server.url)
     for _ in range(2):
         folder = obtain_task(task, downloads)
@@ -357,17 +358,15 @@ def test_an_archive_becomes_the_official_files(
     assert not list(tmp_path.rglob("outside"))
 
 
-def test_mrpc_is_split_by_glues_identifiers(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mrpc_is_split_by_glues_identifiers(tmp_path: Path, server: Server) -> None:
     rows = table("mrpc", LONG, 4).strip().split("\n")
     whole, identifiers = (tmp_path / "served" / name for name in ("whole.txt", "ids.tsv"))
     whole.write_text("\ufeff" + "\r\n".join(rows) + "\r\n")
     identifiers.write_text("1\t7\n3\t7\n")
-    monkeypatch.setitem(FILES, "mrpc", [remote(whole), remote(identifiers)])
-    folder = obtain_task(TASKS["mrpc"], Downloads(out=tmp_path, mirror=server.url))
+    task = published_as("mrpc", whole, identifiers)
+    folder = obtain_task(task, Downloads(out=tmp_path, mirror=server.url))
     for split, numbers in {"train": (0, 2), "dev": (1, 3)}.items():
-        examples, _ = read_task(TASKS["mrpc"], folder / f"{split}.tsv")
+        examples, _ = read_task(task, folder / f"{split}.tsv")
         assert [example.texts[0] for example in examples] == [LONG[2 * n] for n in numbers]
 
 
@@ -378,7 +377,7 @@ def test_the_script_of_squad_downloads(
     paths = [tmp_path / "served" / f"{split}-v1.1.json" for split in ("train", "dev")]
     for path in paths:
         (tmp_path / f"squad1.{path.stem.split('-')[0]}.json").rename(path)
-    monkeypatch.setitem(FILES, "squad1", [remote(path) for path in paths])
+    monkeypatch.setitem(TASKS, "squad1", published_as("squad1", *paths))
     words = ["squad1", "--text", str(language_text), "--mirror", server.url, "--block", "64"]
     assert main(["squad", *words, "--out", str(tmp_path / "out")]) == 0
     assert open_task(tmp_path / "out").task.name == "squad1"

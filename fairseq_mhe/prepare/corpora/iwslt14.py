@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fairseq_mhe.prepare.config import vocabulary
-from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out
-from fairseq_mhe.prepare.download import RemoteFile, extract
+from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, PairCorpus, default_out
+from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import read_lines, write_lines
 
 TRAIN = "de-en/train.tags.de-en.{lang}"
@@ -17,8 +17,6 @@ TEST = tuple(
     for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 )
 _LINES = {"train": 160_239, "valid": 7283, "test": 6750}
-# Its checksum is not published: counts of lines are compared.
-_ARCHIVE = RemoteFile("http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz")
 _NO_TEXT = ("<url>", "<talkid>", "<keywords>")
 _MARKS = re.compile(r"</?(?:title|description)>")
 _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
@@ -38,7 +36,7 @@ class Iwslt14(Downloads, PairCorpus):
 
     def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `make`."""
-        self.unpack([_ARCHIVE], self._unpack)
+        self.unpack(PUBLISHED["iwslt14"], self._unpack)
         train, test = self.original / "train", self.original / "test"
         return self.make("iwslt14", _LINES, train=(train,), test=test)
 

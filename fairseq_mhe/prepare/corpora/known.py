@@ -5,12 +5,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, option
 from fairseq_mhe.prepare.download import RemoteFile, download
 from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare
+
+_FILES = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text("utf-8"))
+#: Corpus -> its published files.
+PUBLISHED = {name: [RemoteFile(**file) for file in files] for name, files in _FILES.items()}
 
 
 def default_out(default: str) -> Any:
@@ -38,9 +44,7 @@ class Downloads:
         """Put the text of ``files`` into ``original``, unless that is done.
 
         ``action`` writes the text of the downloads, which are in original/archives, into a folder.
-
-        Raises:
-            UserError: as `download`, or an archive is damaged or lacks a member.
+        Raises UserError as `download`, or where an archive is damaged or lacks a member.
         """
 
         def unpack_downloads(work: Path) -> Counts:

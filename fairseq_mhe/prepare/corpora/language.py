@@ -7,17 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fairseq_mhe.prepare.config import SPLITS, option
-from fairseq_mhe.prepare.corpora.known import Downloads, default_out
-from fairseq_mhe.prepare.download import RemoteFile, extract
+from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, default_out
+from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.running_text import FILES, TITLES, TextConfig, prepare_text
 
-#: At its author's site; the first address is gone. Size and SHA-256 are those of the first one's
-#: (datasets 2.x of Hugging Face, DataDeps of Julia).
-WIKITEXT103 = RemoteFile(
-    "https://wikitext.smerity.com/wikitext-103-v1.zip",
-    190_229_076,
-    "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590",
-)
 _MEMBERS = [f"wikitext-103/wiki.{split}.tokens" for split in SPLITS]
 
 
@@ -51,7 +44,7 @@ class WikiText103(Downloads, LanguageCorpus):
         """Make the data folder, or what of it is missing; raises UserError as `make`."""
         paths = [self.original / member for member in _MEMBERS]
         if self.folder is None:
-            self.unpack([WIKITEXT103], _unpack_wikitext103)
+            self.unpack(PUBLISHED["wikitext103"], _unpack_wikitext103)
         else:
             paths = [self.folder / path.name for path in paths]
         return self.make("wikitext103", *paths)

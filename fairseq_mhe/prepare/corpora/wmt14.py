@@ -10,33 +10,15 @@ import sacrebleu
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import option, vocabulary
-from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out
-from fairseq_mhe.prepare.download import RemoteFile, extract
+from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, PairCorpus, default_out
+from fairseq_mhe.prepare.download import extract
 
-#: The prefix of two members, PREFIX.en and PREFIX.de -> their archive. Sizes and SHA-256 as in
-#: TensorFlow Datasets' lists of checksums.
-ARCHIVES = {
-    "training/europarl-v7.de-en": RemoteFile(
-        "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
-        657632379,
-        "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-    ),
-    "commoncrawl.de-en": RemoteFile(
-        "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
-        918311367,
-        "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-    ),
-    "training/news-commentary-v9.de-en": RemoteFile(
-        "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
-        80418416,
-        "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-    ),
-    "training/news-commentary-v12.de-en": RemoteFile(
-        "http://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz",
-        168591139,
-        "2b45f30ef1d550d302fd17dd3a5cbe19134ccc4c2cf50c2dae534aee600101a2",
-    ),
-}
+#: Of two members of each archive, PREFIX.en and PREFIX.de.
+PREFIXES = (
+    "training/europarl-v7.de-en",
+    "commoncrawl.de-en",
+    "training/news-commentary-v9.de-en",
+)
 #: Test set -> sacreBLEU's name.
 _NEWSTEST = {"newstest2013": "wmt13", "newstest2014": "wmt14/full"}
 _LINES = {"valid": 3000, "test": 3003}
@@ -49,11 +31,6 @@ class Wmt14(Downloads, PairCorpus):
     out: Path = default_out("runs/wmt14-data")
     vocab_size: int = vocabulary(32000)
     punctuation: bool = True
-    news_commentary: str = option(
-        "v9",
-        "version of the smallest corpus: v9 is WMT14's, v12 what fairseq's script takes",
-        choices=("v9", "v12"),
-    )
     newstest: Path | None = option(
         None,
         "newstest2013.{en,de} and newstest2014.{en,de} (also .gz, .xz) in place of sacreBLEU's "
@@ -64,25 +41,21 @@ class Wmt14(Downloads, PairCorpus):
 
     def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `make`."""
-        prefixes = [prefix for prefix in ARCHIVES if "news" not in prefix]
-        prefixes.append(f"training/news-commentary-{self.news_commentary}.de-en")
-
-        def unpack(paths: list[Path], work: Path) -> None:
-            for prefix, path in zip(prefixes, paths, strict=True):
-                extract(path, [f"{prefix}.{lang}" for lang in self.langs], work)
-
-        self.unpack([ARCHIVES[prefix] for prefix in prefixes], unpack)
+        self.unpack(PUBLISHED["wmt14"], self._unpack)
         folder = self.newstest or copy_from_sacrebleu(self.original)
         valid, test = (folder / name for name in _NEWSTEST)
-        train = tuple(self.original / prefix for prefix in prefixes)
+        train = tuple(self.original / prefix for prefix in PREFIXES)
         return self.make("wmt14", _LINES, train=train, valid=valid, test=test)
+
+    def _unpack(self, archives: list[Path], work: Path) -> None:
+        for prefix, archive in zip(PREFIXES, archives, strict=True):
+            extract(archive, [f"{prefix}.{lang}" for lang in self.langs], work)
 
 
 def copy_from_sacrebleu(folder: Path) -> Path:
     """Put the test sets, which sacreBLEU downloads and checks, into ``folder``, and return it.
 
-    Raises:
-        UserError: sacreBLEU cannot get one.
+    Raises UserError if sacreBLEU cannot get one.
     """
     for name, test_set in _NEWSTEST.items():
         try:
