@@ -11,45 +11,39 @@ from fairseq_mhe.runs.decoding import Decoding
 
 #: Subwords with spaces between, and the score that `translator.Translation` explains.
 Hypothesis = tuple[str, float]
+_INEXACT = (
+    "CTranslate2's int8 loses precision on this processor, which has no VNNI: leave --precision "
+    "int8 out, or choose --engine fairseq"
+)
 
 
 class CTranslate2Engine:
-    """On a GPU where CTranslate2 sees one."""
+    """The model in ``folder``, on a GPU where CTranslate2 sees one.
+
+    A translation has at most ``longest`` tokens with its end. Raises UserError where CTranslate2 is
+    not installed or cannot read the model.
+    """
 
     name = "ctranslate2"
 
     def __init__(
-        self,
-        folder: Path,
-        longest: int,
-        precision: str = "float32",
-        cpu: bool = False,
-        threads: int | None = None,
+        self, folder: Path, longest: int, precision: str, cpu: bool, threads: int | None
     ) -> None:
-        """Load the model in ``folder``; a translation has at most ``longest`` tokens with its end.
-
-        Other options as of `Translator.load`.
-
-        Raises:
-            UserError: CTranslate2 is not installed, or cannot read the model.
-        """
         require("ctranslate2")
         import ctranslate2
 
         on_gpu = not cpu and ctranslate2.get_cuda_device_count() > 0
         if precision == "int8" and not on_gpu and not exact_int8():
-            say(
-                "CTranslate2's int8 loses precision on this processor, which has no VNNI: leave "
-                "--precision int8 out, or choose --engine fairseq"
-            )
-        by_environment = "OMP_NUM_THREADS" in os.environ  # CTranslate2 reads it if given 0
+            say(_INEXACT)
+        device, products = (
+            "cuda" if on_gpu else "cpu",
+            "int8" if precision == "int8" else "default",
+        )
+        if threads is None:  # CTranslate2 reads the variable if given 0
+            threads = 0 if "OMP_NUM_THREADS" in os.environ else cores()
+        options = {"device": device, "compute_type": products, "intra_threads": threads}
         try:
-            self.translator = ctranslate2.Translator(
-                str(folder),
-                device="cuda" if on_gpu else "cpu",
-                compute_type="int8" if precision == "int8" else "default",
-                intra_threads=threads or (0 if by_environment else cores()),
-            )
+            self.translator = ctranslate2.Translator(str(folder), **options)
             if on_gpu:  # only a translation opens CUDA's libraries, which may be missing
                 self.translator.translate_batch([["a"]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:

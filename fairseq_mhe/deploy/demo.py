@@ -6,18 +6,16 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
-
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mhe.common.system import require
 from fairseq_mhe.deploy.bundle import open_bundle
-from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
-from fairseq_mhe.report.attention_map import attention_map, draw, encode
+from fairseq_mhe.report.attention_map import draw_sentence
 
 EXAMPLE = "Failed to connect."
+_STREAMLIT = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
+_STREAMLIT += "--server.fileWatcherType=none --browser.gatherUsageStats=false"
 
 
 def load(folder: str) -> Translator:
@@ -29,21 +27,16 @@ def load(folder: str) -> Translator:
 
 def show(translator: Translator, sentence: str) -> tuple[str, str, bytes]:
     """The translation, its time and cache in words, and a picture of the cross-attention (PNG)."""
-    trained = cast(Trained, translator.model)
-    task = TranslationTask(TranslationConfig(), *trained.dictionaries)
-    model: Any = trained.source.model
+    trained = translator.model
     begin = time.perf_counter()
     (line,) = translator.translate([sentence])
     milliseconds = 1000 * (time.perf_counter() - begin)
-    sources, targets = trained.positions
-    source = encode(sentence, 0, trained.text, task.source_dictionary, sources)  # (1, S)
-    target = encode(line, 1, trained.text, task.target_dictionary, targets)  # (1, T)
-    size = (source.size(1), target.size(1), translator.decoding.beam)
-    cache = cache_bytes(model).per_sentence(*size)
     with TemporaryDirectory() as folder:
         picture = Path(folder, "map.png")
-        weights = attention_map(model, task, "cross", source, target)
-        draw(weights, trained.source.attention_words, picture)
+        model = trained.source, trained.task, trained.text
+        shown = draw_sentence(*model, "cross", sentence, line, picture)
+        size = len(shown.keys), len(shown.queries), translator.decoding.beam
+        cache = cache_bytes(trained.source.model).per_sentence(*size)
         facts = f"{milliseconds:,.0f} ms on the CPU; key/value cache: {cache:,} bytes"
         return line, facts, picture.read_bytes()
 
@@ -74,19 +67,8 @@ def run(args: argparse.Namespace) -> None:
     require("streamlit")
     for path in args.bundles:
         open_bundle(path)
-    options = ["--server.address=127.0.0.1", "--server.headless=true"]
-    options += ["--server.fileWatcherType=none", "--browser.gatherUsageStats=false"]
-    line = [
-        sys.executable,
-        "-m",
-        "streamlit",
-        "run",
-        __file__,
-        *options,
-        "--",
-        *args.bundles,
-    ]
-    os.execv(sys.executable, [str(word) for word in line])  # noqa: S606 - Ctrl-C ends the server
+    words = [sys.executable, *_STREAMLIT.split(), __file__, "--", *map(str, args.bundles)]
+    os.execv(sys.executable, words)  # noqa: S606 - Ctrl-C ends the server
 
 
 if __name__ == "__main__":  # streamlit runs this file

@@ -43,10 +43,9 @@ def write_fairseq(trained: Trained, folder: Path) -> None:
             tied[name] = first
     (folder / WEIGHTS).write_bytes(save(stored, metadata=tied))
     write_json(folder / OPTIONS, plain(trained.source.options))
-    for language, dictionary in zip(
-        trained.text.languages, trained.dictionaries, strict=True
-    ):
-        dictionary.save(str(folder / f"dict.{language}.txt"))
+    for language in trained.text.languages:
+        name = f"dict.{language}.txt"
+        shutil.copyfile(trained.folder / name, folder / name)
 
 
 #: Format -> what makes a new folder with the format's own files.
@@ -66,10 +65,8 @@ def export(
 ) -> None:
     """Write the bundle ``output``, whole or not at all, in a ``format`` of `FORMATS`.
 
-    ``data_name`` and ``licence`` are of the data, for the model card.
-
-    Raises:
-        UserError: ``output`` exists or cannot be written, or the format cannot hold the model.
+    ``data_name`` and ``licence`` are of the data, for the model card. Raises UserError where
+    ``output`` exists or cannot be written, or the format cannot hold the model.
     """
     subwords = trained.text.model
     config = {
@@ -90,8 +87,8 @@ def export(
 
 
 def card(trained: Trained, format: str, data_name: str | None, licence: str | None) -> str:
-    """The card's text; the name of the data and its licence (of SPDX) are what a person says."""
-    source, run = trained.source, trained.run
+    """The card's text; ``licence``: of SPDX."""
+    source, run, decoding = trained.source, trained.run, trained.decoding
     manifest = trained.data.manifest if trained.data else {}
     command, training, scores = provenance(source.state).get("made_by"), None, []
     if run:
@@ -100,10 +97,9 @@ def card(trained: Trained, format: str, data_name: str | None, licence: str | No
         if (path := run.subset(_SUBSET) / "scores.json").is_file():
             scores = [f"- {_SUBSET}: {line}" for line in described(read_json(path))]
     pairs = [f"{split} {count:,}" for split, count in manifest.get("lines", {}).items()]
-    values = {
+    facts = {
+        **trained.text.settings,  # the languages
         "library": "transformers" if format == "huggingface" else format,
-        "source_lang": trained.text.languages[0],
-        "target_lang": trained.text.languages[1],
         "text": json.dumps(trained.text.settings),
         "row": run.row if run else source.row,
         "attention": source.attention_words,
@@ -118,21 +114,17 @@ def card(trained: Trained, format: str, data_name: str | None, licence: str | No
         "command": command and f"`fairseq-mhe {command}`",
         "training": training,
         "scores": "\n".join(scores) or "Not scored.",
-        "beam": trained.decoding.beam,
-        "lenpen": trained.decoding.lenpen,
+        "decoding": f"beam {decoding.beam}, length penalty {decoding.lenpen}",
     }
-    known = {
-        name: "not known" if value in (None, "") else value for name, value in values.items()
-    }
+    known = {name: value or "not known" for name, value in facts.items()}
     return Template(_CARD.read_text(encoding="utf-8")).substitute(known)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe export``."""
     add = parser.add_argument
-    add(
-        "model", type=Path, metavar="RUN", help="a run folder, or a checkpoint (with --data)"
-    )
+    help_ = "a run folder, or a checkpoint (with --data)"
+    add("model", type=Path, metavar="RUN", help=help_)
     add("output", type=Path, metavar="OUT", help="new folder for the bundle")
     help_ = "program that reads the weights (default: %(default)s)"
     add("--format", choices=FORMATS, default="fairseq", help=help_)

@@ -5,12 +5,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.system import exact_int8
@@ -21,21 +20,18 @@ from fairseq_mhe.runs.decoding import Decoding
 
 
 class FairseqEngine:
-    """As fairseq-generate translates, on a GPU where torch sees one."""
+    """As fairseq-generate translates, on a GPU where torch sees one.
+
+    Makes the model ready to generate, in place, or raises UserError where there are no products of
+    the ``precision``.
+    """
 
     name = "fairseq"
 
-    def __init__(
-        self, trained: Trained, precision: str = "float32", cpu: bool = False
-    ) -> None:
-        """Make the model ready to generate, in place.
-
-        Raises:
-            UserError: ``precision`` where there are no such products.
-        """
+    def __init__(self, trained: Trained, precision: str, cpu: bool) -> None:
         self._cuda = torch.cuda.is_available() and not cpu
-        self._task = TranslationTask(TranslationConfig(), *trained.dictionaries)
-        model: Any = trained.source.model
+        self._task = trained.task
+        self._model = model = cast(Any, trained.source.model)
         model.generation_precision = precision
         if self._cuda:
             model.cuda()
@@ -43,7 +39,6 @@ class FairseqEngine:
             model.prepare_for_inference_(SimpleNamespace(generation=GenerationConfig()))
         except ErrorExit as error:
             raise UserError(error.message) from None
-        self._model = model
 
     def translate(
         self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
@@ -91,14 +86,14 @@ def open_engine(
 def write_ctranslate2(trained: Trained, folder: Path, threads: int | None = None) -> None:
     """Write the model in CTranslate2's format, in float32, heads that are shared once.
 
-    Raises:
-        UserError: CTranslate2 is not installed, cannot hold the model, or does not give words the
-            probabilities that fairseq gives them.
+    Raises UserError where CTranslate2 is not installed, cannot hold the model, or does not give
+    words the probabilities that fairseq gives them.
     """
-    languages = trained.text.languages
-    convert(trained.source, trained.dictionary_folder, languages, folder, "float32", True)
-    exact = CTranslate2Engine(folder, trained.positions[1], cpu=True, threads=threads)
-    check_exact(trained.source, trained.dictionaries, exact.translator)
+    source, task = trained.source, trained.task
+    convert(source, trained.folder, trained.text.languages, folder, "float32", True)
+    exact = CTranslate2Engine(folder, trained.positions[1], "float32", True, threads)
+    dictionaries = task.source_dictionary, task.target_dictionary
+    check_exact(source, dictionaries, exact.translator)
 
 
 def _suits_ctranslate2(precision: str, cpu: bool) -> bool:

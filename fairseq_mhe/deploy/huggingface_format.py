@@ -4,7 +4,6 @@ Post-norm models are held by Marian's class, pre-norm ones by Pegasus': both hav
 take a table of positions as weights, where fairseq's sinusoids are written, and add a bias to the
 logits, with which tokens that fairseq does not know are never chosen. Their attention is ordinary
 multi-head attention (the exact fold), which caches the keys and values of all heads again.
-
 Neither FSMT (post-norm only, another tokenizer) nor M2M100 (no bias of logits) holds both.
 """
 
@@ -19,16 +18,11 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.deploy.tokenizer_json import TOKENIZER, make_tokenizer
+from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import WEIGHTS, Trained
 
 #: As good as never, in every number format.
 _NEVER = -1e9
-#: Of decoder layers before their norms (fairseq's option) -> transformers' class and model type.
-_CLASSES = {
-    False: ("MarianMTModel", "marian"),
-    True: ("PegasusForConditionalGeneration", "pegasus"),
-}
 #: fairseq's option -> the values under which its model is one of these classes.
 _HELD = {
     "share_all_embeddings": (True,),
@@ -45,26 +39,21 @@ _HELD = {
 def write(trained: Trained, folder: Path) -> None:
     """config.json, generation_config.json, model.safetensors, tokenizer.json and its settings.
 
-    Raises:
-        UserError: a package is missing, or no class of transformers' holds such a model.
+    Raises UserError where a package is missing, or no class of transformers' holds such a model.
     """
     require("tokenizers")
     _check(trained)
     folder.mkdir()
-    dictionary = trained.dictionaries[0]
-    tokenizer, rows = make_tokenizer(trained.text, dictionary)
-    marks = {
-        "bos": dictionary.bos_word,
-        "pad": dictionary.pad_word,
-        "eos": dictionary.eos_word,
-    }
+    words = trained.task.source_dictionary
+    tokenizer, rows = make_tokenizer(trained.text, words)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    marks = {"bos": words.bos_word, "pad": words.pad_word, "eos": words.eos_word}
     numbers = tokenizer.get_vocab()
     ids = {f"{name}_token_id": numbers[word] for name, word in marks.items()}
     weights = _weights(trained, rows)
     (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
     write_json(folder / "config.json", _config(trained, len(rows), ids))
     write_json(folder / "generation_config.json", _generation(trained, ids))
-    tokenizer.save(str(folder / TOKENIZER))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "attention_mask"],
@@ -78,10 +67,10 @@ def write(trained: Trained, folder: Path) -> None:
 
 def _check(trained: Trained) -> None:
     """Raises UserError where no class of transformers' holds such a model."""
-    options = trained.source.options
-    shared = ("embed_dim", "normalize_before")  # by the encoder and the decoder of a class
-    same = {f"encoder_{name}": (options[f"decoder_{name}"],) for name in shared}
-    for name, values in {**_HELD, **same}.items():
+    options, held = trained.source.options, dict(_HELD)
+    for name in ("embed_dim", "normalize_before"):  # one for both sides of a class
+        held[f"encoder_{name}"] = (options[f"decoder_{name}"],)
+    for name, values in held.items():
         if options[name] not in values:
             raise UserError(
                 f"no class of transformers' holds {trained.source.path}: its option {name} is "
@@ -93,45 +82,45 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     """All weights by transformers' names; ``rows`` as of `make_tokenizer`."""
     model: Any = trained.source.model
     parameters = folded_parameters(model)
-    unknown = trained.dictionaries[0].unk()
-    words = parameters["decoder.embed_tokens.weight"]  # (V, C)
+    unknown = trained.task.source_dictionary.unk()
     known = torch.tensor([unknown if row is None else row for row in rows])
     never = torch.tensor([_NEVER if row is None else 0.0 for row in rows])
+    words = parameters["decoder.embed_tokens.weight"]  # (V, C)
     weights = {"final_logits_bias": never[None], "model.shared.weight": words[known]}
     for name, value in parameters.items():
         if ".layers." in name or ".layer_norm." in name:
             weights[f"model.{name}"] = value
-    longest = max(trained.positions)
     for side in ("encoder", "decoder"):
-        table = _positions(getattr(model, side), longest)
+        table = _positions(getattr(model, side), max(trained.positions))
         weights[f"model.{side}.embed_positions.weight"] = table
     return {name: value.detach().contiguous() for name, value in weights.items()}
 
 
+@torch.no_grad()
 def _positions(side: Any, longest: int) -> Tensor:
     """(``longest``, C): what is added at each place of a sentence."""
     table = torch.zeros(longest, side.embed_tokens.embedding_dim)
     most = min(longest, side.max_positions())
     words = torch.full((1, most), side.padding_idx + 1)  # any that are no padding
-    with torch.no_grad():
-        table[:most] = side.embed_positions(words)[0]
+    table[:most] = side.embed_positions(words)[0]
     return table
 
 
 def _config(trained: Trained, vocabulary: int, ids: dict[str, int]) -> dict[str, Any]:
     """config.json; options that one class has are without effect on the other."""
     options = trained.source.options
-    name, model_type = _CLASSES[bool(options["decoder_normalize_before"])]
+    pre_norm = options["decoder_normalize_before"]
     config: dict[str, Any] = {
-        "architectures": [name],
-        "model_type": model_type,
+        "architectures": [
+            "PegasusForConditionalGeneration" if pre_norm else "MarianMTModel"
+        ],
+        "model_type": "pegasus" if pre_norm else "marian",
         "dtype": "float32",
         "vocab_size": vocabulary,
+        "decoder_vocab_size": vocabulary,
+        "share_encoder_decoder_embeddings": True,
         "d_model": options["decoder_embed_dim"],
         "activation_function": options["activation_fn"],
-        "dropout": options["dropout"],
-        "attention_dropout": options["attention_dropout"],
-        "activation_dropout": options["activation_dropout"],
         "scale_embedding": not options["no_scale_embedding"],
         "max_position_embeddings": max(trained.positions),
         "is_encoder_decoder": True,
@@ -140,11 +129,8 @@ def _config(trained: Trained, vocabulary: int, ids: dict[str, int]) -> dict[str,
         "forced_eos_token_id": None,
         **ids,
     }
-    if model_type == "marian":
-        config |= {
-            "decoder_vocab_size": vocabulary,
-            "share_encoder_decoder_embeddings": True,
-        }
+    for name in ("dropout", "attention_dropout", "activation_dropout"):
+        config[name] = options[name]
     for side in ("encoder", "decoder"):
         config[f"{side}_layers"] = options[f"{side}_layers"]
         config[f"{side}_attention_heads"] = options[f"{side}_attention_heads"]
@@ -159,12 +145,11 @@ def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
     that counts, a hypothesis may be as long as the model's positions allow.
     """
     decoding, most = trained.decoding, trained.positions[1] - 1
-    longest = most if decoding.max_len_a else min(decoding.max_len_b + 1, most)
     return {
         "num_beams": decoding.beam,
         "length_penalty": decoding.lenpen,
         "early_stopping": True,
-        "max_new_tokens": longest,
+        "max_new_tokens": most if decoding.max_len_a else min(decoding.max_len_b + 1, most),
         "min_new_tokens": 1,
         "bad_words_ids": [[ids["pad_token_id"]]],
         "forced_eos_token_id": ids["eos_token_id"],

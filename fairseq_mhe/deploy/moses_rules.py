@@ -2,11 +2,9 @@
 
 That file knows one kind of rule: replace each match of a regular expression by a fixed text. Moses'
 rules put spaces somewhere, so each is written as the places between characters at which one is put
-(lookbehind and lookahead, of any length: Oniguruma has both, as JavaScript has). Joining tokens is
-written alike: a space that goes away first becomes a mark, since later rules ask for whole tokens,
-and at the end all marks go.
-
-The text is normalised before (`normalise`): its only white space is the single space.
+(lookbehind and lookahead of any length, which Oniguruma has). Joining tokens is written alike: a
+space that goes away first becomes a mark, since later rules ask for whole tokens, and at the end
+all marks go. The text is normalised before: its only white space is the single space.
 """
 
 import re
@@ -22,16 +20,12 @@ from fairseq_mhe.prepare.languages import base_code
 #: A pattern and what each match of it becomes.
 Rule = tuple[str, str]
 
-_FRENCH_APOSTROPHES = ("fr", "it")
-#: Languages whose detokenising has rules that look further than a regular expression does here.
-_NOT_DETOKENISED = ("cs",)
 _MARK = "\ue000"  # between tokens: no space is to be here
 _KEPT = "\ue001"  # between tokens: a space is to be here, whatever other rules say
 _GAP = f"[ {_MARK}{_KEPT}]"
 _CHAR = _GAP.replace("[", "[^")
 #: Double quotation marks, German ones among them, are one kind.
 _DOUBLE = '(?:"|[„“]+)'
-_QUOTES = ("'", "`", "``", "''")
 
 
 def tokenising(lang: str) -> list[Rule]:
@@ -39,18 +33,15 @@ def tokenising(lang: str) -> list[Rule]:
     lang = base_code(lang)
     moses = MosesTokenizer(lang=lang)
     alnum, alpha, digit = moses.IsAlnum, moses.IsAlpha, moses.IsN
-    other = _none_of(alnum, " .'`,-")
-    rules = [
+    other, no_digit = _none_of(alnum, " .'`,-"), _none_of(digit)
+    return [
         (f"(?<={other})|(?={other})", " "),
         (r"(?<=\.\.)(?=[^.])|(?<=[^.])(?=\.\.)", " "),
+        (f"(?<={no_digit}),|,(?={no_digit}|$)", " , "),
+        *_apostrophes(lang, alpha, digit),
+        *[(" +", " "), ("^ | $", "")],  # before and after are whole tokens from here on
+        *[_full_stops(moses, alpha), (r"\.'$", " . '")],
     ]
-    no_digit = _none_of(digit)
-    rules.append((f"(?<={no_digit}),|,(?={no_digit}|$)", " , "))
-    rules += _apostrophes(lang, alpha, digit)
-    # Before and after are whole tokens from here on.
-    rules += [(" +", " "), ("^ | $", "")]
-    rules += [_full_stops(moses, alpha), (r"\.'$", " . '")]
-    return rules
 
 
 def _apostrophes(lang: str, alpha: str, digit: str) -> list[Rule]:
@@ -63,15 +54,13 @@ def _apostrophes(lang: str, alpha: str, digit: str) -> list[Rule]:
     letter, other, number = _one_of(alpha), _none_of(alpha), _one_of(digit)
     others = other.replace("[^", "[^'")
     in_letters = f"(?<=(?:^|^'|[^']|{other}')(?:{letter}'{letter}')*{letter})'(?={letter})"
-    in_others = (
-        f"(?<=(?:^|{letter})(?:{other}{others}*'{other})*{other}{others}*)'(?={other})"
-    )
-    rules = [(in_others, " ' ")]
+    before = f"(?:^|{letter})(?:{other}{others}*'{other})*{other}{others}*"
+    rules = [(f"(?<={before})'(?={other})", " ' ")]
     if lang == "en":
         rules.append((f"(?<={_none_of(alpha, digit)})'(?={letter})", " ' "))
         rules.append((f"(?<={letter})'(?={other})", " ' "))
         return [*rules, (in_letters, " '"), (f"(?<={number})'(?=s)", " '")]
-    if lang in _FRENCH_APOSTROPHES:
+    if lang in ("fr", "it"):
         rules.append((f"(?<={other})'(?={letter})", " ' "))
         return [*rules, (f"(?<={letter})'(?={other})", " ' "), (in_letters, "' ")]
     return [("'", " ' ")]
@@ -80,16 +69,10 @@ def _apostrophes(lang: str, alpha: str, digit: str) -> list[Rule]:
 def _full_stops(moses: MosesTokenizer, alpha: str) -> Rule:
     """The full stop that ends a token, but behind abbreviations and before small letters."""
     numeric = set(moses.NUMERIC_ONLY_PREFIXES)
-    prefixes = [
-        each
-        for each in moses.NONBREAKING_PREFIXES
-        if each not in numeric and " " not in each
-    ]
+    prefixes = {each for each in moses.NONBREAKING_PREFIXES if " " not in each} - numeric
     letter = _one_of(alpha)
-    kept = [
-        f"(?<!{letter}[^ ]*\\.[^ ]*\\.)(?<!\\.[^ ]*{letter}[^ ]*\\.)",
-        f"(?! {_one_of(moses.IsLower)})",
-    ]
+    kept = [f"(?<!{letter}[^ ]*\\.[^ ]*\\.)(?<!\\.[^ ]*{letter}[^ ]*\\.)"]
+    kept.append(f"(?! {_one_of(moses.IsLower)})")
     if prefixes:
         kept.append(f"(?<!(?:^| )(?:{_any_of(prefixes)})\\.)")
     if numeric:
@@ -100,31 +83,26 @@ def _full_stops(moses: MosesTokenizer, alpha: str) -> Rule:
 def detokenising(lang: str) -> list[Rule]:
     """Rules that join tokens, which have single spaces between them, to text as it is written.
 
-    Quotation marks are told apart by how many of their kind went before. Of what nobody writes (a
-    token of several kinds of marks) every one opens nothing and closes nothing.
-
-    Raises:
-        UserError: of this language no such rules are known.
+    Whether a quotation mark opens depends on how many of its kind went before. A token of several
+    marks (``), which nobody writes, opens and closes nothing. Raises UserError for Czech.
     """
     lang = base_code(lang)
-    if lang in _NOT_DETOKENISED:
+    if lang == "cs":  # rules that look further than a regular expression does here
         raise UserError(
-            f"a tokenizer.json cannot hold Moses' detokeniser of {lang}: export in another format"
+            "a tokenizer.json cannot hold Moses' detokeniser of cs: export in another format"
         )
     moses = MosesDetokenizer(lang=lang)
     cjk = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJKChars().ranges)
     letter = _one_of(moses.IsAlpha)
     last = f"(?={_GAP}|$)"
     opening = _one_of(re.sub(f"[{cjk}]", "", moses.IsSc), "([{¿¡")
-    rules = [("^|$", " "), (" @-@ ", "-"), (" +", " "), ("^ | $", "")]
+    rules: list[Rule] = [("^|$", " "), (" @-@ ", "-"), (" +", " "), ("^ | $", "")]
     if lang == "fr":
         rules.append((f" (?=[?!:;\\\\%]{last})", _KEPT))
     if lang != "ko":
         rules.append((f"(?<=[{cjk}]) (?=[{cjk}])", _MARK))
-    rules += [
-        (f"(?<=(?:^|{_GAP}){opening}+) ", _MARK),
-        (f" (?=[,.?!:;\\\\%}}\\])]+{last})", _MARK),
-    ]
+    rules.append((f"(?<=(?:^|{_GAP}){opening}+) ", _MARK))
+    rules.append((f" (?=[,.?!:;\\\\%}}\\])]+{last})", _MARK))
     if lang == "en":
         rules.append((f" (?='{letter})", _MARK))
     if lang in ("fr", "it", "ga"):
@@ -132,9 +110,9 @@ def detokenising(lang: str) -> list[Rule]:
     no_double, no_german = _char_but('"„“'), _char_but("„“")
     other = f'(?:{no_double}{_CHAR}*|"{_CHAR}+|[„“]+{no_german}{_CHAR}*)'
     rules += _quotation(_DOUBLE, other)
-    for quote in _QUOTES:
-        english = lang == "en" and quote == "'"
-        rules += _english_apostrophes() if english else _quotation(quote, _other_than(quote))
+    single, backquote = _other_than("'"), _other_than("`")
+    rules += _english_apostrophes(single) if lang == "en" else _quotation("'", single)
+    rules += _quotation("`", backquote)
     return [*rules, (_KEPT, " "), (_MARK, ""), ("^ +| +$", "")]
 
 
@@ -150,12 +128,11 @@ def _quotation(quote: str, word: str) -> list[Rule]:
     ]
 
 
-def _english_apostrophes() -> list[Rule]:
+def _english_apostrophes(word: str) -> list[Rule]:
     """As `_quotation`; but outside quotation, one behind a word in -s belongs to it, opening none.
 
     ``outside``: behind a token that does not end in -s, at the line's start, or behind such one.
     """
-    word = _other_than("'")
     last = _char_but("s'")
     in_s, not_in_s = f"(?:{_CHAR}*s{_GAP})", f"(?:(?:{_CHAR}*{last}|{_CHAR}+'){_GAP})"
     pair = f"'{_GAP}(?:{word}{_GAP})*'{_GAP}"
@@ -168,15 +145,9 @@ def _english_apostrophes() -> list[Rule]:
     ]
 
 
-def _other_than(token: str) -> str:
-    """Any token but this one."""
-    others = [f"{_escaped(token)}{_CHAR}+"]
-    for length, char in enumerate(token):
-        start = _escaped(token[:length])
-        others.append(f"{start}{_char_but(char)}{_CHAR}*")
-        if length:
-            others.append(start)  # what follows a token is always a gap
-    return f"(?:{'|'.join(others)})"
+def _other_than(quote: str) -> str:
+    """Any token but this character."""
+    return f"(?:{_char_but(quote)}{_CHAR}*|{quote}{_CHAR}+)"
 
 
 def _char_but(characters: str) -> str:

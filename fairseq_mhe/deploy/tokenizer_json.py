@@ -4,43 +4,31 @@ Everything is in that file: Unicode's composed form, Moses' tokeniser (`moses_ru
 model, and the way back. Tests hold it equal to `TextProcessing`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 import sentencepiece
 from fairseq.data import Dictionary
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.deploy.moses_rules import Rule, detokenising, tokenising
+from fairseq_mhe.deploy.moses_rules import detokenising, tokenising
 from fairseq_mhe.prepare.subword import END_OF_WORD, NOT_LAST, WORD_START
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
-if TYPE_CHECKING:  # an extra that need not be installed
-    from tokenizers import Tokenizer, decoders
-
-#: The file's name.
-TOKENIZER = "tokenizer.json"
+#: A tokenizers.Tokenizer (an extra that need not be installed), and of each of its tokens the row
+#: in fairseq's tables of words. A row is None of a token that only stands between characters and
+#: words: the dictionary lacks it, so that in a sentence it is the unknown word, and it is never in
+#: a translation.
+Numbered = tuple[Any, list[int | None]]
 _CONTROL = "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]|\x00"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"
-_UNKNOWN = (
-    "\x00"  # which no normalised text has: Unigram finds its unknown piece in any text
-)
+_UNKNOWN = "\x00"  # no normalised text has it: Unigram finds its unknown piece in any text
 
 
-def make_tokenizer(
-    text: TextProcessing, dictionary: Dictionary
-) -> tuple[Tokenizer, list[int | None]]:
+def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     """The tokenizer of a model whose source and target have one dictionary.
 
-    Returns:
-        The tokenizer, and of each of its tokens the row in fairseq's tables of words. A row is None
-        of a token that only stands between characters and words: the dictionary lacks it, so that
-        in a sentence it is the unknown word, and it is never in a translation.
-
-    Raises:
-        UserError: the processing has a rule that a tokenizer.json cannot hold.
+    Raises UserError where the processing has a rule that a tokenizer.json cannot hold.
     """
     from tokenizers import AddedToken, Regex, normalizers
     from tokenizers.processors import TemplateProcessing
@@ -53,44 +41,40 @@ def make_tokenizer(
             f"the model's data have {reason}, which a tokenizer.json cannot hold: export in "
             "another format"
         )
-    tokenizer, rows = (_bpe if text.model.kind == "bpe" else _sentencepiece)(
-        text, dictionary
-    )
+    make = _bpe if text.model.kind == "bpe" else _sentencepiece
+    tokenizer, rows = make(text, dictionary)
     # What `normalise` does, then words and punctuation apart, then small letters.
-    rules: list[Rule] = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
+    rules = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
     if text.tokenizer == "moses":
         rules += [*tokenising(text.languages[0]), (" +", " "), ("^ | $", "")]
     steps = [normalizers.NFC(), *(normalizers.Replace(Regex(p), to) for p, to in rules)]
-    tokenizer.normalizer = normalizers.Sequence(
-        [*steps, normalizers.Lowercase()] if text.lowercase else steps
-    )
+    if text.lowercase:
+        steps.append(normalizers.Lowercase())
+    tokenizer.normalizer = normalizers.Sequence(steps)
     # The dictionary's marks become tokens that no text has, but for the unknown word.
-    marks = [dictionary.bos_word, dictionary.pad_word, dictionary.eos_word]
+    eos = dictionary.eos_word
+    marks = [dictionary.bos_word, dictionary.pad_word, eos]
     tokenizer.add_special_tokens([AddedToken(word, special=True) for word in marks])
     tokenizer.encode_special_tokens = True  # the text "</s>" is four characters
     for token in range(len(rows), tokenizer.get_vocab_size()):
         rows.append(dictionary.index(tokenizer.id_to_token(token)))
-    eos = dictionary.eos_word
-    tokenizer.post_processor = TemplateProcessing(
-        single=f"$A {eos}",
-        pair=f"$A $B {eos}",
-        special_tokens=[(eos, tokenizer.token_to_id(eos))],
-    )
+    special = [(eos, tokenizer.token_to_id(eos))]
+    tokenizer.post_processor = TemplateProcessing(f"$A {eos}", f"$A $B {eos}", special)
     return tokenizer, rows
 
 
-def _finish(text: TextProcessing, *first: decoders.Decoder) -> decoders.Decoder:
-    """Joined words as a person writes them; ``first`` makes one text of subwords."""
+def _finish(text: TextProcessing, *first: Any) -> Any:
+    """Decode to joined words as a person writes them; ``first`` makes one text of subwords."""
     from tokenizers import Regex, decoders
 
-    rules: list[Rule] = [("^ +| +$", "")]
+    rules = [("^ +| +$", "")]
     if text.tokenizer == "moses":
         rules += detokenising(text.languages[1])
     replace = (decoders.Replace(Regex(pattern), to) for pattern, to in rules)
     return decoders.Sequence([*first, decoders.Fuse(), *replace])
 
 
-def _bpe(text: TextProcessing, dictionary: Dictionary) -> tuple[Tokenizer, list[int | None]]:
+def _bpe(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     """subword-nmt's merges; tokens are numbered as the dictionary's words are."""
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
@@ -111,17 +95,12 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> tuple[Tokenizer, list[
     model = BPE(numbers, merges, unk_token=unknown, end_of_word_suffix=END_OF_WORD)
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.decoder = _finish(
-        text,
-        decoders.Replace(unknown, unknown + END_OF_WORD),
-        decoders.BPEDecoder(END_OF_WORD),
-    )
+    end = decoders.Replace(unknown, unknown + END_OF_WORD)
+    tokenizer.decoder = _finish(text, end, decoders.BPEDecoder(END_OF_WORD))
     return tokenizer, rows
 
 
-def _sentencepiece(
-    text: TextProcessing, dictionary: Dictionary
-) -> tuple[Tokenizer, list[int | None]]:
+def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     """SentencePiece's pieces in its own order, then the dictionary's other words.
 
     The dictionary's marks come last because Unigram finds what it has numbered in any text.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq.data import Dictionary
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from safetensors import SafetensorError, safe_open
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, source_of
@@ -25,17 +26,15 @@ WEIGHTS, OPTIONS = "model.safetensors", "config.json"
 
 @dataclass(frozen=True)
 class Trained:
-    """A model of ours or of fairseq's own, ready to be exported or to translate.
+    """A model of ours or of fairseq's own, in float32, ready to be exported or to translate.
 
-    ``source``: the checkpoint, its whole options and the model in float32, for evaluation.
-    ``dictionaries``: of the source and the target, which are files of ``dictionary_folder``.
-    ``run`` and ``data``: the run folder and the data folder, where they are known.
+    ``folder`` has both dictionaries' files; ``data`` and ``run`` are None where they are unknown.
     """
 
     source: Source
     text: TextProcessing
-    dictionaries: tuple[Dictionary, Dictionary]
-    dictionary_folder: Path
+    task: TranslationTask
+    folder: Path
     decoding: Decoding
     data: DataFolder | None = None
     run: Job | None = None
@@ -51,10 +50,8 @@ class Trained:
 def open_trained(path: Path, folder: Path | None = None) -> Trained:
     """The model of a run folder, or of a checkpoint.
 
-    ``folder``: the data folder that it was trained on; a run knows its own.
-
-    Raises:
-        UserError: the checkpoint cannot be read, or the data folder is missing or another one.
+    ``folder``: the data folder that it was trained on; a run knows its own. Raises UserError where
+    the checkpoint cannot be read, or the data folder is missing or another one.
     """
     run = read_job(path) if path.is_dir() else None
     source = open_source(path)
@@ -67,34 +64,24 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
         raise UserError(
             f"{data.folder} is not the data that {path} was trained on: give --data"
         )
-    task = task_of(data, source)
-    dictionaries = task.source_dictionary, task.target_dictionary
     decoding = run.decoding if run else recipe(source.row).decoding
-    return Trained(source, data.processing(), dictionaries, data.binary, decoding, data, run)
+    task = task_of(data, source)
+    return Trained(source, data.processing(), task, data.binary, decoding, data, run)
 
 
 def read_bundle(bundle: Bundle) -> Trained:
-    """The model of a bundle for fairseq.
-
-    Raises:
-        UserError: a file is missing or damaged.
-    """
-    path = bundle.folder / WEIGHTS
+    """The model of a bundle for fairseq; raises UserError where a file is missing or damaged."""
+    folder = bundle.folder
     try:
-        with safe_open(path, "pt") as stored:
+        with safe_open(folder / WEIGHTS, "pt") as stored:
             weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-            weights |= {
-                name: weights[first] for name, first in (stored.metadata() or {}).items()
-            }
-        source_words, target_words = (
-            Dictionary.load(str(bundle.folder / f"dict.{language}.txt"))
-            for language in bundle.text.languages
-        )
+            for name, first in (stored.metadata() or {}).items():
+                weights[name] = weights[first]
+        files = [folder / f"dict.{language}.txt" for language in bundle.text.languages]
+        task = TranslationTask(TranslationConfig(), *map(Dictionary.load, map(str, files)))
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise UserError(
-            f"{bundle.folder} cannot be read ({error}): get the bundle again"
-        ) from None
-    options = {**read_json(bundle.folder / OPTIONS), "_name": MODEL_NAME}
-    source = source_of(path, {"args": None, "cfg": {"model": options}, "model": weights})
-    words = source_words, target_words
-    return Trained(source, bundle.text, words, bundle.folder, bundle.decoding)
+        raise UserError(f"{folder} cannot be read ({error}): get the bundle again") from None
+    options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
+    state = {"args": None, "cfg": {"model": options}, "model": weights}
+    source = source_of(folder / WEIGHTS, state)
+    return Trained(source, bundle.text, task, folder, bundle.decoding)

@@ -29,13 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", type=Path, metavar="MODEL", help=help_)
     help_ = "text, a sentence a line, plain or compressed (default: standard input, also -)"
     add("files", nargs="*", type=Path, metavar="FILE", help=help_)
-    add(
-        "--out", type=Path, metavar="FILE", help="file for all translations, whole or absent"
-    )
+    help_ = "file for all translations, whole or absent"
+    add("--out", type=Path, metavar="FILE", help=help_)
     add("--beam", type=positive, metavar="N", help="beam (default: as the model was scored)")
-    help_ = (
-        "N translations of each line: its number, TAB, score (log probability), TAB, text"
-    )
+    help_ = "N translations a line: its number, TAB, score (log probability), TAB, text"
     add("--nbest", type=positive, metavar="N", help=help_)
     help_ = "engine; auto: CTranslate2 if it is installed and agrees (default: %(default)s)"
     add("--engine", choices=ENGINES, default="auto", help=help_)
@@ -57,15 +54,10 @@ def run(args: argparse.Namespace) -> int | None:
     # Files are read twice: all lines are checked before work begins.
     are_files = all(path is not STANDARD_INPUT and path.is_file() for path in paths)
     total = sum(1 for path in paths for _ in read_lines(path)) if are_files else 0
+    names = ("data", "engine", "precision", "cpu", "threads")
+    options = {name: getattr(args, name) for name in names}
     with quiet_fairseq():
-        translator = Translator.load(
-            args.model,
-            data=args.data,
-            engine=args.engine,
-            precision=args.precision,
-            cpu=args.cpu,
-            threads=args.threads,
-        )
+        translator = Translator.load(args.model, **options)
         if args.threads and translator.engine == "fairseq":
             import torch
 
@@ -125,8 +117,7 @@ def _of_size(lines: Iterator[str]) -> Iterator[list[str]]:
 def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
     """The lines of a pipe or terminal: those that came while the last ones were translated.
 
-    Raises:
-        UserError: a line is not clean text; the lines before it have been yielded.
+    Raises UserError at a line that is not clean text, when those before it have been yielded.
     """
     arrived: queue.Queue[str | UserError | None] = queue.Queue(CHUNK)
 

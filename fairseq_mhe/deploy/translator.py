@@ -1,7 +1,5 @@
 """Plain text to plain text in Python: a bundle, a run or a checkpoint as a `Translator`."""
 
-from __future__ import annotations
-
 import os
 import threading
 import warnings
@@ -9,27 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Self
 
 import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.deploy.bundle import Bundle, is_bundle, open_bundle
+from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Hypothesis
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.prepare.languages import has_spaces
 from fairseq_mhe.prepare.text_processing import normalise
 from fairseq_mhe.runs.decoding import Decoding
 
-if TYPE_CHECKING:  # they import fairseq, which a bundle for CTranslate2 does not need
-    from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
-    from fairseq_mhe.deploy.trained import Trained
-
 ENGINES = ("auto", "fairseq", "ctranslate2")
 #: Number formats of products: int8 by both engines, bf16 by fairseq on a CPU; auto is bf16 where
 #: the processor computes it fast, else float32.
 PRECISIONS = ("float32", "bf16", "int8", "auto")
-#: Format of weights -> engines that read it.
-_READERS = {"fairseq": ENGINES, "ctranslate2": ("auto", "ctranslate2")}
 
 
 @dataclass(frozen=True)
@@ -60,14 +52,12 @@ class Translator:
         decoding: beam, length penalty and limits: those that the model was scored with.
     """
 
-    def __init__(
-        self, model: Bundle | Trained, engine: FairseqEngine | CTranslate2Engine
-    ) -> None:
-        """Use `load`."""
+    def __init__(self, model: Any, engine: Any) -> None:
+        """Use `load`; ``model`` is a `Bundle` or a `Trained`."""
         self.model = model
-        self.languages = model.text.languages
-        self.engine = engine.name
-        self.decoding = model.decoding
+        self.languages: tuple[str, str] = model.text.languages
+        self.engine: str = engine.name
+        self.decoding: Decoding = model.decoding
         self._engine = engine
         self._longest = model.positions[0] - 1  # without the end of the sentence
         self._lock = threading.Lock()  # tokenisers, subwords and models keep caches
@@ -82,16 +72,11 @@ class Translator:
         precision: str = "float32",
         cpu: bool = False,
         threads: int | None = None,
-    ) -> Translator:
+    ) -> Self:
         """Load a bundle (of ``fairseq-mhe export``), a run folder, or a checkpoint.
 
-        Args:
-            model: the folder or file.
-            data: the data folder that a checkpoint was trained on; bundles and runs know theirs.
-            engine: one of `ENGINES`; docs/deploy.md says what "auto" is.
-            precision: one of `PRECISIONS`.
-            cpu: no GPU even where there is one.
-            threads: of CTranslate2 (default: all cores); fairseq has ``torch.set_num_threads``.
+        The options are those of ``fairseq-mhe translate --help``; ``threads`` are CTranslate2's:
+        fairseq has ``torch.set_num_threads``.
 
         Raises:
             UserError: (of ``fairseq_mhe.common.errors``) a file is missing or damaged, or a
@@ -101,9 +86,9 @@ class Translator:
         for value, known in ((engine, ENGINES), (precision, PRECISIONS)):
             if value not in known:
                 raise UserError(f"{value!r} is unknown: choose one of {', '.join(known)}")
-        bundle = open_bundle(path) if is_bundle(path) else None
+        bundle = open_bundle(path) if (path / CONFIG).is_file() else None
         form = bundle.format if bundle else "fairseq"
-        if engine not in _READERS.get(form, ()):
+        if form not in ENGINES or (form, engine) == ("ctranslate2", "fairseq"):
             raise UserError(
                 f"{path} is a bundle for {form}, which --engine {engine} does not read: run its "
                 "example.py, or export the model with --format fairseq"
@@ -133,8 +118,7 @@ class Translator:
         Args:
             lines: plain text, one sentence each. A line that is too long for the model is cut at
                 ends of sentences.
-            beam: hypotheses that the search keeps (default: as the model was scored).
-            batch_tokens: subwords that are translated at a time (default: likewise).
+            beam, batch_tokens: as of ``fairseq-mhe translate --help``.
 
         Raises:
             TypeError: ``lines`` is one string, or has something else than strings.
@@ -153,32 +137,22 @@ class Translator:
     ) -> list[list[Translation]]:
         """The ``count`` best translations of each line with their scores, best first.
 
-        Of a line that is cut, the n-th joins the n-th of each part.
-
-        Args:
-            lines, beam, batch_tokens: as for `translate`.
-            count: at most the beam.
-            on_cut: called with the number of each line, from 1, that was cut inside a sentence.
-
-        Raises:
-            TypeError: as `translate`.
-            UserError: ``count`` is larger than the beam.
+        Of a line that is cut, the n-th joins the n-th of each part. ``on_cut`` is called with the
+        number of each line, from 1, that was cut inside a sentence. Other arguments and errors as
+        of `translate`; UserError where ``count`` is larger than the beam.
         """
         texts = list(lines)
         if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):
             raise TypeError(
                 "lines is not a list of strings: give a list, one sentence a string"
             )
-        decoding = replace(
-            self.decoding,
-            beam=beam or self.decoding.beam,
-            max_tokens=batch_tokens or self.decoding.max_tokens,
-        )
-        if count > decoding.beam:
+        beam, most = beam or self.decoding.beam, batch_tokens or self.decoding.max_tokens
+        if count > beam:
             raise UserError(
-                f"a beam of {decoding.beam} has no {count} translations of a line: take a larger "
-                "beam, or fewer"
+                f"a beam of {beam} has no {count} translations of a line: take a larger beam, "
+                "or fewer"
             )
+        decoding = replace(self.decoding, beam=beam, max_tokens=most)
         with self._lock:
             parts = self._parts(texts, on_cut)
             sentences = [subwords for of_line in parts for subwords in of_line]
@@ -236,8 +210,7 @@ class Translator:
 def _batches(sentences: Sequence[Sequence[str]], max_tokens: int) -> Iterator[list[int]]:
     """The indices of sentences of similar lengths together, shortest first.
 
-    A batch has at most ``max_tokens``, ends and padding included; a longer sentence is a batch by
-    itself.
+    A batch has at most ``max_tokens``, ends and padding included, or is one longer sentence.
     """
     batch: list[int] = []
     for index in sorted(range(len(sentences)), key=lambda index: len(sentences[index])):

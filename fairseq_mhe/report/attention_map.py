@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.convert.compare import task_of
@@ -49,16 +49,14 @@ class AttentionMap:
 
 
 def encode(
-    text: str, side: int, processing: TextProcessing, dictionary: Dictionary, longest: int
+    text: str, side: int, processing: TextProcessing, model: Any, task: FairseqTask
 ) -> Tensor:
     """A plain sentence as fairseq's tokens (1, S) with its end, prepared as the model's text.
 
-    ``side``: 0 for the source, 1 for the target; ``longest``: tokens that the model takes at most.
-
-    Raises:
-        UserError: the text is empty or too long.
+    ``side``: 0 for the source, 1 for the target. Raises UserError: it is empty or too long.
     """
-    name = ("sentence", "target")[side]
+    name, longest = ("sentence", "target")[side], model.max_positions()[side]
+    dictionary = (task.source_dictionary, task.target_dictionary)[side]
     (pieces,) = processing.segment([text], side)
     if not pieces:
         raise UserError(f"the {name} is empty: give some text")
@@ -96,6 +94,28 @@ def attention_map(
         "cross": (written, sentence),
     }
     return AttentionMap(layers, *tokens[place])
+
+
+def draw_sentence(
+    source: Source,
+    task: FairseqTask,
+    processing: TextProcessing,
+    place: str,
+    sentence: str,
+    translation: str | None,
+    output: Path,
+) -> AttentionMap:
+    """Draw and return a place's weights for plain text; no translation: the model's own."""
+    model = cast(Any, source.model)
+    tokens = encode(sentence, 0, processing, model, task)  # (1, S)
+    if translation is None:
+        target = translate(model, task, tokens)  # (1, T)
+    else:
+        target = encode(translation, 1, processing, model, task)
+    shown = attention_map(model, task, place, tokens, target)
+    title = f"{place} attention, {source.attention[place]}: {normalise(sentence)}"
+    draw(shown, title, output)
+    return shown
 
 
 @torch.no_grad()
@@ -176,7 +196,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Draw the picture and say what is in it; print the translation if it is the model's own."""
+    """Draw the picture and say what is in it; print the model's own translation that it shows."""
     if args.out.suffix not in FORMATS:
         raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
     opened = open_source(args.checkpoint)
@@ -186,20 +206,14 @@ def run(args: argparse.Namespace) -> None:
             f"give the data folder that {args.checkpoint} was trained on (--data)"
         )
     data = open_data(args.data or read_job(args.checkpoint).place("data"))
-    model, task, processing = (
-        cast(Any, opened.model),
-        task_of(data, opened),
-        data.processing(),
+    task, processing = task_of(data, opened), data.processing()
+    texts = args.sentence, args.target
+    shown = draw_sentence(opened, task, processing, args.place, *texts, args.out)
+    if args.target is None and args.place != "encoder":
+        print(*data.detokenise([" ".join(shown.queries[:-1])]))
+    kind, size, heads = (
+        opened.attention[args.place],
+        len(shown.layers),
+        shown.layers[0].size(0),
     )
-    longest = model.max_positions()
-    source = encode(args.sentence, 0, processing, task.source_dictionary, longest[0])
-    if args.target is None:
-        target = translate(model, task, source)
-        print(*data.detokenise([task.target_dictionary.string(target[0])]))
-    else:
-        target = encode(args.target, 1, processing, task.target_dictionary, longest[1])
-    shown = attention_map(model, task, args.place, source, target)
-    kind = opened.attention[args.place]
-    draw(shown, f"{args.place} attention, {kind}: {normalise(args.sentence)}", args.out)
-    size, heads = len(shown.layers), shown.layers[0].size(0)
     print(f"{args.out}: {args.place} attention ({kind}), {size} layers, {heads} heads")

@@ -56,7 +56,7 @@ def make_trained(folder: Path, sample: Sample, **options: Any) -> Trained:
     with torch.no_grad():  # so that translations end
         model.decoder.embed_tokens.weight[words.eos()] += 30 * norm.bias
     source = open_source(save(folder / "model.pt", model, **options))
-    return Trained(source, sample.text, (words, words), folder, DECODING)
+    return Trained(source, sample.text, task, folder, DECODING)
 
 
 def by_transformers(
@@ -78,7 +78,7 @@ def in_batches(lines: list[str], translate: Callable[[list[str]], list[Any]]) ->
 
 def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) -> None:
     """Logits of each word of a translation that is its source, whatever words come first."""
-    _, all_rows = make_tokenizer(trained.text, trained.dictionaries[0])
+    _, all_rows = make_tokenizer(trained.text, trained.task.source_dictionary)
     rows = [row for row in all_rows if row is not None]
     tokens = torch.tensor([token for token, row in enumerate(all_rows) if row is not None])
     for line in lines[:6]:
@@ -126,7 +126,7 @@ def test_it_translates_as_fairseq_does(
     assert not any(told.values())  # no weight is missing, and none is left
     lines = [pair[0] for pair in corpus["test"][:500]]
     same_logits(trained, tokenizer, model, lines)
-    by_fairseq = Translator(trained, FairseqEngine(trained, cpu=True)).translate
+    by_fairseq = Translator(trained, FairseqEngine(trained, "float32", cpu=True)).translate
     greedy = {"num_beams": 1, "early_stopping": False}
     expected = by_fairseq(lines, beam=1)
     found = in_batches(lines, lambda batch: by_transformers(tokenizer, model, batch, greedy))

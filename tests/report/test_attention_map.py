@@ -71,13 +71,9 @@ def test_weights_are_those_of_the_equation(kind: str, place: str) -> None:
 def opened() -> tuple[Any, Any, list[Tensor]]:
     """A small trained model, its task, the sentence (1, S) and its translation (1, T)."""
     source = open_source(RUN)
-    task = task_of(DATA, source)
-    texts = ((SENTENCE, task.source_dictionary), (TRANSLATION, task.target_dictionary))
-    tokens = [
-        encode(text, side, DATA.processing(), dictionary, 40)
-        for side, (text, dictionary) in enumerate(texts)
-    ]
-    return source.model, task, tokens
+    material = DATA.processing(), source.model, task_of(DATA, source)
+    tokens = [encode(text, side, *material) for side, text in enumerate((SENTENCE, TRANSLATION))]
+    return *material[1:], tokens
 
 
 def test_tokens_on_the_axes() -> None:
@@ -89,7 +85,7 @@ def test_tokens_on_the_axes() -> None:
     assert cross.queries == decoder.queries
     assert " ".join(cross.queries).replace("@@ ", "") == "Die Lampe im Flur . </s>"
     assert decoder.keys == ("</s>", *cross.queries[:-1])
-    unknown = encode("The \u2603", 0, DATA.processing(), task.source_dictionary, 40)
+    unknown = encode("The \u2603", 0, DATA.processing(), model, task)
     assert attention_map(model, task, "cross", unknown, target).keys[-2:] == ("<unk>", "</s>")
 
 
