@@ -325,7 +325,7 @@ class LanguageTable:
             commonest = {task.task.name: commonest_score(task) for task in self.tasks}
             blocks = task_blocks(rows, commonest)
             values = {row["attention"]: row["scores"] for row in rows}
-            plot_tasks(values, path.with_suffix(".png"), title)
+            plot_tasks(rows, path.with_suffix(".png"), title)
         else:
             blocks = [perplexity_block(rows)]
             values = {row["attention"]: row["nats"] for row in rows}

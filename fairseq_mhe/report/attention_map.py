@@ -14,7 +14,6 @@ from fairseq.tasks import FairseqTask
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import Attention
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
@@ -36,11 +35,8 @@ TOKEN, SMALLEST, LARGEST, MARGIN = 0.15, 1.0, 4.0, 1.5
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The weights of one place of a model for one sentence.
-
-    ``layers``: (H, T, S) of each layer, with H heads, T queries and S keys; ``queries``: the T
-    tokens that the encoder reads or the decoder writes next; ``keys``: the S tokens that they look
-    at.
+    """The weights of one place of a model for one sentence: (H, T, S) of each layer, with H heads;
+    the T tokens that the encoder reads or the decoder writes next look at the S keys.
     """
 
     layers: Sequence[Tensor]
@@ -51,9 +47,8 @@ class AttentionMap:
 def encode(
     text: str, side: int, processing: TextProcessing, model: Any, task: FairseqTask
 ) -> Tensor:
-    """A plain sentence as fairseq's tokens (1, S) with its end, prepared as the model's text.
-
-    ``side``: 0 for the source, 1 for the target. Raises UserError: it is empty or too long.
+    """A plain sentence (side 0) or translation (1) as fairseq's tokens (1, S) with its end,
+    prepared as the model's text; or UserError where it is empty or too long.
     """
     name, longest = ("sentence", "target")[side], model.max_positions()[side]
     dictionary = (task.source_dictionary, task.target_dictionary)[side]
@@ -71,12 +66,14 @@ def encode(
 
 def translate(model: TransformerMHEModel, task: FairseqTask, source: Tensor) -> Tensor:
     """The best translation (1, T) that fairseq's beam search finds of ``source`` (1, S)."""
+    sample = {"net_input": _inputs(source), "id": torch.tensor([0])}
     generator = task.build_generator([model], DECODING)
-    net_input = {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}
-    ((best, *_),) = task.inference_step(
-        generator, [model], {"net_input": net_input, "id": torch.tensor([0])}
-    )
+    ((best, *_),) = task.inference_step(generator, [model], sample)
     return best["tokens"].unsqueeze(0)
+
+
+def _inputs(source: Tensor) -> dict[str, Tensor]:
+    return {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}
 
 
 def attention_map(
@@ -84,16 +81,11 @@ def attention_map(
 ) -> AttentionMap:
     """The weights of a place (of ``PLACES``) for a sentence (1, S) and its translation (1, T)."""
     read = target.roll(1, dims=1)  # the decoder reads the end first, then all but the end
-    inputs = {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}
-    layers = _weights(model, place, **inputs, prev_output_tokens=read)
+    layers = _weights(model, place, **_inputs(source), prev_output_tokens=read)
     sentence = _symbols(source, task.source_dictionary)
     written, before = (_symbols(tokens, task.target_dictionary) for tokens in (target, read))
-    tokens = {
-        "encoder": (sentence, sentence),
-        "decoder": (written, before),
-        "cross": (written, sentence),
-    }
-    return AttentionMap(layers, *tokens[place])
+    keys = before if place == "decoder" else sentence
+    return AttentionMap(layers, sentence if place == "encoder" else written, keys)
 
 
 def draw_sentence(
@@ -123,12 +115,10 @@ def _weights(model: nn.Module, place: str, **inputs: Tensor) -> list[Tensor]:
     """The weights (H, T, S) of each sublayer of a place while the model reads one sentence."""
     layers: list[Tensor] = []
 
-    def ask(module: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def ask(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
         return args, {**kwargs, "need_head_weights": True}
 
-    def keep(
-        module: Attention, args: tuple[Any, ...], output: tuple[Tensor, Tensor]
-    ) -> None:
+    def keep(module: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> None:
         layers.append(output[1].squeeze(1))  # (H, 1, T, S) of one sentence
 
     with ExitStack() as hooks:
@@ -145,10 +135,7 @@ def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
 
 
 def draw(shown: AttentionMap, title: str, output: Path) -> None:
-    """Draw a panel for each layer (downwards) and head (to the right).
-
-    The suffix of ``output``, one of ``FORMATS``, is the picture's format.
-    """
+    """Draw a panel for each layer (downwards) and head, in the format of ``output``'s suffix."""
     rows, columns = len(shown.layers), shown.layers[0].size(0)
     width, height = (
         min(LARGEST, max(SMALLEST, TOKEN * len(tokens)))
@@ -211,9 +198,6 @@ def run(args: argparse.Namespace) -> None:
     shown = draw_sentence(opened, task, processing, args.place, *texts, args.out)
     if args.target is None and args.place != "encoder":
         print(*data.detokenise([" ".join(shown.queries[:-1])]))
-    kind, size, heads = (
-        opened.attention[args.place],
-        len(shown.layers),
-        shown.layers[0].size(0),
-    )
+    kind, size = opened.attention[args.place], len(shown.layers)
+    heads = shown.layers[0].size(0)
     print(f"{args.out}: {args.place} attention ({kind}), {size} layers, {heads} heads")

@@ -10,8 +10,7 @@ from fairseq_mhe.common.tables import column
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.tasks import TASKS
-from fairseq_mhe.report.published import SCORES, peop, prr
-from fairseq_mhe.report.published import TASKS as BENCHMARKS
+from fairseq_mhe.report.published import BERT_BASE, SCORES, peop, prr
 from fairseq_mhe.report.table import Block, Row, over_seeds
 
 #: Suite or task -> the paper's benchmark, and of how many tasks its score is the mean: of GLUE
@@ -61,7 +60,10 @@ def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> l
         own = [t for t in tasks if suite in (t, TASKS[t].suite) and t != "wnli"]
         if own:
             part = "" if len(own) == whole else f" ({', '.join(own)} alone)"
-            compared = _beside_paper(_with_merits(rows, own), BENCHMARKS.index(name))
+            compared = [
+                {**row, **_of_paper(row["attention"], SCORES[name])}
+                for row in _with_merits(rows, own)
+            ]
             blocks.append(Block(_COMPARED, compared, f"{name}{part}"))
     every = []
     for row in _with_merits(rows, tasks):
@@ -71,13 +73,9 @@ def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> l
     last |= {task: [score] for task, score in known.items()}
     if len(known) == len(tasks):
         last["mean"] = statistics.mean(known.values())
-    columns = [
-        *_KIND,
-        column("pre-training, nats", "nats", ".3f", "-"),
-        *(over_seeds(task, task) for task in tasks),
-        column("mean", "mean", ".2f", "-"),
-        *_MERIT,
-    ]
+    columns = [*_KIND, column("pre-training, nats", "nats", ".3f", "-")]
+    columns += [over_seeds(task, task) for task in tasks]
+    columns += [column("mean", "mean", ".2f", "-"), *_MERIT]
     blocks.append(Block(columns, [*every, last], "By task" if blocks else ""))
     return blocks
 
@@ -93,22 +91,18 @@ def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, An
     return [{**row, **_merits(row["attention"], means, parameters)} for row in scored]
 
 
-def _beside_paper(rows: Sequence[Row], benchmark: int) -> list[dict[str, Any]]:
-    """The rows with the paper's figures; ``benchmark``: its place in the paper's table."""
-    scores = {kind: printed[benchmark] for kind, printed in SCORES.items()}
-    compared = []
-    for row in rows:
-        kind = row["attention"]
-        merits = _merits(kind, scores, _sizes_of_paper()) if kind in scores else {}
-        printed = {f"paper_{name}": value for name, value in merits.items()}
-        compared.append({**row, "paper": scores.get(kind), **printed})
-    return compared
+def _of_paper(kind: str, scores: Mapping[str, float]) -> dict[str, float]:
+    """The paper's figures of a kind, if it has them."""
+    if kind not in scores:
+        return {}
+    merits = _merits(kind, scores, _sizes_of_paper())
+    return {"paper": scores[kind], **{f"paper_{name}": merits[name] for name in merits}}
 
 
 @functools.cache
 def _sizes_of_paper() -> dict[str, int]:
     """Kind -> attention parameters of the paper's models."""
-    models = {kind: build_on_meta("roberta_mhe_base", kind) for kind in SCORES}
+    models = {kind: build_on_meta("roberta_mhe_base", kind) for kind in BERT_BASE}
     return {kind: attention_parameters(model) for kind, model in models.items()}
 
 
@@ -116,13 +110,11 @@ def _merits(
     kind: str, scores: Mapping[str, float], parameters: Mapping[str, int]
 ) -> dict[str, float]:
     """PRR and PEoP, if mha and sha have scores above 0 (Matthews' correlation may be below)."""
-    merits = {}
-    if scores.get("mha", 0) > 0:
-        merits["prr"] = prr(scores[kind], scores["mha"])
-    if scores.get("sha", 0) > 0 and parameters[kind] != parameters["sha"]:
-        merits["peop"] = peop(
-            scores[kind], scores["sha"], parameters[kind], parameters["sha"]
-        )
+    mha, sha, merits = scores.get("mha", 0), scores.get("sha", 0), {}
+    if mha > 0:
+        merits["prr"] = prr(scores[kind], mha)
+    if sha > 0 and parameters[kind] != parameters["sha"]:
+        merits["peop"] = peop(scores[kind], sha, parameters[kind], parameters["sha"])
     return merits
 
 

@@ -23,7 +23,9 @@ BASELINE = "mha"
 
 @dataclass(frozen=True)
 class Result:
-    """A run and the content of its files; a file that is not there is empty."""
+    """A run and its files; one that is not there is empty. ``texts``: "sources", "references" and
+    "hypotheses", line by line.
+    """
 
     run: Job
     subset: str
@@ -31,7 +33,7 @@ class Result:
     metrics: dict[str, Any]
     scores: dict[str, Any]
     generation: dict[str, Any]
-    texts: dict[str, list[str]]  # "sources", "references" and "hypotheses", line by line
+    texts: dict[str, list[str]]
 
     @property
     def bleu(self) -> float:
@@ -39,12 +41,11 @@ class Result:
 
     @property
     def tokeniser(self) -> str:
-        """What BLEU was counted by."""
         return tokeniser_in(self.scores["bleu"]["signature"])
 
     @property
     def lowest_loss(self) -> float | None:
-        """The lowest validation loss of the training, in bits per target token."""
+        """Of the validation text, in bits per target token."""
         return min((loss for _, loss in self.metrics.get("valid", ())), default=None)
 
 
@@ -95,11 +96,8 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
-    """Group run folders by row and kind, in the order given.
-
-    Raises:
-        UserError: there is no folder; a folder is no run or is not finished; two runs of one model
-            differ by more than their seed; or runs were not scored alike.
+    """Group run folders by row and kind, in the order given; or UserError where one is not
+    finished, runs of one model differ by more than their seed, or runs were not scored alike.
     """
     groups: dict[tuple[str, str], list[Result]] = {}
     for folder in folders:
@@ -114,22 +112,20 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     for (row, kind), results in groups.items():
         results.sort(key=lambda result: result.run.seed)
         for one, other in pairwise(result.run for result in results):
-            differing = ["nothing"] if one.seed == other.seed else differences(one, other)
-            if differing:
+            differing = differences(one, other)
+            if differing or one.seed == other.seed:
+                both = f"{one.folder} and {other.folder} are both {row} {kind}"
                 raise UserError(
-                    f"{one.folder} and {other.folder} are both {row} {kind} and differ by "
-                    f"{', '.join(differing)}, where seeds of one model belong together: leave one "
-                    "out"
+                    f"{both} and differ by {', '.join(differing) or 'nothing'}, where seeds of one "
+                    "model belong together: leave one out"
                 )
         cells.append(Cell(row, kind, tuple(results)))
     check_scored_alike(cells)
     return cells
 
 
-def training_of(run: Job) -> dict[str, Any]:
-    """What decides a run's model, but for its attention and seed: fairseq-train's options, the
-    checksum of its data, and whether it starts from a checkpoint.
-    """
+def _training_of(run: Job) -> dict[str, Any]:
+    """What decides a run's model, but for its attention and seed."""
     own = ("seed", "attention", *PLACES.values())
     options = run.settings["options"]
     training = {name: value for name, value in options.items() if name not in own}
@@ -138,25 +134,22 @@ def training_of(run: Job) -> dict[str, Any]:
     return training
 
 
-def differences(one: Job, other: Job) -> list[str]:
-    """The names of what differs between the trainings of two runs."""
-    first, second = training_of(one), training_of(other)
-    return [name for name in {**first, **second} if first.get(name) != second.get(name)]
+def differences(one: Job, other: Job) -> dict[str, Any]:
+    """Names of what differs between the trainings of two runs, and the values of the other."""
+    first, second = _training_of(one), _training_of(other)
+    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    return {name: second.get(name) for name in names}
 
 
 def check_scored_alike(cells: Sequence[Cell]) -> None:
-    """Refuse runs that were scored on different sentences, or by different means.
-
-    Raises:
-        UserError: two runs were; the line names them.
-    """
+    """Refuse runs that were scored on different sentences, or by different means."""
     usual: dict[str, tuple[Any, Path]] = {}
     for result in (result for cell in cells for result in cell.results):
-        by_means = {
+        scored = {
             "sentences": result.texts["references"],
             "BLEU tokenizer": result.tokeniser,
         }
-        for name, value in by_means.items():
+        for name, value in scored.items():
             first, folder = usual.setdefault(name, (value, result.run.folder))
             if value != first:
                 raise UserError(
@@ -171,13 +164,12 @@ def label(cell: Cell, cells: Sequence[Cell]) -> str:
 
 
 def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
-    """One object for each cell: what table.json holds.
+    """What table.json holds of each cell.
 
-    Scores, their intervals, speeds and ``valid_loss``, the lowest validation loss of a training in
-    bits per target token, are means over the seeds; ``bleu_deviation`` is the standard deviation of
-    BLEU. PRR is the ratio of mean BLEU (100 for the baseline); its interval and ``p_value`` are of
-    all seeds together (`compare`), and null for the baseline. With ``paper`` come the row's sizes,
-    its training, and the paper's numbers.
+    Scores, their intervals, speeds and ``valid_loss``, the lowest of a training in bits per target
+    token, are means over the seeds. PRR is the ratio of mean BLEU (100 for the baseline); its
+    interval and ``p_value`` are of all seeds together (`compare`), and null for the baseline. With
+    ``paper`` come the row's sizes, its training, and the paper's numbers.
     """
     baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
     summaries = []
@@ -226,20 +218,13 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
-    """The row's sizes, its training and the paper's numbers."""
     training = cell.results[0].run.training
-    options, row = (
-        training.options,
-        sizes(training.options["arch"].removeprefix(f"{MODEL_NAME}_")),
-    )
-    layers = [
-        int(options.get(f"{side}_layers", row.layers)) for side in ("encoder", "decoder")
-    ]
-    width = int(options.get("encoder_embed_dim", row.embed_dim))
-    heads = int(options.get("encoder_attention_heads", row.heads))
+    row = sizes(training.options["arch"].removeprefix(f"{MODEL_NAME}_"))
+    options = {**row.options(), **training.options}
+    width, heads = options["encoder_embed_dim"], options["encoder_attention_heads"]
     printed = published(cell.row, cell.kind)
     return {
-        "layers": sum(layers),
+        "layers": options["encoder_layers"] + options["decoder_layers"],
         "width": width,
         "heads": heads,
         "head_width": width // heads,

@@ -1,7 +1,9 @@
 """Whether a difference of BLEU is more than chance, of sentences and of seeds."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from sacrebleu.metrics import BLEU
@@ -12,16 +14,13 @@ from fairseq_mhe.runs.scoring import RESAMPLES, SEED
 
 #: A baseline with less BLEU has learned nothing: no ratio to it and no p-value says anything.
 LEAST_BASELINE = 1.0
-
 Texts = Sequence[str]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system against a baseline; all None where that has less than `LEAST_BASELINE`.
-
-    ``prr``: performance retention ratio, 100 * BLEU / the baseline's BLEU; ``prr_low`` and
-    ``prr_high``: its 95% bootstrap interval; ``p_value``: paired bootstrap test on BLEU.
+    """PRR of a system, its 95% bootstrap interval, and the p-value of a paired bootstrap test on
+    BLEU; all None where the baseline has less than `LEAST_BASELINE`.
     """
 
     prr: float | None = None
@@ -53,40 +52,35 @@ def compare(
     references: Texts,
     tokenise: str = "13a",
 ) -> Comparison:
-    """PRR and p-value of mean BLEU over several trainings (seeds) of a system and of a baseline.
+    """PRR and p-value of mean BLEU: the hypotheses of each training (seed) of a system, and of a
+    baseline, which may be another number of them.
 
     A resample draws sentences, the same for all, and of each system's n seeds n - 1 with
     replacement (which gives a mean over few seeds its unbiased variance: Rao and Wu 1988); the rule
     that makes a p-value of the resampled differences is sacreBLEU's. So both the sentences and the
     seeds that happened to be chosen count as chance. With one training each the p-value is that of
-    sacreBLEU's own paired bootstrap. The random seed is sacreBLEU's default.
-
-    Args:
-        systems: the hypotheses of each training of the system.
-        baselines: those of the baseline; there may be another number of them.
-        references: of every one of them.
-        tokenise: sacreBLEU's tokeniser.
+    sacreBLEU's own paired bootstrap. ``tokenise`` and the random seed are sacreBLEU's.
     """
-    random, bleu = np.random.default_rng(SEED), BLEU(tokenize=tokenise)
-    chosen = random.multinomial(  # (RESAMPLES, sentences): how often each sentence is drawn
-        len(references), np.full(len(references), 1 / len(references)), size=RESAMPLES
+    random, bleu, count = (
+        np.random.default_rng(SEED),
+        BLEU(tokenize=tokenise),
+        len(references),
     )
+    # (RESAMPLES, sentences): how often each sentence is drawn
+    chosen = random.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
     means, resampled = [], []
     for trainings in (systems, baselines):
-        # Of each training (sentences, 10): lengths, then matching and all n-grams of order 1 to 4.
-        counts = [
-            np.array(bleu._extract_corpus_statistics(hypotheses, [references]))
-            for hypotheses in trainings
-        ]
-        means.append(np.mean([_bleu(bleu, of_one.sum(axis=0)) for of_one in counts]))
-        # (trainings, RESAMPLES)
-        scores = np.array(
-            [[_bleu(bleu, row) for row in chosen @ of_one] for of_one in counts]
-        )
+        of_trainings, scores = [], []
+        for hypotheses in trainings:
+            # (sentences, 10): lengths, then matching and all n-grams of order 1 to 4
+            counts = np.array(bleu._extract_corpus_statistics(hypotheses, [references]))
+            of_trainings.append(_bleu(bleu, counts.sum(axis=0)))
+            scores.append([_bleu(bleu, resample) for resample in chosen @ counts])
+        means.append(statistics.mean(of_trainings))
         draws = (max(1, len(trainings) - 1), RESAMPLES)
         drawn = random.integers(len(trainings), size=draws)
-        resampled.append(np.take_along_axis(scores, drawn, axis=0).mean(axis=0))
-    system, baseline = map(float, means)
+        resampled.append(np.take_along_axis(np.array(scores), drawn, axis=0).mean(axis=0))
+    system, baseline = means
     if baseline < LEAST_BASELINE:
         return Comparison()
     known = resampled[1] > 0
@@ -96,9 +90,7 @@ def compare(
     elif len(systems) == len(baselines) == 1:
         named = [("baseline", baselines[0]), ("system", systems[0])]
         _, tested = PairedTest(named, {"BLEU": bleu}, [references], "bs", RESAMPLES)()
-        result = tested["BLEU"][1]
-        assert isinstance(result, Result)  # noqa: S101 - only "System" has names
-        p_value = float(result.p_value or 0)
+        p_value = float(cast(Result, tested["BLEU"][1]).p_value or 0)
     else:
         spread = np.abs(resampled[0] - resampled[1])
         above = np.sum(spread - spread.mean() > abs(system - baseline))

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,9 @@ from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.tables import Column, align, column
 from fairseq_mhe.report import plots
-from fairseq_mhe.report.results import (
-    BASELINE,
-    Cell,
-    Result,
-    differences,
-    gather,
-    label,
-    summarise,
-    training_of,
-)
+from fairseq_mhe.report.results import BASELINE, Cell, differences, gather, label, summarise
 from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Block, Row, Table, filled
-from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: What is written; with the paper's numbers in LaTeX and CSV, too.
@@ -30,18 +20,18 @@ FILES = ("table.md", "table.json", "picture.png")
 PAPER_FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png")
 
 
-def _compared(heading: str, show: Callable[[Row], str]) -> Column:
-    """A comparison with the baseline: a dash where there is none, or it learned nothing."""
-    return heading, lambda row: "-" if row["prr"] is None else show(row)
+def _compared(heading: str, form: str) -> Column:
+    """Of a comparison with a baseline, which is not compared itself; a dash where none counts."""
+
+    def show(row: Row) -> str:
+        if row["prr"] is None:
+            return "-"
+        return "" if row["p_value"] is None else form.format(**row)
+
+    return heading, show
 
 
-def _interval(row: Row) -> str:
-    low, high = row["prr_low"], row["prr_high"]
-    return "" if low is None else f"{low:.1f} to {high:.1f}"
-
-
-_PRR = _compared(*column("PRR", "prr", ".1f"))
-_P = _compared(*column("p", "p_value", ".4f"))
+_PRR, _P = column("PRR", "prr", ".1f", "-"), _compared("p", "{p_value:.4f}")
 _ROW, _DEVIATION = column("row", "row"), column("sd", "bleu_deviation", ".2f")
 _QUICKSTART = (
     _ROW,
@@ -84,7 +74,7 @@ _MORE: tuple[Column, ...] = (
     column("BLEU", "bleu", ".2f"),
     column("± 95%", "bleu_confidence", ".2f"),
     column("sd of seeds", "bleu_deviation", ".2f"),
-    _compared("PRR 95%", _interval),
+    _compared("PRR 95%", "{prr_low:.1f} to {prr_high:.1f}"),
     _P,
     column("tokenised BLEU", "bleu_tokenised", ".2f"),
     column("BLEU4", "bleu4", ".2f"),
@@ -97,16 +87,13 @@ _MORE: tuple[Column, ...] = (
 )
 
 
-def _quickstart_blocks(rows: Sequence[Row]) -> list[Block]:
-    """One block, without the column of rows and of deviations where they say nothing."""
-    left_out = [] if len({row["row"] for row in rows}) > 1 else [_ROW]
-    if not filled([_DEVIATION], rows):
-        left_out.append(_DEVIATION)
-    return [Block([each for each in _QUICKSTART if each not in left_out], rows)]
-
-
-def _paper_blocks(rows: Sequence[Row]) -> list[Block]:
-    return [Block(filled(columns, rows), rows) for columns in (_PAPER, _MORE)]
+def _blocks(rows: Sequence[Row], paper: bool) -> list[Block]:
+    """The quickstart's is one, without rows and deviations where they say nothing."""
+    if paper:
+        return [Block(filled(columns, rows), rows) for columns in (_PAPER, _MORE)]
+    empty = [] if len({row["row"] for row in rows}) > 1 else [_ROW]
+    empty += [] if filled([_DEVIATION], rows) else [_DEVIATION]
+    return [Block([each for each in _QUICKSTART if each not in empty], rows)]
 
 
 def write_table(
@@ -117,21 +104,21 @@ def write_table(
     unfinished: Sequence[str] = (),
 ) -> None:
     """Write ``FILES`` into ``output``, or ``PAPER_FILES``; the notes name ``unfinished`` runs."""
-    title, summaries = one_line(title), summarise(cells, paper)
-    notes = notes_below(cells, summaries, paper)
+    title, rows = one_line(title), summarise(cells, paper)
+    notes = notes_below(cells, rows, paper)
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
-    seeds = sorted({str(seed) for summary in summaries for seed in summary["seeds"]})
+    seeds = sorted({str(seed) for row in rows for seed in row["seeds"]})
     heading = f"{title}; {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
-    if paper and len({cell.row for cell in cells}) > 1:
-        plots.plot_rows(summaries, output / "picture.png", heading)
+    if paper and len({row["row"] for row in rows}) > 1:
+        plots.plot_rows(rows, output / "picture.png", heading)
     else:
         curves = {label(cell, cells): cell.results[0].metrics for cell in cells}
-        plots.plot(summaries, curves, output / "picture.png", heading)
-    table = Table(title, (_paper_blocks if paper else _quickstart_blocks)(summaries), notes)
+        plots.plot(rows, curves, output / "picture.png", heading)
+    table = Table(title, _blocks(rows, paper), notes)
     if paper:
-        table.write_for_papers(output / "table.tex", summaries)
-    table.write(output / "table.md", summaries)
+        table.write_for_papers(output / "table.tex", rows)
+    table.write(output / "table.md", rows)
 
 
 def show_table(output: Path, title: str, paper: bool = False) -> None:
@@ -139,24 +126,26 @@ def show_table(output: Path, title: str, paper: bool = False) -> None:
     if paper or not sys.stdout.isatty():
         print((output / "table.md").read_text(encoding="utf-8"), end="")
         return
-    summaries = read_json(output / "table.json")
-    (block,) = _quickstart_blocks(summaries)
-    headings, *lines = zip(*block.lines(), strict=True)
-    print(f"{title}\n\n{align(headings, lines)}\n\nBLEU: {summaries[0]['signature']}")
+    rows = read_json(output / "table.json")
+    headings, *lines = zip(*_blocks(rows, paper)[0].lines(), strict=True)
+    print(f"{title}\n\n{align(headings, lines)}\n\nBLEU: {rows[0]['signature']}")
 
 
-def notes_below(cells: Sequence[Cell], summaries: Sequence[Row], paper: bool) -> list[str]:
+def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list[str]:
     """What the numbers mean and how models were trained; ``paper``: of the paper's numbers too."""
-    first = summaries[0]
-    results = [result for cell in cells for result in cell.results]
-    runs = [result.run for result in results]
-    several = any(len(summary["seeds"]) > 1 for summary in summaries)
+    first, results = rows[0], [result for cell in cells for result in cell.results]
     training = _each(result.metrics.get("measured") for result in results)
     generation = _each(result.generation.get("measured") for result in results)
-    subset = results[0].subset
+    versions = _each((_words(result.run.config["versions"]) for result in results), " or ")
+    several = any(len(row["seeds"]) > 1 for row in rows)
+    seeds = {}
+    for cell in cells:
+        numbers = ", ".join(str(result.run.seed) for result in cell.results)
+        seeds[label(cell, cells)] = numbers
+    alike = len(set(seeds.values())) == 1
     notes = [
         f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
-        f"{first['sentences']:,} detokenised sentences ({subset}); ± is half the 95% "
+        f"{first['sentences']:,} detokenised sentences ({results[0].subset}); ± is half the 95% "
         "bootstrap interval.",
         f"PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, "
         f"{RESAMPLES:,} resamples{' of sentences and of seeds; sd: over the seeds' * several}.",
@@ -164,11 +153,11 @@ def notes_below(cells: Sequence[Cell], summaries: Sequence[Row], paper: bool) ->
         "key/value cache in float32 for each generated token of each hypothesis.",
         f"Training tokens/s: target tokens, median over the log, {training}. "
         f"Generation sentences/s: fairseq-generate's own clock, {generation}.",
-        f"Seeds: {_seeds(cells)}. {_each(map(_versions, runs), ' or ')}.",
+        f"Seeds: {numbers if alike else _words(seeds, '; ')}. {versions}.",
         "Valid loss: the lowest of a training, in bits per target token.",
     ]
     if paper:
-        batches = sorted({summary["batch_tokens"] for summary in summaries})
+        batches = sorted({row["batch_tokens"] for row in rows})
         notes += [
             "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; its way of "
             "scoring is not published.",
@@ -179,34 +168,22 @@ def notes_below(cells: Sequence[Cell], summaries: Sequence[Row], paper: bool) ->
                 f"Tokenised BLEU: {signature} on Moses' tokens with hyphenated compounds split, as "
                 "older papers report; no other column compares with it."
             )
-    if any(row["attention"] == BASELINE and row["prr"] is None for row in summaries):
+    if any(row["attention"] == BASELINE and row["prr"] is None for row in rows):
         notes.append(f"PRR and p are - where {too_weak(BASELINE)}.")
-    return [*notes, *_notes_on_training(cells, results)]
+    return [*notes, *_notes_on_training(cells)]
 
 
-def _each(words: Iterable[str | None], between: str = "; ") -> str:
-    return between.join(sorted({word for word in words if word}))
+def _each(texts: Iterable[str | None], between: str = "; ") -> str:
+    return between.join(sorted({text for text in texts if text}))
 
 
-def _seeds(cells: Sequence[Cell]) -> str:
-    """The seeds; those of each cell where they differ."""
-    seeds = {}
-    for cell in cells:
-        seeds[label(cell, cells)] = ", ".join(
-            str(result.run.seed) for result in cell.results
-        )
-    if len(set(seeds.values())) == 1:
-        return next(iter(seeds.values()))
-    return "; ".join(f"{name} {of_cell}" for name, of_cell in seeds.items())
+def _words(values: Mapping[str, Any], between: str = ", ") -> str:
+    return between.join(f"{name} {value}" for name, value in values.items())
 
 
-def _versions(run: Job) -> str:
-    return ", ".join(f"{name} {version}" for name, version in run.config["versions"].items())
-
-
-def _notes_on_training(cells: Sequence[Cell], results: Sequence[Result]) -> list[str]:
+def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
     """How the models were trained, and what hinders comparing them."""
-    notes = []
+    notes, results = [], [result for cell in cells for result in cell.results]
     precisions = {result.run.training.precision for result in results}
     if precisions != {"float32"} and len(precisions) == 1:
         notes.append(f"Trained in {precisions.pop()}.")
@@ -214,8 +191,9 @@ def _notes_on_training(cells: Sequence[Cell], results: Sequence[Result]) -> list
         notes += _other_training([cell for cell in cells if cell.row == row], cells)
     for result in results:
         if given := result.scores.get("given_tokens"):
-            line = given["line"]
-            notes.append(f"{result.run.name}, on the tokens of the given text: {line}.")
+            notes.append(
+                f"{result.run.name}, on the tokens of the given text: {given['line']}."
+            )
         if updates := result.metrics.get("ended_by_patience"):
             notes.append(
                 f"{result.run.name} was ended by patience after {updates:,} updates."
@@ -228,16 +206,10 @@ def _other_training(of_row: Sequence[Cell], cells: Sequence[Cell]) -> list[str]:
     first = next((cell for cell in of_row if cell.kind == BASELINE), of_row[0])
     others = []
     for cell in of_row:
-        run = cell.results[0].run
-        training = training_of(run)
-        if differing := differences(first.results[0].run, run):
-            each = ", ".join(f"{name} {training.get(name)}" for name in differing)
-            others.append(f"{label(cell, cells)} ({each})")
-    if not others:
-        return []
-    return [
-        f"Trained otherwise than {label(first, cells)}, so compare with care: {', '.join(others)}."
-    ]
+        if differing := differences(first.results[0].run, cell.results[0].run):
+            others.append(f"{label(cell, cells)} ({_words(differing)})")
+    than = f"Trained otherwise than {label(first, cells)}, so compare with care"
+    return [f"{than}: {', '.join(others)}."] if others else []
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -245,17 +217,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
     add("--out", type=Path, required=True, help=f"folder for {', '.join(FILES)}")
-    columns: dict[str, Any] = {"choices": ("quickstart", "paper"), "default": "quickstart"}
-    help_ = (
-        "paper: the paper's table with its numbers, as run-table's (default: %(default)s)"
-    )
-    add("--columns", **columns, help=help_)
-    add(
-        "--subset",
-        default="test",
-        help="the data set that was scored (default: %(default)s)",
-    )
-    add("--title", default="Kinds of attention", help="heading (default: %(default)s)")
+    sets, default = ("quickstart", "paper"), "(default: %(default)s)"
+    help_ = f"paper: the paper's table with its numbers, as run-table's {default}"
+    add("--columns", choices=sets, default="quickstart", help=help_)
+    add("--subset", default="test", help=f"the data set that was scored {default}")
+    add("--title", default="Kinds of attention", help=f"heading {default}")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -157,7 +157,7 @@ def _plot(summaries: Sequence[Row], path: Path, title: str) -> None:
                 axes.errorbar(summary[measure], line, xerr=bar, capsize=4, **style)
             if summary["question"] == REFERENCE:
                 axes.axvline(summary[measure], color="#BBBBBB", linewidth=2, zorder=0)
-        name_axes(axes, "dots: seeds; bars: sd; grey: references", name, "")
+        name_axes(axes, f"{name} (dots: seeds; bars: sd; grey: references)", "")
     panels[0].set_yticks(range(len(summaries)), [summary["variant"] for summary in summaries])
     panels[0].set_ylim(len(summaries) - 0.5, -0.5)
     save(figure, path)

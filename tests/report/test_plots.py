@@ -55,10 +55,10 @@ def test_rows_and_tasks_are_drawn_side_by_side_with_their_bars(
     assert (mha, bleus, bars, el) == ("mha", [25.0, 26.0], [1.0, 1.0], "el")
     assert base + 1 == first < 1 < second
     drawn.clear()
-    scores = {
-        "mha": {"cola": [0.0, 0.0], "rte": [50.0, 54.0]},
-        "mhe_mul": {"cola": [3.0, 5.0], "rte": [39.0, 39.0]},
-    }
+    scores = [
+        {"attention": "mha", "scores": {"cola": [0.0, 0.0], "rte": [50.0, 54.0]}},
+        {"attention": "mhe_mul", "scores": {"cola": [3.0, 5.0], "rte": [39.0, 39.0]}},
+    ]
     plot_tasks(scores, tmp_path / "tasks.png", "title")
     assert (tmp_path / "tasks.png").read_bytes().startswith(b"\x89PNG")
     assert [values for _, _, values, _ in drawn] == [[0.0, 52.0], [4.0, 39.0]]
