@@ -15,14 +15,11 @@ if TYPE_CHECKING:
 def register() -> None:
     """Import fairseq, register our models, optimizer, loss and task there, and fix its bugs.
 
-    A second call changes nothing.
-
-    Raises:
-        UserError: fairseq is not installed.
+    A second call changes nothing. Raises UserError where fairseq is not installed.
     """
     if importlib.util.find_spec("fairseq") is None:
         raise UserError(
-            "fairseq is not installed: pip install 've-fairseq>=0.12.3', or a fairseq of your own"
+            "fairseq is not installed: pip install 've-fairseq>=0.12.3', or your own"
         )
     with quiet_import():
         # Each module registers what it defines.

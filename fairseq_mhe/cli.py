@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import fairseq_mhe
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError, exit_status
@@ -16,40 +18,8 @@ from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
-#: Name, module and line of help. A module has add_arguments(parser) and run(args) -> int | None, or
-#: functions that begin with the command's name. The first six lead from text to translations.
-_TABLE = """
-quickstart        experiments.quickstart    prepare, train, score and print the table
-prepare           prepare.parallel_text     turn parallel text into a data folder
-train             experiments.table         train a row of the paper's table with one kind
-run-table         experiments.table         train and score rows x kinds x seeds: the table
-table             report.translation_table  make the table and the picture from run folders
-translate         deploy.translate          translate plain text with a trained model
-evaluate          experiments.table         translate and score with a trained run
-score             experiments.table         score detokenised translations with sacreBLEU
-recipe            runs.recipes              print the fairseq-train command line of a recipe
-run-jobs          runs.slurm                do one job of a table that --slurm submitted
-keep              runs.job                  copy finished runs without models, enough for tables
-quickstart-lm     experiments.quickstart    quickstart for language models
-pretrain          experiments.language      train a language model on running text
-finetune          experiments.language      fine-tune a masked language model on a task
-nlu-table         experiments.language      train and score language models: kinds x tasks x seeds
-score-squad       runs.squad                score answers to SQuAD's questions: exact match and F1
-average           checkpoints.average       average the weights of several checkpoints
-inspect           checkpoints.inspection    show what a checkpoint is
-fold              convert.fold              turn a checkpoint into one of fairseq's transformer
-convert           convert.change_kind       start a smaller kind of attention from a trained one
-to-collaborative  convert.change_kind       start collaborative attention from any kind
-to-ctranslate2    convert.to_ctranslate2    turn a checkpoint into a CTranslate2 model
-export            deploy.export             write a trained model as one folder
-demo              deploy.demo               serve a local page on which models translate
-params            experiments.counts        count the attention parameters of all rows and kinds
-cost              experiments.counts        count parameters, multiply-adds and cache of a model
-bench             bench.run                 measure attention, memory, training, generation
-attention-map     report.attention_map      draw what the heads of a model attend to
-"""
-_ROWS = [row.split(maxsplit=2) for row in _TABLE.strip().splitlines()]
-SUBCOMMANDS = {name: (module, help_) for name, module, help_ in _ROWS}
+#: Name -> module and line of help, as the overview lists them.
+SUBCOMMANDS = yaml.safe_load(Path(__file__).with_name("commands.yaml").read_text("utf-8"))
 #: Subcommands that register our models with fairseq themselves, if they need them at all.
 _WITHOUT_FAIRSEQ = ("prepare", "translate")
 
@@ -57,8 +27,7 @@ _WITHOUT_FAIRSEQ = ("prepare", "translate")
 def _load_user_dir(argv: Sequence[str]) -> None:
     """Import the package of ``--user-dir``, whose kinds all commands and their processes then know.
 
-    Raises:
-        UserError: it is no package.
+    Raises UserError where it is no package.
     """
     if "--user-dir" in argv[:-1]:
         os.environ[OWN_USER_DIR] = str(Path(argv[argv.index("--user-dir") + 1]).resolve())
@@ -105,16 +74,17 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
         "fairseq-mhe COMMAND --help lists the options of one.",
     )
     parser.add_argument("--version", action="version", version=_versions())
-    commands = parser.add_subparsers(
-        title="commands", dest="command", required=True, metavar="COMMAND", prog=parser.prog
-    )
+    words = {"title": "commands", "dest": "command", "metavar": "COMMAND"}
+    commands = parser.add_subparsers(**words, required=True, prog=parser.prog)
     commands.type = str  # its words are converted by the subcommand
     for name, (_, line) in SUBCOMMANDS.items():
         command = commands.add_parser(name, help=line, description=line)
         if name == chosen:
             _functions(name)[0](command)
-            help_ = "a package with kinds of your own, as in fairseq (default: $"
-            command.add_argument("--user-dir", metavar="DIR", help=f"{help_}{OWN_USER_DIR})")
+            help_ = (
+                f"a package with kinds of your own, as in fairseq (default: ${OWN_USER_DIR})"
+            )
+            command.add_argument("--user-dir", metavar="DIR", help=help_)
     return parser
 
 

@@ -1,7 +1,7 @@
-"""Work-arounds for fairseq's bugs that users of the user-dir would meet, each named and tested.
+"""Work-arounds for fairseq's bugs that users of the user-dir would meet.
 
-fairseq itself is never edited: importing this module replaces single functions by ones that call
-them. tests/test_fairseq_fixes.py fails for a fix that is no longer needed.
+fairseq is never edited: this module replaces single functions by ones that call them.
+tests/test_fairseq_fixes.py fails for a fix that is no longer needed.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def apply() -> None:
     if "fairseq_cli" in sys.modules:  # else a host program, which has its own filters
         quieten_start_up()
         keep_compiled_products()
-    # It holds plain data, and is all that old checkpoints of fairseq's have beside tensors.
+    # All that old checkpoints of fairseq's have beside tensors.
     torch.serialization.add_safe_globals([argparse.Namespace])
     logging.getLogger("fairseq.trainer").addFilter(_is_of_parameters)
     for name in EVALUATING:
@@ -63,15 +63,12 @@ def _replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[
 def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
     """Read checkpoints in torch's weights-only mode, which runs no code; others end in one line.
 
-    fairseq leaves the mode to torch, whose default it is since 2.6. It can go when fairseq passes
-    ``weights_only`` itself and names the file.
+    It can go when fairseq passes ``weights_only`` itself and names the file.
     """
-    paths = (
-        [Path(files)] if isinstance(files, (str, Path)) else [Path(path) for path in files]
-    )
+    paths = [files] if isinstance(files, (str, Path)) else files
     with one_clear_line():
         for path in paths:
-            read_checkpoint(path)
+            read_checkpoint(Path(path))
     try:
         with warnings.catch_warnings(action="ignore"):
             return load(files, *args, **kwargs)
@@ -81,21 +78,16 @@ def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _is_of_parameters(record: logging.LogRecord) -> bool:
-    """False for lines that call biases shared which do not exist.
-
-    fairseq's trainer takes all parameters that are None for one.
-    """
-    message = record.getMessage()
-    return not (
-        message.startswith("detected shared parameter: ") and message.endswith("bias")
-    )
+    """False for lines that call biases shared which do not exist: None is one for fairseq."""
+    line = record.getMessage()
+    return not (line.startswith("detected shared parameter: ") and line.endswith("bias"))
 
 
 @_replaces(options, "parse_args_and_arch")
 def _parse(
     parse: Any, parser: Any, input_args: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """fairseq's options with its two faults of precision mended.
+    """Parse fairseq's options without its two faults of precision.
 
     Attention of ours beside an architecture of fairseq's ends in one line, not in pages of usage.
     """
@@ -123,30 +115,19 @@ def _parse(
 
 
 @_replaces(data_utils, "load_indexed_dataset")
-def _name_damaged_data(load: Any, path: str, *args: Any, **kwargs: Any) -> Any:
-    """Name the binary data that cannot be read, in one line."""
+@_replaces(Dictionary, "add_from_file")
+def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
+    """Name the binary data or dictionary that cannot be read, in one line."""
+    path = next((word for word in args if isinstance(word, str)), None)
     try:
-        data = load(path, *args, **kwargs)
+        data = read(*args, **kwargs)
     except Exception as error:  # as many kinds as there are damages
-        raise ErrorExit(
-            f"cannot read {path}.idx and .bin: {error}; prepare the data again"
-        ) from error
+        if path is None:  # add_from_file calls itself with the open file
+            raise
+        raise ErrorExit(f"cannot read {path}: {error}; prepare the data again") from error
     if data is None and Path(f"{path}.idx").exists():
         raise ErrorExit(f"{path}.bin is missing: prepare the data again")
     return data
-
-
-@_replaces(Dictionary, "add_from_file")
-def _name_a_damaged_dictionary(add: Any, dictionary: Dictionary, file: Any) -> None:
-    """Name the dictionary that cannot be read, in one line."""
-    try:
-        add(dictionary, file)
-    except Exception as error:
-        if isinstance(file, str):  # fairseq calls it again with the open file
-            raise ErrorExit(
-                f"cannot read {file}: {error}; prepare the data again"
-            ) from error
-        raise
 
 
 #: The modules of fairseq that evaluate options, which may come from a checkpoint.
@@ -161,10 +142,7 @@ EVALUATING = (
 
 
 def _evaluate(text: str) -> Any:
-    """Their ``eval``: reads Python literals and runs no code.
-
-    It can go when fairseq calls ``ast.literal_eval``.
-    """
+    """Read a Python literal, running no code; it can go when fairseq calls ``literal_eval``."""
     try:
         return ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -188,9 +166,7 @@ def _keep_the_last_batch(batch_by_size: Any, indices: Any, *args: Any, **kwargs:
 
 
 @_replaces(checkpoint_utils, "save_checkpoint")
-def _number_the_last(
-    save: Any, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any
-) -> Any:
+def _number_the_last(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any) -> Any:
     """Write the checkpoint of --save-interval-updates where it falls on an epoch's end, too.
 
     There fairseq writes checkpoint_last.pt only (and the epoch's own, unless
@@ -200,25 +176,21 @@ def _number_the_last(
     updates, interval = trainer.get_num_updates(), cfg.save_interval_updates
     if interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
         # As within an epoch, where it is written before all others: a kill cannot part them.
-        within = SimpleNamespace(
-            epoch=epoch_itr.epoch,
-            state_dict=epoch_itr.state_dict,
-            end_of_epoch=lambda: False,
-        )
-        saved = save(cfg, trainer, within, val_loss)
+        place = {"epoch": epoch_itr.epoch, "state_dict": epoch_itr.state_dict}
+        within = SimpleNamespace(**place, end_of_epoch=lambda: False)
+        saved = save(cfg, trainer, within, loss)
         if cfg.no_epoch_checkpoints:
             return saved
-    return save(cfg, trainer, epoch_itr, val_loss)
+    return save(cfg, trainer, epoch_itr, loss)
 
 
 @_replaces(Trainer, "state_dict")
 def _save_full_precision(as_state: Any, trainer: Trainer) -> dict[str, Any]:
     """Let checkpoints of ``--bf16`` have the weights that the optimizer works on, in float32.
 
-    fairseq saves the model's, which are rounded to 8 bits, and resumes from them: a resumed
-    training differs from one that was never stopped. (``--fp16`` on GPUs has its float32 weights
-    in one flat tensor, and stays as in fairseq.) It can go when a checkpoint of fairseq with --bf16
-    has float32 weights.
+    fairseq saves the model's, rounded to 8 bits, and resumes from them, so that a resumed training
+    differs. (``--fp16`` on GPUs stays as in fairseq: its float32 weights are one flat tensor.) It
+    can go when a checkpoint of fairseq with --bf16 has float32 weights.
     """
     state: dict[str, Any] = as_state(trainer)
     for name, full, _ in _full_precision(trainer):
@@ -235,8 +207,8 @@ def _load_full_precision(
     weights = list(_full_precision(trainer)) if Path(filename).exists() else []
     saved = read_checkpoint(Path(filename))["model"] if weights else {}
     for name, full, rounded in weights:
-        # A head may have been replaced when it was loaded.
         value = saved.get(name)
+        # A head may have been replaced when it was loaded.
         if value is not None and torch.equal(value.to(rounded), rounded):
             full.data.copy_(value)
     return extra_state
@@ -246,9 +218,8 @@ def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Ten
     """Name, float32 weight and low-precision weight of each parameter; nothing in float32."""
     optimizer = trainer.optimizer
     weights = getattr(optimizer, "fp32_params", None)
-    if not isinstance(weights, list):
-        return
-    full = dict(zip(map(id, optimizer.fp16_params), weights, strict=True))
-    for name, parameter in trainer.get_model().named_parameters(remove_duplicate=False):
-        if id(parameter) in full:
-            yield name, full[id(parameter)], parameter
+    if isinstance(weights, list):
+        full = dict(zip(map(id, optimizer.fp16_params), weights, strict=True))
+        for name, parameter in trainer.get_model().named_parameters(remove_duplicate=False):
+            if id(parameter) in full:
+                yield name, full[id(parameter)], parameter
