@@ -73,7 +73,7 @@ class WrittenOut:
             if own > width:
                 raise UserError(
                     f"heads with {name} {own} wide do not fit into heads {width} wide without "
-                    "loss: convert --method fit approximates them"
+                    "loss: convert approximates them"
                 )
         output = with_rows(self.output.transpose(1, 2), width).transpose(1, 2)
         padded: dict[str, Any] = {"output": output}

@@ -1,9 +1,8 @@
-"""How each kind of attention is fitted to trained heads: tables of one function a kind.
+"""How each kind of attention is fitted to trained heads: a function a kind, in the table ``FIT``.
 
 Head by head, the two maps that a head is are approximated: its scores x^T A_i y (of which softmax
 ignores what is the same for every y) and its output B_i y. Where real inputs were measured, errors
-count as they do on those. Truncated singular value decompositions are exact minimisers. `MEAN`
-starts from means over the heads instead (Ainslie et al. 2023, section 2.1).
+count as they do on those. Truncated singular value decompositions are exact minimisers.
 """
 
 from collections.abc import Callable
@@ -74,7 +73,9 @@ class Problem:
             "out_proj.weight": output.transpose(0, 1).flatten(1),
             "out_proj.bias": self.lost_constant(value, output),
         }
-        return _with_biases_if(self.bias, parameters)
+        if self.bias:
+            return parameters
+        return {name: value for name, value in parameters.items() if "bias" not in name}
 
     def shared_values(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """The best values (1, d, M) for ``outputs`` (n, C, M), and they through it (n, C, d)."""
@@ -136,7 +137,10 @@ def fit_mhe_mul(p: Problem) -> Parameters:
 
 def fit_mhe_conv(p: Problem) -> Parameters:
     """As MHE-Mul comes closest, without neighbours."""
-    return _first_taps(*p.factors_of_scores())
+    parameters, factors = p.factors_of_scores()
+    nothing = torch.zeros_like(factors)  # (n, d)
+    parameters["taps"] = torch.stack((factors, *[nothing] * (TAPS - 1)), dim=1)  # (n, 3, d)
+    return parameters
 
 
 def fit_mhe_add(p: Problem) -> Parameters:
@@ -197,48 +201,7 @@ def fit_collaborative(p: Problem) -> Parameters:
     return parameters
 
 
-def mean_heads(p: Problem) -> Parameters:
-    """gqa, mqa: projections with as many heads as the kind has, means over groups; W_O stays.
-
-    Raises:
-        UserError: the heads are wider than the kind's.
-    """
-    heads = p.heads.of_width(p.width)
-    parameters = {"out_proj.weight": heads.output.transpose(0, 1).flatten(1)}
-    groups = {"query": p.new.query_heads, "key": p.new.key_heads, "value": p.new.value_heads}
-    for name, count in groups.items():
-        for suffix, field in (("weight", name), ("bias", f"{name}_bias")):
-            rows = getattr(heads, field).unflatten(0, (count, -1))
-            parameters[f"{name[0]}_proj.{suffix}"] = rows.mean(dim=1).flatten(0, 1)
-    parameters["out_proj.bias"] = heads.output_bias
-    return _with_biases_if(p.bias, parameters)
-
-
-def mean_mhe_mul(p: Problem) -> Parameters:
-    """Means, and the factor of each channel that brings the mean closest to each head's own."""
-    parameters, heads = mean_heads(p), p.heads.of_width(p.width)
-    for name in ("query", "key", "value"):
-        factors = _factors_of_mean(getattr(heads, name))
-        parameters[f"{name}_embedding"] = factors - p.new.head_embedding_offset
-    return parameters
-
-
-def mean_mhe_add(p: Problem) -> Parameters:
-    """Means, and what each head's biases differ from them by."""
-    parameters, heads = mean_heads(p), p.heads.of_width(p.width)
-    for name in ("query", "key", "value"):
-        bias = getattr(heads, f"{name}_bias")  # (n, d)
-        parameters[f"{name}_embedding"] = bias - (bias.mean(dim=0) if p.bias else 0)
-    return parameters
-
-
-def mean_mhe_conv(p: Problem) -> Parameters:
-    """Means, and the factors of each key itself that bring their scores closest to each head's."""
-    return _first_taps(mean_heads(p), _factors_of_mean(p.heads.of_width(p.width).query))
-
-
-Table = dict[str, Callable[[Problem], Parameters]]
-FIT: Table = {
+FIT: dict[str, Callable[[Problem], Parameters]] = {
     "mhe_mul": fit_mhe_mul,
     "mhe_add": fit_mhe_add,
     "mqa": fit_grouped,
@@ -246,15 +209,6 @@ FIT: Table = {
     "mhe_conv": fit_mhe_conv,
     "collaborative": fit_collaborative,
 }
-MEAN: Table = {
-    "mhe_mul": mean_mhe_mul,
-    "mhe_add": mean_mhe_add,
-    "mqa": mean_heads,
-    "gqa": mean_heads,
-    "mhe_conv": mean_mhe_conv,
-}
-#: Least squares, and the mean of the heads.
-METHODS = {"fit": FIT, "mean": MEAN}
 
 
 def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -284,20 +238,3 @@ def shared_rows(
     rows = size.unsqueeze(1) * basis.T @ inverse
     factors = weighted @ basis / size.where(size > 0, 1.0)
     return rows, factors
-
-
-def _factors_of_mean(weight: Tensor) -> Tensor:
-    """(n, d): what brings the mean of weights (n, d, C) closest to each, channel by channel."""
-    mean = weight.mean(dim=0)  # (d, C)
-    size = mean.square().sum(dim=1)  # (d,)
-    return torch.where(size > 0, (weight * mean).sum(dim=2) / size, 1.0)
-
-
-def _first_taps(parameters: Parameters, factors: Tensor) -> Parameters:
-    """Factors (n, d) of each head's query for a key itself, and nothing for those before it."""
-    nothing = torch.zeros_like(factors)
-    return {**parameters, "taps": torch.stack((factors, *[nothing] * (TAPS - 1)), dim=1)}
-
-
-def _with_biases_if(bias: bool, parameters: Parameters) -> Parameters:
-    return {name: value for name, value in parameters.items() if bias or "bias" not in name}

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,15 +50,19 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
             "a model with --scale-heads, --scale-attn, --scale-fc or --scale-resids has no stock "
             "form: fairseq's own loses them where it loads a checkpoint"
         )
-    replaced = {f"{name}.": stock_sublayer(module) for name, _, module in sublayers(model)}
-    parameters = {
-        name: value.float() if value.is_floating_point() else value
-        for name, value in model.state_dict().items()
-        if not name.startswith(tuple(replaced))
-    }
-    for prefix, of_module in replaced.items():
-        parameters |= {f"{prefix}{name}": value for name, value in of_module.items()}
-    return parameters
+    stock = {name: stock_sublayer(module) for name, _, module in sublayers(model)}
+    return with_sublayers(model, stock)
+
+
+def with_sublayers(
+    model: nn.Module, new: Mapping[str, Mapping[str, Tensor]]
+) -> dict[str, Tensor]:
+    """A model's float32 state with the parameters of all its attention sublayers replaced."""
+    replaced = tuple(f"{name}." for name in new)
+    state = {k: x for k, x in model.state_dict().items() if not k.startswith(replaced)}
+    for prefix, of_sublayer in new.items():
+        state |= {f"{prefix}.{name}": value for name, value in of_sublayer.items()}
+    return {k: x.float() if x.is_floating_point() else x for k, x in state.items()}
 
 
 def stock_sublayer(attention: Attention) -> dict[str, Tensor]:

@@ -39,9 +39,3 @@ def add_subset(parser: argparse.ArgumentParser) -> None:
     """The split that models are compared on."""
     help_ = "split of DATA to compare on (default: %(default)s)"
     parser.add_argument("--subset", default="test", help=help_)
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Whether the report is for programs."""
-    help_ = "print the report as JSON, for programs"
-    parser.add_argument("--json", action="store_true", help=help_)

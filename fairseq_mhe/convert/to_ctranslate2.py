@@ -1,11 +1,10 @@
 """``fairseq-mhe to-ctranslate2``: a checkpoint as a CTranslate2 model that translates the same."""
 
 import argparse
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -18,7 +17,7 @@ from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.compare import BEAM, Material, open_material, random_batches
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.convert.options import add_data, add_json, add_subset
+from fairseq_mhe.convert.options import add_data, add_subset
 from fairseq_mhe.prepare.data_folder import open_binary
 
 #: What CTranslate2 can store weights as.
@@ -32,15 +31,6 @@ _ROUNDING = 1e-3
 _RANDOM = 8
 #: Longest translation that is compared.
 _LONGEST = 200
-
-
-class Agreement(NamedTuple):
-    """How many sentences have fairseq's translation, and the size of the model's file."""
-
-    sentences: int
-    greedy: int
-    beam: int
-    megabytes: float
 
 
 def convert(
@@ -113,8 +103,8 @@ def open_translator(folder: Path, device: str, precision: str, threads: int) -> 
 
 
 @torch.inference_mode()
-def agreement(material: Material, translator: Any, model: Path) -> Agreement:
-    """Translate the compared sentences by fairseq's search and by a converted ``model``."""
+def agreement(material: Material, translator: Any) -> tuple[int, int, int]:
+    """How many sentences are compared, and of these have fairseq's translation: greedy, by beam."""
     ours: Any = material.source.model
     task = material.task
     limit = min(_LONGEST, ours.max_positions()[1] - 1)
@@ -132,8 +122,7 @@ def agreement(material: Material, translator: Any, model: Path) -> Agreement:
         pairs = zip(results, expected, strict=True)
         words = task.target_dictionary
         same.append(sum(each.hypotheses[0] == _words(words, best) for each, best in pairs))
-    megabytes = round((model / "model.bin").stat().st_size / 1e6, 3)
-    return Agreement(len(sentences), same[0], same[1], megabytes)
+    return len(sentences), same[0], same[1]
 
 
 @torch.inference_mode()
@@ -191,7 +180,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "smaller model"
     )
     add("--shared-heads", action="store_true", help=help_)
-    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -212,13 +200,10 @@ def run(args: argparse.Namespace) -> None:
                 check_exact(
                     source, (task.source_dictionary, task.target_dictionary), translator
                 )
-            same = agreement(material, translator, folder)
-    if args.json:
-        print(json.dumps({**same._asdict(), "quantization": args.quantization}))
-        return
-    size = f"{args.quantization}, {same.megabytes} MB"
+            count, greedy, beam = agreement(material, translator)
+    size = f"{args.quantization}, {(args.out / 'model.bin').stat().st_size / 1e6:.3f} MB"
     print(f"{args.out}: CTranslate2, {size}, from {source.attention_words}")
     print(
-        f"the same translation as fairseq's for {same.greedy} of {same.sentences} sentences of "
-        f"{args.subset} (greedy), {same.beam} with beam {BEAM}"
+        f"the same translation as fairseq's for {greedy} of {count} sentences of "
+        f"{args.subset} (greedy), {beam} with beam {BEAM}"
     )

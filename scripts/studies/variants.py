@@ -12,8 +12,7 @@ from typing import Any
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, positive_list, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.change_kind import convert
-from fairseq_mhe.convert.fit import MEAN
+from fairseq_mhe.convert.change_kind import TARGETS, convert
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import without_memory
 from fairseq_mhe.models.counting import total_parameters
@@ -227,7 +226,7 @@ def _fixed(kind: str) -> dict[str, Any]:
 
 
 def _uptrain_arguments(parser: argparse.ArgumentParser) -> None:
-    every, kinds = ",".join(MEAN), some_of(tuple(MEAN))
+    every, kinds = ",".join(TARGETS), some_of(TARGETS)
     help_ = "kinds of attention (default: %(default)s)"
     parser.add_argument("--attention", type=kinds, default=every, metavar="KIND,...", help=help_)
     _add_sentences(parser)
