@@ -12,7 +12,7 @@ MODEL_NAME = "transformer_mhe"
 class Row:
     """One size of Transformer; ``layers`` of each of its ``sides``.
 
-    ``stock``: fairseq's architecture that has the values of the options that are no sizes.
+    ``stock``: fairseq's architecture with the values of options that are no sizes.
     """
 
     embed_dim: int
@@ -25,7 +25,7 @@ class Row:
     stock: str = ""
 
     def options(self) -> dict[str, float]:
-        """The row as fairseq's flat option names and values."""
+        """fairseq's flat options."""
         options: dict[str, float] = {"dropout": self.dropout}
         for side in self.sides:
             options[f"{side}_embed_dim"] = self.embed_dim
@@ -86,11 +86,7 @@ LM_ROWS = {
 
 
 def sizes(row: str) -> Row:
-    """The sizes of a row of the translation models.
-
-    Raises:
-        UserError: there is no row of that name.
-    """
+    """The sizes of a row of the translation models, or UserError."""
     rows = {**ROWS, **SMALL_ROWS}
     if row not in rows:
         raise UserError(f"unknown row {row!r}; choose one of: {', '.join(rows)}")

@@ -26,16 +26,9 @@ def build(
     task: Any,
     seed: int | None = None,
 ) -> BaseFairseqModel:
-    """The model of a task, freshly initialised, in training mode.
+    """The model of a task, freshly drawn from ``seed``, or UserError where options do not fit.
 
-    Args:
-        options: flat ones of fairseq-train, ``arch`` among them, or the model's part of a whole
-            configuration.
-        task: what has the dictionaries.
-        seed: what the weights alone depend on; without one, on what was drawn before.
-
-    Raises:
-        UserError: the options do not fit together.
+    ``options``: fairseq-train's, ``arch`` among them, or the model's part of a configuration.
     """
     if seed is not None:
         torch.manual_seed(seed)
@@ -47,7 +40,7 @@ def build(
 
 
 def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
-    """As `build`, our model for flat options that are whole, of fairseq's model or ours."""
+    """As `build`, our model for all flat options of fairseq's model or ours."""
     return build({**options, "_name": family_of(options).name}, task)
 
 
@@ -57,9 +50,7 @@ def without_memory() -> Iterator[None]:
 
     Nothing is initialised, which takes more than half of the time.
     """
-    names = [
-        name for name in vars(nn.init) if name.endswith("_") and not name.startswith("_")
-    ]
+    names = [name for name in vars(nn.init) if name[0] != "_" and name[-1] == "_"]
     nothing: dict[str, Any] = {name: lambda tensor, *_, **__: tensor for name in names}
     with torch.device("meta"), patch.multiple(nn.init, **nothing):
         yield
@@ -68,17 +59,10 @@ def without_memory() -> Iterator[None]:
 def build_on_meta(
     row: str, attention: str, vocabulary: int = VOCABULARY, **options: Any
 ) -> BaseFairseqModel:
-    """The model of a row and kind with parameters of the right shapes and no memory behind them.
+    """The model of a row and kind `without_memory`, or UserError where options do not fit.
 
-    Args:
-        row: a row of the translation models, or the architecture of a language model.
-        attention: a kind of attention.
-        vocabulary: size of the joined dictionary, fairseq's special symbols among it; tables of
-            words are shared.
-        options: further options of the model, by fairseq-train's names.
-
-    Raises:
-        UserError: the row or kind is unknown, or options do not fit it.
+    ``row``: of the translation models, or the architecture of a language model; ``vocabulary``:
+    size of the joined dictionary, special symbols among it; ``options``: more of fairseq-train's.
     """
     family = language_archs().get(row, TRANSLATION)
     if family is TRANSLATION:
@@ -86,14 +70,13 @@ def build_on_meta(
         row = family.arch(row)
     for place, option in PLACES.items():
         if option in options and place not in family.places:
-            raise UserError(
-                f"--{place}-attention is for translation, not for {row}: leave it out"
-            )
+            flag = f"--{place}-attention"
+            raise UserError(f"{flag} is for translation, not for {row}: leave it out")
     # Its adaptive softmax shares tables by other options.
     tied = {} if row.endswith("_wiki103") else family.tied
+    given = {"arch": row, "attention": attention, **tied, **options}
     with without_memory():
-        task = family.task(vocabulary)
-        return build({"arch": row, "attention": attention, **tied, **options}, task)
+        return build(given, family.task(vocabulary))
 
 
 def sublayers(model: nn.Module) -> Iterator[tuple[str, str, Attention]]:

@@ -34,16 +34,15 @@ def embedding_parameters(model: Any) -> int:
 class CacheBytes:
     """Bytes of key/value cache while decoding.
 
-    ``per_target_token``: for each token generated so far, of each hypothesis (decoder
-    self-attention); ``per_source_token``: for each source token of each sentence, whatever the beam
-    (cross-attention).
+    ``per_target_token``: generated so far, of each hypothesis (decoder self-attention);
+    ``per_source_token``: of each sentence, whatever the beam (cross-attention).
     """
 
     per_target_token: int
     per_source_token: int
 
     def per_sentence(self, source_tokens: int, target_tokens: int, beam: int = 1) -> int:
-        """Bytes held for a sentence after ``target_tokens`` steps with ``beam`` hypotheses."""
+        """Held for a sentence after ``target_tokens`` steps with ``beam`` hypotheses."""
         own = self.per_target_token * target_tokens * beam
         return own + self.per_source_token * source_tokens
 
@@ -60,9 +59,9 @@ def cache_bytes(model: nn.Module, bytes_per_value: int = 4) -> CacheBytes:
 class AttentionWork:
     """Multiply-adds of one attention sublayer.
 
-    ``query``: for each query, its projections to heads and from heads to the output; ``key``: for
-    each key position, its projections to keys and values; ``pair``: for each query and each key
-    that it attends to, the scores and the weighted sums of all heads.
+    ``query``: its projections to heads and from heads to the output; ``key``: a position's
+    projections to keys and values; ``pair``: of a query and each key that it attends to, the scores
+    and the weighted sums of all heads.
     """
 
     query: int
@@ -72,19 +71,18 @@ class AttentionWork:
 
 @torch.no_grad()
 def attention_work(attention: Attention) -> AttentionWork:
-    """Count a sublayer's multiply-adds by running its three hooks over one position.
+    """Count a sublayer's matrix products by running its three hooks over one position.
 
-    Matrix products are counted. Elementwise work (head embeddings, biases, masks, softmax) is not,
-    nor is work on weights once a call (sha sums W_O's rows).
+    Elementwise work (head embeddings, biases, masks, softmax) does not count, nor does work on
+    weights once a call (sha sums W_O's rows).
     """
     like = next(attention.parameters())
     x = like.new_zeros(1, 1, attention.embed_dim)
     key, value = like.new_zeros(1, 1, attention.kdim), like.new_zeros(1, 1, attention.vdim)
     with FlopCounterMode(display=False) as of_query:
         queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
-        attention.merge(
-            queries.new_zeros(*queries.shape[:3], attention.value_head_dim), None
-        )
+        shape = (*queries.shape[:3], attention.value_head_dim)
+        attention.merge(queries.new_zeros(shape), None)
     with FlopCounterMode(display=False) as of_key:
         attention.keys_values(key, value)
     return AttentionWork(
@@ -96,11 +94,7 @@ def attention_work(attention: Attention) -> AttentionWork:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a part of a model costs.
-
-    ``source``: multiply-adds per source token, done once a sentence; ``target``: per target token,
-    done for each hypothesis.
-    """
+    """Of a part of a model; multiply-adds a ``source`` token, and a ``target`` token."""
 
     parameters: int = 0
     source: float = 0
@@ -113,12 +107,9 @@ class Cost:
 def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
     """The cost of the attention in each place (of ``PLACES``), and of all else under "rest".
 
-    Args:
-        model: a model of this package, possibly without memory ("meta").
-        source: source tokens, to all of which each source and target token attends.
-        past: target tokens to which a target token attends in self-attention, itself among them:
-            (T + 1) / 2 on average while T tokens are decoded one after another; T in training,
-            where kernels compute what the causal mask then hides.
+    ``source``: tokens to which each source and target token attends; ``past``: target tokens to
+    which a target token attends, (T + 1) / 2 on average while T tokens are decoded one after
+    another; T in training, where kernels compute what the causal mask then hides.
     """
     parts = dict.fromkeys((*PLACES, "rest"), Cost())
     inside: set[nn.Module] = set()
@@ -134,8 +125,7 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
         parts[place] += part
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear) and module not in inside:
-            size = module.in_features * module.out_features
-            encoder = name.startswith("encoder.")
-            parts["rest"] += Cost(source=size) if encoder else Cost(target=size)
+            side = "source" if name.startswith("encoder.") else "target"
+            parts["rest"] += Cost(**{side: module.in_features * module.out_features})
     parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
     return parts

@@ -1,6 +1,7 @@
 """The families of models: fairseq's own and ours of one shape; their architectures and options."""
 
 import argparse
+import copy
 import functools
 import re
 from collections.abc import Callable, Mapping
@@ -9,11 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fairseq.data import Dictionary
-from fairseq.models import (
-    ARCH_CONFIG_REGISTRY,
-    ARCH_MODEL_NAME_REGISTRY,
-    register_model_architecture,
-)
+from fairseq.models import ARCH_CONFIG_REGISTRY as ARCHITECTURES
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, register_model_architecture
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -22,15 +20,8 @@ from torch import Tensor
 
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError, one_clear_line
-from fairseq_mhe.models import language_models
-from fairseq_mhe.models.architectures import (
-    LM_ROWS,
-    MODEL_NAME,
-    ROBERTA_ROWS,
-    ROWS,
-    SMALL_ROWS,
-    Row,
-)
+from fairseq_mhe.models import architectures, language_models
+from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
 from fairseq_mhe.models.options import OPTIONS, check_options, fill, kinds, plain_options
 from fairseq_mhe.models.transformer import AnyKind, TransformerMHEModel
 
@@ -41,8 +32,7 @@ class Family:
 
     ``name``, ``stock``: ours and fairseq's own; ``rows``: the sizes, by the end of their
     architectures' names; ``tables``: a pattern of the names of its tables of words, for each
-    dictionary; ``task``: makes one from the sizes of dictionaries; ``tied``: the option that shares
-    the tables.
+    dictionary; ``task``: makes one from the sizes of dictionaries; ``tied``: shares the tables.
     """
 
     name: str
@@ -59,17 +49,15 @@ class Family:
         return self.model.PLACES
 
     def arch(self, row: str) -> str:
-        """The ``--arch`` of a row."""
         return f"{self.name}_{row}"
 
     def words(self, weights: Mapping[str, Tensor]) -> tuple[int, ...]:
         """How many words each dictionary has, from a state's tables (one, or some by frequency)."""
-        return tuple(
-            sum(
-                value.size(0) for name, value in weights.items() if re.fullmatch(table, name)
-            )
-            for table in self.tables
-        )
+        sizes = []
+        for table in self.tables:
+            parts = [w.size(0) for name, w in weights.items() if re.fullmatch(table, name)]
+            sizes.append(sum(parts))
+        return tuple(sizes)
 
     @functools.cached_property
     def flags(self) -> frozenset[str]:
@@ -82,14 +70,14 @@ class Family:
     def option_names(self) -> frozenset[str]:
         """All options of our model: also those that only architectures set."""
         filled = argparse.Namespace()
-        ARCH_CONFIG_REGISTRY[self.name](filled)
+        ARCHITECTURES[self.name](filled)
         declared = {field.name for field in fields(self.model.CONFIG)}
         return self.flags | vars(filled).keys() | declared | {"tokens_per_sample"}
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every option of ours for a model of this family, of which some are ``given``."""
         filled = argparse.Namespace(**given)
-        ARCH_CONFIG_REGISTRY[given.get("_name") or given["arch"]](filled)
+        ARCHITECTURES[given.get("_name") or given["arch"]](filled)
         fill(filled, self.model.CONFIG)
         options = {k: value for k, value in vars(filled).items() if k in self.option_names}
         if self.is_stock(given):
@@ -98,14 +86,13 @@ class Family:
         return options
 
     def kinds(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """The kind of attention at each place that a model with such options has."""
+        """The kind of attention at each of its places, of a model with such options."""
         if self.is_stock(options):
             return dict.fromkeys(self.places, "mha")
         chosen = kinds(argparse.Namespace(**options))
         return {place: chosen[place] for place in self.places}
 
     def is_stock(self, options: Mapping[str, Any]) -> bool:
-        """Whether the options are of fairseq's own model."""
         return _model_name(options) == self.stock
 
     def register(self) -> None:
@@ -124,7 +111,7 @@ class Family:
             self._refuse_unknown(row, args)
             values = argparse.Namespace(**{**row.options(), **vars(plain_options(args))})
             if row.stock:
-                ARCH_CONFIG_REGISTRY[row.stock](values)
+                ARCHITECTURES[row.stock](values)
             for name, value in vars(values).items():
                 if not hasattr(args, name):
                     # False there, where fairseq's dataclass takes numbers.
@@ -139,8 +126,8 @@ class Family:
         """
         if isinstance(args, DictConfig) and not all(name in args for name in row.options()):
             unknown = {str(name) for name in args} - self.option_names - {"_name", "arch"}
+            names = ", ".join(sorted(unknown))
             if unknown:
-                names = ", ".join(sorted(unknown))
                 raise ValueError(
                     f"the model has no option {names}: see fairseq-train --help"
                 )
@@ -148,58 +135,53 @@ class Family:
     def nearest_row(
         self, options: Mapping[str, Any], on_command_line: bool = False
     ) -> tuple[str, dict[str, Any]]:
-        """The row with the fewest differences from flat ``options`` (first of equals).
+        """The row (first of equals) with the fewest differences from flat ``options``, and these.
 
         Dropout, which is no part of the sizes, does not count. ``on_command_line``: the differences
         are options of fairseq-train, which cannot turn layer normalisation before sublayers off.
-
-        Returns: its name, and the model's own values of the options in which it differs.
         """
         differences: dict[str, dict[str, Any]] = {}
         for name, row in self.rows.items():
+            pairs = {key: (options.get(key), size) for key, size in row.options().items()}
+            del pairs["dropout"]
             differences[name] = {
-                key: options.get(key)
-                for key, size in row.options().items()
-                if key != "dropout" and options.get(key) != size
+                key: own for key, (own, size) in pairs.items() if own != size
             }
-        names = list(differences)
-        if on_command_line:
-            names = [
-                name for name in names if False not in differences[name].values()
-            ] or names
-        nearest = min(names, key=lambda name: len(differences[name]))
+
+        def distance(name: str) -> tuple[bool, int]:
+            return on_command_line and False in differences[name].values(), len(
+                differences[name]
+            )
+
+        nearest = min(differences, key=distance)
         return nearest, differences[nearest]
 
 
+@functools.lru_cache(maxsize=8)  # a large one takes as long as a model without memory
 def make_dictionary(words: int) -> Dictionary:
-    """A dictionary of ``words`` made-up words, fairseq's four special symbols among them."""
+    """A dictionary of ``words`` made-up words, fairseq's four special symbols among them.
+
+    Shared: copy it for a task that adds words.
+    """
     dictionary = Dictionary()
     for index in range(words - len(dictionary)):
         dictionary.add_symbol(f"w{index}")
     return dictionary
 
 
-#: For tasks that add no words: making a large one takes as long as a model without memory.
-_known_dictionary = functools.lru_cache(maxsize=8)(make_dictionary)
+def make_task(source: int, target: int | None = None, config: Any = None) -> TranslationTask:
+    """A translation task of made-up words from the sizes of its dictionaries (default: one)."""
+    dictionaries = make_dictionary(source), make_dictionary(target or source)
+    return TranslationTask(config or TranslationConfig(), *dictionaries)
 
 
-def make_task(
-    source_words: int, target_words: int | None = None, config: Any = None
-) -> TranslationTask:
-    """A translation task with made-up words and no data on disk.
-
-    Args:
-        source_words: size of the source's dictionary.
-        target_words: of the target's (default: one dictionary for both).
-        config: the task's options (default: fairseq's).
-    """
-    source = _known_dictionary(source_words)
-    target = _known_dictionary(target_words or source_words)
-    return TranslationTask(config or TranslationConfig(), source, target)
+def _masked_task(words: int) -> MaskedLMTask:
+    # The task adds <mask>.
+    return MaskedLMTask(MaskedLMConfig(), copy.deepcopy(make_dictionary(words - 1)))
 
 
 TRANSLATION = Family(
-    MODEL_NAME,
+    architectures.MODEL_NAME,
     "transformer",
     TransformerMHEModel,
     {**ROWS, **SMALL_ROWS},
@@ -211,17 +193,16 @@ ROBERTA = Family(
     language_models.ROBERTA,
     "roberta",
     language_models.RobertaMHEModel,
-    ROBERTA_ROWS,
+    architectures.ROBERTA_ROWS,
     (r"encoder\.sentence_encoder\.embed_tokens\.weight",),
-    # The task adds <mask>.
-    lambda words: MaskedLMTask(MaskedLMConfig(), make_dictionary(words - 1)),
+    _masked_task,
     {},
 )
 CAUSAL = Family(
     language_models.CAUSAL,
     "transformer_lm",
     language_models.TransformerLMMHEModel,
-    LM_ROWS,
+    architectures.LM_ROWS,
     (r"decoder\.embed_tokens\.(weight|embeddings\.\d+\.0\.weight)",),
     lambda words: LanguageModelingTask(LanguageModelingConfig(), make_dictionary(words)),
     {"share_decoder_input_output_embed": True},
@@ -231,24 +212,19 @@ for _family in FAMILIES:
     _family.register()
 
 
-def _model_name(options: Mapping[str, Any]) -> str:
-    arch = options.get("_name") or options.get("arch") or "unknown"
-    return str(ARCH_MODEL_NAME_REGISTRY.get(arch, arch))
+def _model_name(options: Mapping[str, Any]) -> Any:
+    arch = options.get("_name") or options.get("arch")
+    return ARCH_MODEL_NAME_REGISTRY.get(arch, arch)
 
 
 def family_of(options: Mapping[str, Any]) -> Family:
-    """The family of a model with such options.
-
-    Raises:
-        UserError: it is of none.
-    """
+    """The family of a model with such options, or UserError."""
     name = _model_name(options)
-    for family in FAMILIES:
-        if name in (family.name, family.stock):
-            return family
-    known = ", ".join(name for family in FAMILIES for name in (family.stock, family.name))
-    arch = options.get("_name") or options.get("arch")
-    raise UserError(f"unknown architecture {arch!r}; only models of {known} are read")
+    known = {name: family for family in FAMILIES for name in (family.stock, family.name)}
+    if name not in known:
+        names = ", ".join(known)
+        raise UserError(f"unknown architecture {name!r}; only models of {names} are read")
+    return known[name]
 
 
 def language_archs() -> dict[str, Family]:
@@ -257,17 +233,15 @@ def language_archs() -> dict[str, Family]:
 
 
 def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """fairseq-train's options, by name, that build a model of ours.
-
-    Dropout and heads of tasks, which are no part of the model, are left out.
-    """
+    """fairseq-train's options, by name, that build a model of ours, but for dropout."""
     family = family_of(options)
     arch = family.arch(family.nearest_row(options, on_command_line=True)[0])
     usual = argparse.Namespace()
-    ARCH_CONFIG_REGISTRY[arch](usual)
+    ARCHITECTURES[arch](usual)
     flags = {"arch": arch, "attention": options.get("attention")}
     for name in sorted(family.flags):
         value = options.get(name)
+        # Heads of tasks are no part of the model.
         if value is None or "drop" in name or "checkpoint_heads" in name:
             continue
         # A reference to an option of the task, such as ${task.tokens_per_sample}, is no value.

@@ -6,14 +6,9 @@ import argparse
 from typing import Any, Self
 
 from fairseq.data import Dictionary
-from fairseq.models import FairseqEncoderModel, register_model
+from fairseq.models import FairseqEncoderModel, register_model, transformer_lm
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.transformer import TransformerConfig
-from fairseq.models.transformer_lm import (
-    DEFAULT_MAX_TARGET_POSITIONS,
-    TransformerLanguageModel,
-    TransformerLanguageModelConfig,
-)
 from fairseq.modules import AdaptiveInput
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from fairseq.utils import eval_str_list
@@ -33,10 +28,9 @@ class _RobertaEncoder(RobertaEncoder):
     """fairseq's embeddings and language model head around our encoder."""
 
     def build_encoder(
-        self, args: argparse.Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding
+        self, args: Any, dictionary: Dictionary, table: nn.Embedding
     ) -> Encoder:
-        """Called by fairseq's constructor."""
-        return Encoder(TransformerConfig.from_namespace(args), dictionary, embed_tokens)
+        return Encoder(TransformerConfig.from_namespace(args), dictionary, table)
 
 
 @register_model(ROBERTA)
@@ -60,7 +54,6 @@ class RobertaMHEModel(AnyKind, RobertaModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """fairseq's options of RoBERTa and ours."""
         RobertaModel.add_args(parser)
         super().add_args(parser)
 
@@ -73,34 +66,22 @@ class RobertaMHEModel(AnyKind, RobertaModel):
             options.max_positions = options.tokens_per_sample
         return cls(options, _RobertaEncoder(options, task.source_dictionary))
 
-    def register_classification_head(
-        self,
-        name: str,
-        num_classes: int | None = None,
-        inner_dim: int | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def register_classification_head(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Called by fairseq's tasks: its head, or of ``HEADS`` the one of this name."""
-        super().register_classification_head(name, num_classes, inner_dim, **kwargs)
+        super().register_classification_head(name, *args, **kwargs)
         if name in HEADS:
-            args = self.args
-            self.classification_heads[name] = HEADS[name](
-                args.encoder_embed_dim,
-                inner_dim or args.encoder_embed_dim,
-                num_classes,
-                args.pooler_activation_fn,
-                args.pooler_dropout,
-            )
+            stock: Any = self.classification_heads[name]
+            widths = stock.dense.in_features, stock.dense.out_features
+            how = self.args.pooler_activation_fn, self.args.pooler_dropout
+            head = HEADS[name](*widths, stock.out_proj.out_features, *how)
+            self.classification_heads[name] = head
 
     def forward(
         self, src_tokens: Tensor, *args: Any, spans: Tensor | None = None, **kwargs: Any
     ) -> tuple[Tensor, dict[str, Any]]:
         """As fairseq's; ``spans`` (B, 4) are for `WordsHead`."""
         if spans is None:
-            output: tuple[Tensor, dict[str, Any]] = super().forward(
-                src_tokens, *args, **kwargs
-            )
-            return output
+            return super().forward(src_tokens, *args, **kwargs)
         head = self.classification_heads[kwargs.pop("classification_head_name")]
         features, extra = super().forward(src_tokens, *args, **kwargs)
         return head(features, spans=spans), extra
@@ -111,9 +92,7 @@ def _start_as_bert(model: nn.Module) -> None:
     if next(model.parameters()).is_meta:
         return
     attentions = [module for module in model.modules() if isinstance(module, Attention)]
-    linears = [
-        m for sublayer in attentions for m in sublayer.modules() if isinstance(m, nn.Linear)
-    ]
+    linears = [m for each in attentions for m in each.modules() if isinstance(m, nn.Linear)]
     own = {linear for linear in linears if not linear.weight.any()}
     for module in model.modules():
         if module not in own:
@@ -121,39 +100,33 @@ def _start_as_bert(model: nn.Module) -> None:
 
 
 @register_model(CAUSAL)  # without the dataclass: see transformer.py
-class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
+class TransformerLMMHEModel(AnyKind, transformer_lm.TransformerLanguageModel):
     """A Transformer decoder without cross-attention, with any of ``KINDS`` as its attention."""
 
     PLACES = ("decoder",)
-    CONFIG = config(
-        "TransformerLMMHEConfig", without=_OF_PLACES, bases=(TransformerLanguageModelConfig,)
-    )
+    _STOCK = transformer_lm.TransformerLanguageModelConfig
+    CONFIG = config("TransformerLMMHEConfig", without=_OF_PLACES, base=_STOCK)
 
     @classmethod
     def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
         """As fairseq's build_model, with our decoder; called by `build_model`."""
         options.max_target_positions = _positions(options, task)
+        words, width = task.source_dictionary, options.decoder_input_dim
         if options.adaptive_input:  # Baevski and Auli's (2019) tables of falling widths
-            table: nn.Module = AdaptiveInput(
-                len(task.source_dictionary),
-                task.source_dictionary.pad(),
-                options.decoder_input_dim,
-                options.adaptive_input_factor,
-                options.decoder_embed_dim,
-                eval_str_list(options.adaptive_input_cutoff, type=int),
-            )
+            widths = width, options.adaptive_input_factor, options.decoder_embed_dim
+            cutoff = eval_str_list(options.adaptive_input_cutoff, type=int)
+            table: nn.Module = AdaptiveInput(len(words), words.pad(), *widths, cutoff)
         else:
-            width = options.decoder_input_dim
-            table = cls.build_embedding(options, task.source_dictionary, width)
+            table = cls.build_embedding(options, words, width)
         config = TransformerConfig.from_namespace(options)
         return cls(Decoder(config, task.target_dictionary, table, no_encoder_attn=True))
 
 
 def _positions(args: argparse.Namespace, task: Any) -> int:
-    """The positions of the model: as many as a block of the task has tokens, unless given."""
+    """As many as a block of the task has tokens, unless given."""
     for options in (args, getattr(task, "args", None)):
         for name in ("max_target_positions", "tokens_per_sample"):
             value = getattr(options, name, None)
             if isinstance(value, int):  # not a reference such as ${task.tokens_per_sample}
                 return value
-    return DEFAULT_MAX_TARGET_POSITIONS
+    return transformer_lm.DEFAULT_MAX_TARGET_POSITIONS

@@ -1,8 +1,7 @@
 """fairseq's losses over words, quicker in bf16 on CPUs: ``--criterion NAME_by_rows``.
 
-NAME is label_smoothed_cross_entropy (translation), masked_lm or cross_entropy (causal models). Some
-rows at a time, which stay in the processor's cache, become loss and gradient at once, so that the
-float32 probabilities (N, V) are never whole in memory. The gradient takes the place of the logits.
+Some rows at a time, which stay in the processor's cache, become loss and gradient at once: float32
+probabilities (N, V) are never whole in memory. The gradient takes the place of the logits.
 """
 
 # No annotations from __future__: fairseq reads the options' types at run time.
@@ -10,14 +9,8 @@ from typing import Any
 
 import torch
 from fairseq.criterions import FairseqCriterion, register_criterion
-from fairseq.criterions.cross_entropy import (
-    CrossEntropyCriterion,
-    CrossEntropyCriterionConfig,
-)
-from fairseq.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropyCriterion,
-    LabelSmoothedCrossEntropyCriterionConfig,
-)
+from fairseq.criterions import cross_entropy as causal
+from fairseq.criterions import label_smoothed_cross_entropy as smoothed
 from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
 from torch import Tensor
 
@@ -47,10 +40,7 @@ class _SmoothedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, target: Tensor, epsilon: float, padding: int, replace: bool
     ) -> tuple[Tensor, Tensor]:
-        """logits (N, V), target (N,) -> two numbers in float32.
-
-        ``replace``: the gradient is written over the logits.
-        """
+        """logits (N, V), over which the gradient may be written, target (N,) -> two in float32."""
         words = logits.size(1)
         share = epsilon / (words - 1)
         gradient = None  # (N, V)
@@ -77,17 +67,15 @@ class _SmoothedLoss(torch.autograd.Function):
             if gradient is not None:
                 # Of a row: p - s everywhere, less (1 - e - s) at the wanted word.
                 slope = probable.sub_(share)
-                slope.scatter_add_(
-                    1, wanted, torch.full_like(slope[:, :1], epsilon + share - 1)
-                )
-                gradient[rows] = slope.masked_fill_(padded, 0)
+                less = torch.full_like(slope[:, :1], epsilon + share - 1)
+                gradient[rows] = slope.scatter_add_(1, wanted, less).masked_fill_(padded, 0)
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(nll)
         return (1 - epsilon - share) * nll + share * every, nll
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None, None]:
-        """The gradient of the first sum, (N, V)."""
+        """Of the first sum, (N, V)."""
         (gradient,) = ctx.saved_tensors
         return gradient if outer[0] == 1 else gradient * outer[0], None, None, None, None
 
@@ -100,7 +88,7 @@ class _ByRows(FairseqCriterion):
     def compute_loss(
         self, model: Any, net_output: Any, sample: Any, reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Called by fairseq: logits (B, T, V) first in ``net_output``; two sums over all tokens."""
+        """From logits (B, T, V), first in ``net_output``: two sums over all tokens."""
         logits = net_output[0]
         if not _by_rows(logits, model) or not reduce or self.ignore_prefix_size:
             return super().compute_loss(model, net_output, sample, reduce)
@@ -109,16 +97,16 @@ class _ByRows(FairseqCriterion):
         return _losses(logits, target, self.eps, self.padding_idx, replace=not read_again)
 
 
-@register_criterion(
-    "label_smoothed_cross_entropy_by_rows",
-    dataclass=LabelSmoothedCrossEntropyCriterionConfig,
-)
-class LabelSmoothedCrossEntropyByRows(_ByRows, LabelSmoothedCrossEntropyCriterion):
+_Config = smoothed.LabelSmoothedCrossEntropyCriterionConfig
+
+
+@register_criterion("label_smoothed_cross_entropy_by_rows", dataclass=_Config)
+class LabelSmoothedCrossEntropyByRows(_ByRows, smoothed.LabelSmoothedCrossEntropyCriterion):
     """For translation."""
 
 
-@register_criterion("cross_entropy_by_rows", dataclass=CrossEntropyCriterionConfig)
-class CrossEntropyByRows(_ByRows, CrossEntropyCriterion):
+@register_criterion("cross_entropy_by_rows", dataclass=causal.CrossEntropyCriterionConfig)
+class CrossEntropyByRows(_ByRows, causal.CrossEntropyCriterion):
     """For causal language models."""
 
 
@@ -129,13 +117,11 @@ class MaskedLmByRows(MaskedLmLoss):
     def forward(
         self, model: Any, sample: Any, reduce: bool = True
     ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """Called by fairseq: the sum over masked tokens, their number, and what is logged."""
+        """The sum over masked tokens, their number, and what is logged."""
         masked = sample["target"].ne(self.padding_idx)  # (B, T)
         if not _by_rows(next(model.parameters()), model) or not masked.any():
             return super().forward(model, sample, reduce)
-        logits, _ = model(
-            **sample["net_input"], masked_tokens=masked
-        )  # (N, V), of masked ones
+        logits, _ = model(**sample["net_input"], masked_tokens=masked)  # (N, V)
         target = model.get_targets(sample, [logits])[masked]  # (N,)
         loss, nll = _losses(logits, target, 0.0, self.padding_idx)
         count = masked.int().sum()
@@ -147,7 +133,5 @@ def _losses(
     logits: Tensor, target: Tensor, epsilon: float, padding: int, replace: bool = True
 ) -> tuple[Tensor, Tensor]:
     """`_SmoothedLoss` of logits (..., V) and target (...)."""
-    losses: tuple[Tensor, Tensor] = _SmoothedLoss.apply(
-        logits.reshape(-1, logits.size(-1)), target.reshape(-1), epsilon, padding, replace
-    )
-    return losses
+    rows, words = logits.reshape(-1, logits.size(-1)), target.reshape(-1)
+    return _SmoothedLoss.apply(rows, words, epsilon, padding, replace)

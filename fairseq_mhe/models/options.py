@@ -1,6 +1,7 @@
 """The options of our models: fairseq's, ours, those of kinds; and the attention they choose."""
 
 import argparse
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import field, fields, make_dataclass
 from typing import Any, Optional
@@ -17,8 +18,7 @@ from fairseq_mhe.attention.base import Option
 DEFAULT_ATTENTION = "mhe_mul"
 #: Where attention sits, and the option that overrides its kind there.
 PLACES = {place: f"{place}_attention" for place in ("encoder", "decoder", "cross")}
-#: Parts of fairseq's TransformerConfig that our attention does not have, by how names begin: they
-#: are no options of our models.
+#: How fairseq's options of what our attention does not have begin.
 _WITHOUT = ("quant_noise", "cross_self_attention", "xformers", "layers_to_keep")
 
 
@@ -33,58 +33,44 @@ def kind_options() -> dict[str, tuple[Option, list[str]]]:
 
 def size_options() -> dict[str, tuple[Option, list[str]]]:
     """Those of some kinds that change what a model costs: whole numbers."""
-    options = kind_options().items()
-    return {k: v for k, v in options if v[0].type is int and len(v[1]) < len(KINDS)}
+    every = kind_options().items()
+    return {k: v for k, v in every if v[0].type is int and len(v[1]) < len(KINDS)}
 
 
-def _option(type_: Any, default: Any, help_: str) -> tuple[Any, Any]:
-    return type_, field(default=default, metadata={"help": help_})
-
-
-def _kind_option(option: Option, users: list[str]) -> tuple[Any, Any]:
-    """An option of kinds on fairseq's command line; None is the kind's own default."""
+def _kind_help(option: Option, users: list[str]) -> str:
+    """The help of an option of kinds, with their defaults."""
     help_ = option.help if len(users) == len(KINDS) else f"{', '.join(users)}: {option.help}"
-    defaults: dict[str, list[str]] = {}  # as shown -> the kinds that have it
+    kinds = defaultdict(list)  # default as shown -> the kinds that have it
     for kind in users:
         default = next(o.default for o in KINDS[kind].OPTIONS if o.flag == option.flag)
-        shown = f"{default:g}" if isinstance(default, float) else default
-        defaults.setdefault(shown, []).append(kind)
-    if len(defaults) > 1:
-        each = [
-            f"{default} for {' and '.join(kinds)}" for default, kinds in defaults.items()
+        kinds[f"{default:g}" if isinstance(default, float) else default].append(kind)
+    shown = [default for default in kinds if default is not None]
+    if len(kinds) > 1:
+        shown = [
+            f"{default} for {' and '.join(having)}" for default, having in kinds.items()
         ]
-        help_ += f" (default: {', '.join(each)})"
-    elif option.default is not None:
-        help_ += f" (default: {next(iter(defaults))})"
-    return _option(Optional[option.type], None, help_)
+    return help_ + (f" (default: {', '.join(shown)})" if shown else "")
 
 
-#: Our own: name -> (type, dataclass field).
-OPTIONS: dict[str, tuple[Any, Any]] = {
-    "attention": _option(str, DEFAULT_ATTENTION, f"kind of attention: {', '.join(KINDS)}"),
-    **{
-        name: _option(
-            Optional[str], None, f"kind of {place} attention (default: --attention)"
-        )
-        for place, name in PLACES.items()
-    },
-    "attention_bias": _option(
-        bool, False, "give attention projections biases, as fairseq's own transformer has"
-    ),
-    **{flag: _kind_option(*option) for flag, option in kind_options().items()},
-    "int8_generation": _option(
-        bool,
-        False,
-        "generate on a CPU with large weights rounded to 8-bit integers: faster, and nearly the "
-        "same",
-    ),
-    "generation_precision": _option(
-        ChoiceEnum(["float32", "bf16", "auto"]),
-        "float32",
-        "products of large weights in generation on a CPU; auto: bf16 where the processor has "
-        "AVX512-BF16 or AMX, else float32",
-    ),
-}
+#: Our own options: name -> (type, dataclass field).
+OPTIONS: dict[str, tuple[Any, Any]] = {}
+
+
+def _add(name: str, type_: Any, default: Any, help_: str) -> None:
+    OPTIONS[name] = (type_, field(default=default, metadata={"help": help_}))
+
+
+_add("attention", str, DEFAULT_ATTENTION, f"kind of attention: {', '.join(KINDS)}")
+for _place, _name in PLACES.items():
+    _add(_name, Optional[str], None, f"kind of {_place} attention (default: --attention)")
+_help = "give attention projections biases, as fairseq's own transformer has"
+_add("attention_bias", bool, False, _help)
+for _name, _kind_option in kind_options().items():  # None is the kind's own default
+    _add(_name, Optional[_kind_option[0].type], None, _kind_help(*_kind_option))
+_help = "generate on a CPU with large weights in 8-bit integers: faster, nearly the same"
+_add("int8_generation", bool, False, _help)
+_help = "products of large weights on a CPU; auto: bf16 where it has AVX512-BF16 or AMX"
+_add("generation_precision", ChoiceEnum(["float32", "bf16", "auto"]), "float32", _help)
 
 
 def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
@@ -106,15 +92,14 @@ def config(
     name: str,
     *fairseqs: tuple[str, Any, Any],
     without: Sequence[str] = (),
-    bases: tuple[type, ...] = (FairseqDataclass,),
+    base: type = FairseqDataclass,
 ) -> type[FairseqDataclass]:
     """The dataclass of a model's options: fairseq's, and ours but for those ``without``."""
     ours = [(option, *OPTIONS[option]) for option in OPTIONS if option not in without]
-    return make_dataclass(name, [*fairseqs, *ours], bases=bases)
+    return make_dataclass(name, [*fairseqs, *ours], bases=(base,))
 
 
-#: Every option of fairseq's Transformer and our own, flat: what --help shows and a checkpoint
-#: stores, as plain values.
+#: What --help shows and a checkpoint stores, as plain values.
 TransformerMHEConfig = config("TransformerMHEConfig", *_flat_fields())
 
 
@@ -142,18 +127,14 @@ def plain_options(cfg: Any) -> argparse.Namespace:
 
 def kinds(args: Any) -> dict[str, str]:
     """The kind of attention at each place of ``PLACES``, from flat options."""
-    default = getattr(args, "attention", None) or DEFAULT_ATTENTION
-    return {
-        place: getattr(args, option, None) or default for place, option in PLACES.items()
-    }
+    usual = getattr(args, "attention", None) or DEFAULT_ATTENTION
+    return {place: getattr(args, name, None) or usual for place, name in PLACES.items()}
 
 
 def check_options(args: Any, places: Sequence[str]) -> None:
-    """Refuse what cannot work at some of ``PLACES``, before any data is read.
+    """Refuse by ValueError, before any data is read, what cannot work at some of ``PLACES``.
 
-    Raises:
-        ValueError: an unknown kind of attention, an option that no chosen kind uses, or sizes that
-            do not fit.
+    That is an unknown kind, an option that no chosen kind uses, or sizes that do not fit.
     """
     with torch.device("meta"):  # sublayers without memory, which draw no random numbers
         for place in places:
@@ -181,17 +162,15 @@ def draw_as_before(args: Any, places: Sequence[str]) -> None:
 def build_place(args: Any, place: str) -> Attention:
     """The attention sublayer of a place (a key of ``PLACES``).
 
-    ``args`` has flat options (fairseq's defaults where absent); fairseq's nested configuration,
-    which answers to their names too, is as good.
+    ``args``: flat options, or fairseq's nested configuration, which answers to their names too.
     """
     kind = kinds(args)[place]
     cross = place == "cross"
     side = "encoder" if place == "encoder" else "decoder"
     embed_dim = getattr(args, f"{side}_embed_dim", 512)
     memory_dim = getattr(args, "encoder_embed_dim", 512) if cross else embed_dim
-    own: dict[str, Any] = {
-        option.name: getattr(args, option.flag, None) for option in kind_class(kind).OPTIONS
-    }
+    options = kind_class(kind).OPTIONS
+    own: dict[str, Any] = {each.name: getattr(args, each.flag, None) for each in options}
     return build_attention(
         kind,
         embed_dim,

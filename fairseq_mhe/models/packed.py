@@ -16,8 +16,6 @@ from fairseq_mhe.common.cpu import has_fast_bf16
 #: 1 to 3,200 rows: 512 to 32,768 features 1.3 to 6 times as fast, 512 to 2,048 and back 1.2 to 4,
 #: 512 to 512 1.1 to 1.7, but 512 to 64 only half as fast up to 5 rows.)
 WORTH_PACKING = 512 * 512
-#: The greatest 8-bit integer; weights are rounded to -127 to 127.
-_GREATEST = 127
 #: Logits of a token that are computed exactly beside bf16: fairseq's search takes two a hypothesis.
 _EXACT = 10
 #: Logits that are compared at once in the search for the greatest.
@@ -27,14 +25,12 @@ _BLOCK = 32
 class PackedLinear(nn.Linear):
     """A linear layer with the parameters of another, and a copy of its weight packed for oneDNN.
 
-    Without gradients, on the CPU and in float32, it multiplies by the packed copy; everywhere else
-    it is a plain ``nn.Linear``. The copy is made once: it does not follow a weight that is trained
-    on. The functions are those that torch.compile itself calls when it freezes weights; torch has
-    no public name for them.
+    Without gradients, on the CPU and in float32, it multiplies by the packed copy, which does not
+    follow a weight that is trained on; everywhere else it is a plain ``nn.Linear``. torch.compile
+    calls the same functions when it freezes weights; torch has no public name for them.
     """
 
-    #: Bytes of a packed number.
-    ITEM_SIZE = 4
+    ITEM_SIZE = 4  # bytes of a packed number
     product: Tensor | None
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -54,12 +50,12 @@ class PackedLinear(nn.Linear):
 
     @property
     def multiplied(self) -> Tensor:
-        """(out, in): what inputs are multiplied by."""
+        """(out, in)."""
         return self.weight if self.product is None else self.product
 
     @property
     def packed_bytes(self) -> int:
-        """Memory that the packed copy takes (less a scale for each output of `Int8Linear`)."""
+        """Of the packed copy, without the scales of `Int8Linear`."""
         return 0 if self._packed is None else self.ITEM_SIZE * self.weight.numel()
 
     def _pack(self) -> Any:
@@ -69,17 +65,14 @@ class PackedLinear(nn.Linear):
         return torch.ops.mkldnn._linear_pointwise(x, packed, self.bias, "none", [], "")
 
     def _apply(self, *args: Any, **kwargs: Any) -> PackedLinear:
-        """Called by ``.to()``, ``.cuda()``, ``.half()`` and the like."""
+        # Called by .to(), .cuda(), .half() and the like.
         super()._apply(*args, **kwargs)
         self._packed = self._pack() if _packs(self.weight) else None
         return self
 
 
 class Bf16Linear(PackedLinear):
-    """The same with products in bfloat16, summed in float32: 2 to 6 times as fast with AMX.
-
-    Inputs and outputs are rounded to 8 bits of mantissa.
-    """
+    """With inputs and outputs in bfloat16, summed in float32: 2 to 6 times as fast with AMX."""
 
     ITEM_SIZE = 2
 
@@ -97,8 +90,7 @@ class Bf16Linear(PackedLinear):
 class Bf16Logits(Bf16Linear):
     """The output projection in bfloat16, but for each token's greatest logits in float32.
 
-    A beam search chooses among the greatest logits, which bfloat16 would round to multiples of
-    1/16; the others count only in the sum of the softmax.
+    A beam search chooses among these, which bfloat16 would round to multiples of 1/16.
     """
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
@@ -113,8 +105,8 @@ class Bf16Logits(Bf16Linear):
 def _greatest(logits: Tensor) -> Tensor:
     """Indices of the ``_EXACT`` greatest logits of each row, (N, V) -> (N, k).
 
-    The greatest logits are in the blocks with the greatest maxima. torch.topk over a whole row
-    takes three times as long.
+    They are in the blocks with the greatest maxima; torch.topk of whole rows takes three times as
+    long.
     """
     blocks = logits.shape[1] // _BLOCK
     in_blocks = blocks * _BLOCK
@@ -128,22 +120,19 @@ def _greatest(logits: Tensor) -> Tensor:
 
 
 class Int8Linear(PackedLinear):
-    """The same with 8-bit integers: an approximation, several times as fast.
+    """With 8-bit integers: several times as fast; a sentence depends slightly on its batch.
 
-    Each output feature's weights are rounded to multiples of a 127th of the greatest of them, the
-    inputs of a call to 128 levels between their least and their greatest (FBGEMM's dynamic
-    quantisation; 8 bits would overflow where a processor has no VNNI). So what a sentence gets
-    depends, slightly, on the batch that it is in.
+    Each output's weights are rounded to multiples of a 127th of the greatest, the inputs of a call
+    to 128 levels between least and greatest (FBGEMM's dynamic quantisation; 8 bits would overflow
+    where a processor has no VNNI).
     """
 
     ITEM_SIZE = 1
 
     def _pack(self) -> Any:
         weight = self.multiplied.detach()
-        greatest = (
-            weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny)
-        )  # (out,)
-        scales = greatest / _GREATEST
+        least = torch.finfo(weight.dtype).tiny
+        scales = weight.abs().amax(dim=1).clamp(min=least) / 127  # (out,)
         zeros = torch.zeros(self.out_features, dtype=torch.int64)
         with warnings.catch_warnings():
             # torch means to replace this type of tensor one day, but FBGEMM, its fastest product,
@@ -162,14 +151,13 @@ def _packs(x: Tensor) -> bool:
 
 
 def int8_available() -> bool:
-    """Whether torch has the 8-bit products of :class:`Int8Linear` for this processor."""
+    """Whether torch has the products of :class:`Int8Linear` for this processor."""
     return torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
 def _onednn_available() -> bool:
-    return torch.backends.mkldnn.is_available() and hasattr(
-        torch.ops.mkldnn, "_linear_pointwise"
-    )
+    has_function = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return torch.backends.mkldnn.is_available() and has_function
 
 
 def bf16_available() -> bool:
@@ -178,35 +166,29 @@ def bf16_available() -> bool:
 
 
 def pack_linears(model: nn.Module, precision: str = "float32") -> None:
-    """Replace each linear layer of ``model`` that is worth it by a packed one, in place.
+    """Replace each linear layer of ``model`` that is worth it by a packed one; parameters stay.
 
-    Parameters stay the same. Does nothing in float32 where torch was built without oneDNN.
-
-    Args:
-        model: ready for inference.
-        precision: of products: ``float32``, ``bf16``, ``int8``, or ``auto``: bf16 where the
-            processor has instructions for it (there it is faster for any number of rows), else
-            float32.
-
-    Raises:
-        ValueError: bf16 or int8, and the model is not in float32 on a processor that has it.
+    ``precision``: of products, ``float32``, ``bf16`` or ``int8``; or ``auto``: bf16 where the
+    processor has instructions for it (there it is faster for any number of rows), else float32.
+    Nothing happens in float32 where torch has no oneDNN. Raises ValueError where bf16 or int8
+    cannot be: the model is not in float32 on a processor that has it.
     """
     on_cpu = _packs(next(model.parameters()))
     if precision == "auto":
         precision = "bf16" if on_cpu and bf16_available() and has_fast_bf16() else "float32"
-    if precision == "int8" and not (on_cpu and int8_available()):
+    kinds: dict[str, Any] = {
+        "float32": (PackedLinear, _onednn_available(), ""),
+        "bf16": (Bf16Linear, bf16_available(), "a processor with AVX-512"),
+        "int8": (Int8Linear, int8_available(), "an x86 processor"),
+    }
+    kind, available, processor = kinds[precision]
+    if not (on_cpu and available):
+        if precision == "float32":
+            return
         raise ValueError(
-            "int8_generation is for a float32 model on an x86 processor: leave it out, or use "
-            "--cpu and no --fp16"
+            f"generation in {precision} is for a float32 model on {processor}: leave it out, or "
+            "use --cpu and no --fp16"
         )
-    if precision == "bf16" and not (on_cpu and bf16_available()):
-        raise ValueError(
-            "generation in bf16 is for a float32 model on a processor with AVX-512: leave it out, "
-            "or use --cpu and no --fp16"
-        )
-    if precision == "float32" and not (on_cpu and _onednn_available()):
-        return
-    kind = {"float32": PackedLinear, "bf16": Bf16Linear, "int8": Int8Linear}[precision]
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if not isinstance(child, nn.Linear) or child.weight.numel() < WORTH_PACKING:

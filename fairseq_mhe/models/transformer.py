@@ -14,48 +14,33 @@ import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import BaseFairseqModel, register_model
-from fairseq.models.transformer import (
-    TransformerConfig,
-    TransformerDecoderBase,
-    TransformerEncoderBase,
-)
+from fairseq.models import transformer as stock
+from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
+from fairseq.modules import FairseqDropout, gelu, transformer_layer
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
-from fairseq.modules.transformer_layer import (
-    TransformerDecoderLayerBase,
-    TransformerEncoderLayerBase,
-)
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.base import trains_on_gpu
 from fairseq_mhe.attention.cache import sentence_order
-from fairseq_mhe.attention.kernel import CausalMask
+from fairseq_mhe.attention.kernel import CausalMask, drop
 from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
+from fairseq_mhe.models import options as our_options
 from fairseq_mhe.models.architectures import MODEL_NAME
-from fairseq_mhe.models.options import (
-    PLACES,
-    TransformerMHEConfig,
-    build_place,
-    draw_as_before,
-    plain_options,
-)
 from fairseq_mhe.models.packed import pack_linears
-from fairseq_mhe.models.quick import quicken
-
-#: alignment_layer that matches no layer: no attention weights are computed.
-NO_LAYER = -1
 
 
-class EncoderLayer(TransformerEncoderLayerBase):
+class EncoderLayer(transformer_layer.TransformerEncoderLayerBase):
     """fairseq's layer with our self-attention."""
 
-    def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> Attention:
-        return build_place(cfg, "encoder")
+    def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
+        return our_options.build_place(cfg, "encoder")
 
 
-class DecoderLayer(TransformerDecoderLayerBase):
+class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
     """fairseq's layer with our self- and cross-attention."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -64,13 +49,11 @@ class DecoderLayer(TransformerDecoderLayerBase):
         # one layer's only and asks for it by another argument.
         self.need_attn = False
 
-    def build_self_attention(
-        self, embed_dim: int, cfg: TransformerConfig, **_: Any
-    ) -> Attention:
-        return build_place(cfg, "decoder")
+    def build_self_attention(self, embed_dim: int, cfg: Any, **_: Any) -> Attention:
+        return our_options.build_place(cfg, "decoder")
 
-    def build_encoder_attention(self, embed_dim: int, cfg: TransformerConfig) -> Attention:
-        return build_place(cfg, "cross")
+    def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
+        return our_options.build_place(cfg, "cross")
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """fairseq would set ``need_attn`` here; the decoder decides (see :class:`Decoder`)."""
@@ -84,11 +67,8 @@ def _checkpointed(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
 
 
 def _fold_together(stack: nn.Module, cfg: TransformerConfig) -> None:
-    """Let the sublayers of each kind do together what depends on their weights alone.
-
-    Layers that are computed again in the backward pass do it each for itself.
-    """
-    if cfg.checkpoint_activations:
+    """Let the sublayers of each kind do together what depends on their weights alone."""
+    if cfg.checkpoint_activations:  # layers are computed again in the backward pass
         return
     by_kind: dict[type[Attention], list[Attention]] = defaultdict(list)
     for module in stack.modules():
@@ -98,7 +78,7 @@ def _fold_together(stack: nn.Module, cfg: TransformerConfig) -> None:
         kind.fold_together(sublayers)
 
 
-class Encoder(TransformerEncoderBase):
+class Encoder(stock.TransformerEncoderBase):
     """fairseq's encoder with our layers; its output is kept once a sentence, whatever the beam."""
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
@@ -111,15 +91,14 @@ class Encoder(TransformerEncoderBase):
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
     ) -> dict[str, list[Any]]:
-        """As fairseq's; called by its :meth:`forward`.
+        """As fairseq's, whose :meth:`forward` calls it; src_tokens (B, S).
 
-        On a GPU it never asks whether anything is padded, as fairseq does in each layer: each
-        question waits until the GPU has done all work before.
+        fairseq asks in each layer whether anything is padded. On a GPU each question would wait for
+        all work before it.
         """
         if not src_tokens.is_cuda:
-            return super().forward_scriptable(
-                src_tokens, src_lengths, return_all_hiddens, token_embeddings
-            )
+            given = (src_tokens, src_lengths, return_all_hiddens, token_embeddings)
+            return super().forward_scriptable(*given)
         if trains_on_gpu(src_tokens):
             _fold_together(self, self.cfg)
         padding = src_tokens.eq(self.padding_idx)  # (B, S)
@@ -131,29 +110,24 @@ class Encoder(TransformerEncoderBase):
             states.append(x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
+        lengths = padding.logical_not().sum(dim=1, dtype=torch.int32).unsqueeze(1)  # (B, 1)
         return {
             "encoder_out": [x],
             "encoder_padding_mask": [padding],
             "encoder_embedding": [embedding],
             "encoder_states": states if return_all_hiddens else [],
             "src_tokens": [],
-            "src_lengths": [
-                padding.logical_not().sum(dim=1, dtype=torch.int32).unsqueeze(1)
-            ],
+            "src_lengths": [lengths],
         }
 
     def reorder_encoder_out(
         self, encoder_out: dict[str, Any], new_order: Tensor
     ) -> dict[str, Any]:
-        """Follow beam search without copying the output for each hypothesis.
+        """Follow beam search, by row indices (N,), without copying the output for each hypothesis.
 
         fairseq first calls this with every sentence repeated ``beam`` times, then with orders of
         hypotheses. ``encoder_out["beam"]`` remembers the number, and rows are selected only where
         sentences come or go.
-
-        Args:
-            encoder_out: what :meth:`forward` returned, of B sentences.
-            new_order: (N,) row indices.
         """
         sentences = encoder_out["encoder_out"][0].size(1)
         beam = encoder_out.get("beam")
@@ -167,13 +141,12 @@ class Encoder(TransformerEncoderBase):
         return {**encoder_out, "beam": beam}
 
 
-class Decoder(TransformerDecoderBase):
+class Decoder(stock.TransformerDecoderBase):
     """fairseq's decoder with our layers; attention weights are computed only for who sees them."""
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(cfg, *args, **kwargs)
-        #: Weights are returned outside training (as fairseq does), unless fairseq-generate says
-        #: they are not printed.
+        # As fairseq's outside training, until fairseq-generate says that they are not printed.
         self.need_attn = True
         self._causal = CausalMask(0)
 
@@ -214,11 +187,9 @@ class Decoder(TransformerDecoderBase):
         if whole and torch.is_grad_enabled():
             _fold_together(self, self.cfg)
         self.cross_self_attention: bool = whole
+        options["alignment_layer"] = -1 if none else alignment_layer  # -1 is no layer
         x, extra = super().extract_features(
-            prev_output_tokens,
-            incremental_state=incremental_state,
-            alignment_layer=NO_LAYER if none else alignment_layer,
-            **options,
+            prev_output_tokens, incremental_state=incremental_state, **options
         )
         # fairseq's scorer of given translations adds up whatever is in the list.
         return x, {**extra, "attn": None} if none else extra
@@ -228,12 +199,39 @@ class Decoder(TransformerDecoderBase):
         self.need_attn = need_attn
 
 
-class AnyKind(BaseFairseqModel):
-    """What our models do alike: options, building, fast generation, loading checkpoints.
+def quick_gelu(x: Tensor) -> Tensor:
+    """GELU (Hendrycks and Gimpel 2016, arXiv 1606.08415) of x (any shape).
 
-    It stands before fairseq's class among a model's bases. ``PLACES`` of its attention are some of
-    ``options.PLACES``; ``CONFIG`` is the dataclass of its options, ``args`` the options that a
-    model was built from, and ``generation_precision`` is `pack_linears`'s.
+    torch computes it of bfloat16 in float32 itself, so that values are fairseq's to the bit, and
+    gradients to the bit or, on CPUs without AVX-512, to float32's rounding, in a fifth of the time.
+    """
+    return F.gelu(x) if x.dtype == torch.bfloat16 else gelu(x)
+
+
+class QuickDropout(FairseqDropout):
+    """fairseq's; in bfloat16 by `drop`, which draws masks quickly on a CPU."""
+
+    def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
+        active = self.p > 0 and (self.training or self.apply_during_inference)
+        return drop(x, self.p) if active else x
+
+
+def _quicken(model: nn.Module) -> None:
+    """Replace fairseq's GELU and dropout, which copy bfloat16 to float32 first."""
+    modules: list[Any] = list(model.modules())
+    for module in modules:
+        if getattr(module, "activation_fn", None) is gelu:
+            module.activation_fn = quick_gelu
+        for name, child in module.named_children():
+            if type(child) is FairseqDropout:
+                setattr(module, name, QuickDropout(child.p, child.module_name))
+
+
+class AnyKind(BaseFairseqModel):
+    """What our models do alike; it stands before fairseq's class among a model's bases.
+
+    ``PLACES``: of its attention, some of ``options.PLACES``; ``CONFIG``: the dataclass of its
+    options; ``args``: those it was built from; ``generation_precision``: as of `pack_linears`.
     """
 
     PLACES: tuple[str, ...]
@@ -243,22 +241,21 @@ class AnyKind(BaseFairseqModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """The options, without defaults, so that an architecture's values apply."""
+        """Without defaults, so that an architecture's values apply."""
         gen_parser_from_dataclass(parser, cls.CONFIG(), delete_default=True)
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> Self:
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
-        options = plain_options(cfg)
+        options = our_options.plain_options(cfg)
         with one_clear_line(ValueError):
-            draw_as_before(options, cls.PLACES)
+            our_options.draw_as_before(options, cls.PLACES)
             model = cls.assemble(options, task)
         model.args = options
-        model.generation_precision = (
-            "int8" if options.int8_generation else options.generation_precision or "float32"
-        )
-        quicken(model)
+        precision = "int8" if options.int8_generation else options.generation_precision
+        model.generation_precision = precision or "float32"
+        _quicken(model)
         return model
 
     @classmethod
@@ -267,7 +264,6 @@ class AnyKind(BaseFairseqModel):
         raise NotImplementedError
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Called before generation, on every layer too."""
         super().make_generation_fast_(**kwargs)
         with one_clear_line(ValueError):
             pack_linears(self, self.generation_precision)
@@ -290,15 +286,13 @@ class AnyKind(BaseFairseqModel):
 class TransformerMHEModel(AnyKind, TransformerModelBase):
     """fairseq's encoder-decoder Transformer with any of ``KINDS`` as its attention."""
 
-    PLACES = tuple(PLACES)
-    CONFIG = TransformerMHEConfig
+    PLACES = tuple(our_options.PLACES)
+    CONFIG = our_options.TransformerMHEConfig
 
     @classmethod
     def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
-        """As fairseq's; called by `build_model`."""
-        return super(AnyKind, cls).build_model(
-            TransformerConfig.from_namespace(options), task
-        )
+        nested = TransformerConfig.from_namespace(options)
+        return super(AnyKind, cls).build_model(nested, task)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> Encoder:

@@ -1,7 +1,6 @@
 """Heads, loss and task of a masked language model for tasks that ask for more than a text's class.
 
-The heads are fairseq's classification head (dropout, linear, tanh, dropout, linear) on other
-features, so that checkpoints with them load as those with its own do.
+The heads are fairseq's classification head on other features, so that their checkpoints load alike.
 """
 
 import math
@@ -11,10 +10,7 @@ from typing import Any
 
 import torch
 from fairseq.criterions import register_criterion
-from fairseq.criterions.sentence_prediction import (
-    SentencePredictionConfig,
-    SentencePredictionCriterion,
-)
+from fairseq.criterions import sentence_prediction as criterion
 from fairseq.data import RawLabelDataset
 from fairseq.models.roberta.model import RobertaClassificationHead
 from fairseq.tasks import register_task
@@ -70,39 +66,32 @@ def span_scores(model: Any, net_input: dict[str, Any], head: str, end: int) -> T
     logits, _ = model(**net_input, features_only=True, classification_head_name=head)
     possible = passage(net_input["src_tokens"], end)
     possible[:, 0] = True
-    scores: Tensor = logits.float().masked_fill(~possible.unsqueeze(-1), -math.inf)
-    return scores
+    return logits.float().masked_fill(~possible.unsqueeze(-1), -math.inf)
 
 
 @dataclass
-class AnswerSpanConfig(SentencePredictionConfig):
+class AnswerSpanConfig(criterion.SentencePredictionConfig):
     """sentence_prediction's with another head; it needs --regression-target too."""
 
     classification_head_name: str = ANSWER_HEAD
 
 
 @register_criterion("answer_span", dataclass=AnswerSpanConfig)
-class AnswerSpanCriterion(SentencePredictionCriterion):
+class AnswerSpanCriterion(criterion.SentencePredictionCriterion):
     """The mean of the cross entropies of an answer's two ends (Devlin et al. 2019, 4.2 and 4.3)."""
 
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Called by fairseq; the loss is summed over windows, accuracy is of both ends."""
+        """The loss is summed over windows; accuracy is of both ends."""
         end = self.task.source_dictionary.eos()
         head = self.classification_head_name
         scores = span_scores(model, sample["net_input"], head, end)  # (B, T, 2)
         right = sample["target"].long()  # (B, 2)
         loss = functional.cross_entropy(scores, right, reduction="sum") / 2
-        count = right.size(0)
-        logged = {
-            "loss": loss.data,
-            "ntokens": sample["ntokens"],
-            "nsentences": count,
-            "sample_size": count,
-            "ncorrect": (scores.argmax(1) == right).all(1).sum(),
-        }
-        return loss, count, logged
+        count, correct = right.size(0), (scores.argmax(1) == right).all(1).sum()
+        logged = {"loss": loss.data, "ntokens": sample["ntokens"], "ncorrect": correct}
+        return loss, count, {**logged, "nsentences": count, "sample_size": count}
 
 
 @register_task("sentence_prediction_of_words", dataclass=stock.SentencePredictionConfig)
@@ -110,7 +99,7 @@ class WordsPredictionTask(stock.SentencePredictionTask):
     """sentence_prediction whose model gets ``spans``: first and last token of two words, (B, 4)."""
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> Any:
-        """Called by fairseq: its data set, and the spans of DATA/spans beside the tokens."""
+        """fairseq's data set, and the spans of DATA/spans beside the tokens."""
         dataset = super().load_dataset(split, combine, **kwargs)
         path = Path(self.cfg.data) / "spans" / f"{split}.spans"
         lines = path.read_text(encoding="utf-8").splitlines()

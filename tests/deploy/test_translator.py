@@ -171,7 +171,7 @@ def test_smaller_numbers_are_approximations_by_fairseq(
         ({"precision": "fp16"}, "'fp16' is unknown: choose one of float32, bf16, int8, auto"),
         (
             {"precision": "int8", "engine": "fairseq"},
-            "int8_generation is for a float32 model on an x86",
+            "generation in int8 is for a float32 model on an x86",
         ),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.modules import FairseqDropout, gelu
 
-from fairseq_mhe.models.quick import QuickDropout, quick_gelu
+from fairseq_mhe.models.transformer import QuickDropout, quick_gelu
 from tests.fixtures.models import make_model
 
 
