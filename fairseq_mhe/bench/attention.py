@@ -3,19 +3,16 @@
 import itertools
 import math
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Cell, Floor
+from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Cell
 from fairseq_mhe.bench.meters import Stopwatch, attention_kernel, tensor_peak
-from fairseq_mhe.bench.report import FLOOR, MEMORY, RATIO, duration, number
-from fairseq_mhe.bench.training import BACKWARD_TOO
 from fairseq_mhe.common.arguments import at_least, list_of, positive, some_of
-from fairseq_mhe.models.counting import attention_work
 
 #: Places measured in training, forward and backward.
 TRAINING_PLACES = ("encoder", "decoder", "cross", "cross_last")
@@ -26,7 +23,6 @@ PLACES = (*TRAINING_PLACES, *STEP_PLACES)
 _TOKENS = {"cpu": 2048, "cuda": 16384}
 #: More positions than fairseq's models have unless asked, as language models do.
 _LONGEST = 4096
-_lengths = list_of(at_least(2, _LONGEST))
 #: Two decoder layers, because stock fairseq treats the last one in another way.
 _MODEL = (
     *("--encoder-layers", "1", "--decoder-layers", "2"),
@@ -43,29 +39,31 @@ class AttentionBenchmark(Benchmark):
 
     title = "one attention sublayer, forward and backward, and step by step"
     legend = "Milliseconds of one call (in `_steps`: of one step), medians with quartiles."
-    columns = (
-        duration("forward, ms", "forward", 1e3),
-        duration("backward, ms", "backward", 1e3),
-        duration("in all, ms", "total", 1e3),
-        RATIO,
-        number("kernel", "kernel"),
-        *FLOOR,
-        *MEMORY,
-    )
+    columns: ClassVar = {
+        "forward, ms": "forward",
+        "backward, ms": "backward",
+        "in all, ms": "total",
+    }
+    columns["kernel"] = "kernel"
+    default_places, default_lengths = "all", "32,64,128,256,512,1024"
 
     @classmethod
     def add_options(cls, parser: ArgumentParser) -> None:
-        add, places = parser.add_argument, some_of(PLACES)
-        text = f"{', '.join(PLACES)}, or all (default: %(default)s)"
-        add("--places", type=places, default="all", metavar="PLACE,...", help=text)
-        words: dict[str, Any] = {"type": _lengths, "default": "32,64,128,256,512,1024"}
-        text = "tokens of source and target (default: %(default)s)"
-        add("--lengths", **words, metavar="N,...", help=text)
+        add = parser.add_argument
+        help_ = f"{', '.join(PLACES)}, or all (default: %(default)s)"
+        places: dict[str, Any] = {"type": some_of(PLACES), "metavar": "PLACE,..."}
+        add("--places", **places, default=cls.default_places, help=help_)
+        help_ = "tokens of source and target (default: %(default)s)"
+        lengths: dict[str, Any] = {
+            "type": list_of(at_least(2, _LONGEST)),
+            "metavar": "N,...",
+        }
+        add("--lengths", **lengths, default=cls.default_lengths, help=help_)
         defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TOKENS.items())
-        text = f"tokens of a batch (default: {defaults})"
-        add("--tokens", type=positive, metavar="N", help=text)
-        text = "seconds of calls in a repetition (default: 0.2)"
-        add("--seconds", type=float, default=0.2, metavar="S", help=text)
+        help_ = f"tokens of a batch (default: {defaults})"
+        add("--tokens", type=positive, metavar="N", help=help_)
+        help_ = "seconds of calls in a repetition (default: %(default)s)"
+        add("--seconds", type=float, default=0.2, metavar="S", help=help_)
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Cell]:
@@ -75,63 +73,38 @@ class AttentionBenchmark(Benchmark):
             batch = max(1, tokens // length)
             yield {"place": place, "length": length, "batch": batch, "dtype": dtype}
 
-    @classmethod
-    def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any]) -> Floor:
-        """Of one call, or one step of decoding: the weights, the input and what is kept of it."""
-        length, batch = cell["length"], cell["batch"]
-        attention = _sublayer(model, cell["place"])
-        work = attention_work(attention)
-        weights = sum(p.numel() for p in attention.parameters())
-        causal = cell["place"] in ("decoder", "decoder_steps")
-        past = (length + 1) / 2 if causal else length
-        adds = batch * length * (work.query + work.key + past * work.pair)
-        if cell["place"] in TRAINING_PLACES:
-            sides = 1 if attention.self_attention else 2
-            inputs = sides * attention.embed_dim + attention.cached_values
-            return BACKWARD_TOO * adds, weights + batch * length * inputs
-        if not attention.self_attention:
-            # Read once: what projects a key position is one multiply-add a weight.
-            weights -= work.key
-        return adds / length, weights + batch * past * attention.cached_values
-
     def prepare(self, cell: Cell) -> None:
         """Record what the model calls the sublayer with, to call it with the same again."""
         cfg = models.configuration(self.variant, self.settings, cell["dtype"], _MODEL)
         task, model = models.build(cfg, _VOCABULARY)
         model = model.to(self.device, DTYPES[cell["dtype"]])
-        shape = cell["batch"], cell["length"]
-        pairs = models.translation_batch(
-            task.source_dictionary, *shape, self.settings.seed, with_target=True
-        )
+        shape = cell["batch"], cell["length"], self.settings.seed
+        pairs = models.translation_batch(task.source_dictionary, *shape, with_target=True)
         batch = {name: tensor.to(self.device) for name, tensor in pairs["net_input"].items()}
         self._steps = cell["place"] in STEP_PLACES
         self._layer = _sublayer(model, cell["place"])
-        calls: list[dict[str, Any]] = []
+        self._calls: list[dict[str, Any]] = []
+        self._times = 0
 
         # fairseq's layers call attention with keywords only.
         def record(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            calls.append(
-                {n: value for n, value in kwargs.items() if n != "incremental_state"}
-            )
+            inputs = {n: value for n, value in kwargs.items() if n != "incremental_state"}
+            self._calls.append(inputs)
 
         recording = self._layer.register_forward_pre_hook(record, with_kwargs=True)
         with recording, torch.no_grad():
             if self._steps:
                 model.prepare_for_inference_(cfg)
                 _decode(model, batch)
-            else:
-                model.train()(**batch)
-        self._calls, self._times = calls, 0
-        if not self._steps:
-            # Inputs that want a gradient; those that were one tensor stay one.
-            call = calls[0]
-            leaves = {
-                id(call[name]): call[name].detach().requires_grad_() for name in _INPUTS
-            }
-            self._calls = [{**call, **{name: leaves[id(call[name])] for name in _INPUTS}}]
-            self._leaves = [*leaves.values(), *self._layer.parameters()]
-            # The output is as large as the query.
-            self._gradient = torch.randn_like(call["query"])  # (T, B, C)
+                return
+            model.train()(**batch)
+        # Inputs that want a gradient; those that were one tensor stay one.
+        (call,) = self._calls
+        leaves = {id(call[name]): call[name].detach().requires_grad_() for name in _INPUTS}
+        call |= {name: leaves[id(call[name])] for name in _INPUTS}
+        self._leaves = [*leaves.values(), *self._layer.parameters()]
+        # The output is as large as the query.
+        self._gradient = torch.randn_like(call["query"])  # (T, B, C)
 
     def repetition(self) -> dict[str, float]:
         """Seconds of one call or step: ``total`` and, in training, ``forward`` and ``backward``."""
@@ -164,13 +137,11 @@ class AttentionBenchmark(Benchmark):
                     for inputs in self._calls:
                         self._layer(**inputs, incremental_state=state)
             else:
-                (inputs,) = self._calls
                 with watch.part("forward"):
-                    output = self._layer(**inputs)[0]  # (T, B, C)
+                    output = self._layer(**self._calls[0])[0]  # (T, B, C)
                 with watch.part("backward"):
-                    torch.autograd.grad(
-                        output, self._leaves, self._gradient, allow_unused=True
-                    )
+                    gradient = self._gradient
+                    torch.autograd.grad(output, self._leaves, gradient, allow_unused=True)
         return watch.seconds()
 
 
@@ -182,11 +153,7 @@ class MemoryBenchmark(AttentionBenchmark):
 
     title = "memory of one attention sublayer, forward and backward, by length"
     saves_memory = True
-
-    @classmethod
-    def add_options(cls, parser: ArgumentParser) -> None:
-        super().add_options(parser)
-        parser.set_defaults(places="encoder", lengths="128,256,512,1024,2048")
+    default_places, default_lengths = "encoder", "128,256,512,1024,2048"
 
 
 def _sublayer(model: Any, place: str) -> Any:

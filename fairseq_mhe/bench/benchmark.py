@@ -1,6 +1,5 @@
-"""What a benchmark is: a class that owns its options, cells, work, floor and columns."""
+"""What a benchmark is: a class that owns its options, cells, work and columns."""
 
-import functools
 import gc
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser, Namespace
@@ -10,37 +9,25 @@ from typing import Any, ClassVar
 import torch
 
 from fairseq_mhe.bench.meters import PeakMemory, gpu_work
-from fairseq_mhe.common.arguments import at_least, list_of
-from fairseq_mhe.common.tables import Column
-from fairseq_mhe.models.build import build_on_meta
 
 #: fairseq's own ``transformer``, biases and all, as it is shipped; ratios are relative to it.
 STOCK = "stock"
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 #: What all variants of one comparison share, plain values: shape, beam, dtype and so on.
 Cell = Mapping[str, Any]
-#: The least work there is: multiply-adds of matrix products, and bytes that must be read.
-Floor = tuple[float, float]
-#: fairseq's models know positions up to here.
-LONGEST = 1024
-#: Lengths of sentences with commas between them.
-lengths = list_of(at_least(2, LONGEST))
-_on_meta = functools.cache(build_on_meta)
 
 
 class Benchmark(ABC):
     """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention.
 
     Its class methods belong to the command, its others to the process that measures a variant.
-    ``title``: for ``--help``; ``legend``: how its columns are to be read; ``parts``: of the time,
-    for a table of their own; ``saves_memory``: whether its memory is compared too; ``settings``:
-    the options, of which ``vocabulary`` is joined and shared by all embeddings.
+    ``columns``: by heading the name of a fact or of a part of the time; ``legend``: how they are to
+    be read; ``saves_memory``: whether memory is compared too.
     """
 
     title: ClassVar[str]
     legend: ClassVar[str]
-    columns: ClassVar[tuple[Column, ...]]
-    parts: ClassVar[tuple[str, ...]] = ()
+    columns: ClassVar[dict[str, str]]
     saves_memory: ClassVar[bool] = False
 
     def __init__(self, variant: str, settings: Namespace) -> None:
@@ -48,6 +35,21 @@ class Benchmark(ABC):
         self.device = torch.device(settings.device)
         self._memory = PeakMemory(self.device)
         self._is_first = True
+
+    @classmethod
+    @abstractmethod
+    def add_options(cls, parser: ArgumentParser) -> None:
+        """Its own options, after those that all benchmarks have."""
+
+    @classmethod
+    @abstractmethod
+    def cells(cls, args: Namespace) -> Iterator[Cell]:
+        """What to compare, one after another."""
+
+    @classmethod
+    def variants(cls, args: Namespace) -> dict[str, "type[Benchmark]"]:
+        """What is compared in each cell, and who does its work."""
+        return dict.fromkeys([STOCK, *args.attention], cls)
 
     @abstractmethod
     def prepare(self, cell: Cell) -> None:
@@ -93,43 +95,3 @@ class Benchmark(ABC):
         """The facts, the peak of memory, and on a GPU what it does in a repetition."""
         result = {"peak_bytes": self._memory.peak(), **self.facts()}
         return result | gpu_work(self.repetition) if self.device.type == "cuda" else result
-
-    @classmethod
-    @abstractmethod
-    def add_options(cls, parser: ArgumentParser) -> None:
-        """Its own options, after those that all benchmarks have."""
-
-    @classmethod
-    @abstractmethod
-    def cells(cls, args: Namespace) -> Iterator[Cell]:
-        """What to compare, one after another."""
-
-    @classmethod
-    def variants(cls, args: Namespace) -> dict[str, "type[Benchmark]"]:
-        """What is compared in each cell, and who does its work."""
-        return dict.fromkeys([STOCK, *args.attention], cls)
-
-    @classmethod
-    @abstractmethod
-    def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any]) -> Floor:
-        """The floor of one repetition by a ``model`` without memory, in bytes of one-byte numbers.
-
-        ``facts``: what batches hold. Padding costs nothing in training, and as much as tokens
-        elsewhere, where it is less than a tenth.
-        """
-
-    @classmethod
-    def limits(
-        cls, kind: str, settings: Namespace, cell: Cell, facts: Mapping[str, Any]
-    ) -> dict[str, float]:
-        """A kind's floor, and how many times as fast as MHA it would be if only that counted."""
-        models = (
-            _on_meta(settings.row, name, settings.vocabulary) for name in (kind, "mha")
-        )
-        own, mha = (cls.least_work(model, cell, facts) for model in models)
-        return {
-            "multiply_adds": own[0],
-            "bytes": own[1] * DTYPES[cell["dtype"]].itemsize,
-            "arithmetic_limit": mha[0] / own[0],
-            "traffic_limit": mha[1] / own[1],
-        }

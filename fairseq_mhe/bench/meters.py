@@ -31,8 +31,7 @@ _FUSED = {
 class Stopwatch:
     """Adds up the seconds spent in named parts: of a wall clock on a CPU, of events on CUDA.
 
-    On CUDA nothing waits for the device before `seconds` is called: the next part is launched
-    meanwhile.
+    On CUDA nothing waits for the device before `seconds` is called.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -122,16 +121,13 @@ def attention_kernel(call: Callable[[], object]) -> str:
     """The kernel that ``call`` ends in: of `_FUSED`, "plain" for its own softmax, or "none"."""
     names = {event.name().removeprefix("aten::") for event in _profiled(call)}
     fused = [label for name, label in _FUSED.items() if name in names]
-    if fused:
-        return ", ".join(fused)
-    return "plain" if any("softmax" in name for name in names) else "none"
+    plain = "plain" if any("softmax" in name for name in names) else "none"
+    return ", ".join(fused) or plain
 
 
 def _profiled(call: Callable[[], object]) -> list[Any]:
     """What torch's profiler notes of a call: operators and memory."""
-    os.environ.setdefault(
-        "KINETO_LOG_LEVEL", "99"
-    )  # else the profiler prints when it starts
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it prints when it starts
     with profile(profile_memory=True) as profiler:
         call()
     results: Any = profiler.kineto_results

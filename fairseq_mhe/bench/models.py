@@ -37,12 +37,11 @@ _RECIPE = (
     *("--lr-scheduler", "inverse_sqrt", "--lr", "0.0005", "--warmup-updates", "4000"),
     "--share-all-embeddings",
 )
-#: Random sentence pairs that are batched; batches to measure are picked among them.
+#: Random sentence pairs, enough for batches of sentences of similar length, as real training has.
 _PAIRS = 20_000
-#: Source lengths in subwords are log-normal: median, deviation of the logarithm, and deviation of
-#: the logarithm of target / source. The deviations are those of the first 20,000 pairs of Europarl
-#: v7 English-German, in words.
-_MEDIAN, _SPREAD, _RATIO_SPREAD = 24.0, 0.68, 0.20
+#: Deviations of the logarithms of source lengths and of target / source: those of the first 20,000
+#: pairs of Europarl v7 English-German, in words.
+_SPREAD, _RATIO_SPREAD = 0.68, 0.20
 _SHORTEST, _LONGEST = 3, 200
 #: In a batch to translate, the shortest sentence has this share of the longest one's tokens:
 #: fairseq sorts by length.
@@ -91,19 +90,24 @@ def weight_bytes(model: nn.Module) -> int:
     return plain + sum(module.packed_bytes for module in packed)
 
 
+def random_lengths(random: np.random.Generator, count: int, spread: float) -> np.ndarray:
+    """Lengths (count,) in subwords, log-normal around 24 with this deviation of the logarithm."""
+    return 24.0 * np.exp(spread * random.standard_normal(count))
+
+
 def random_batches(
     dictionary: Dictionary, max_tokens: int, count: int, seed: int
 ) -> Iterable[dict[str, Any]]:
-    """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``.
+    """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``."""
 
-    Real training makes batches of sentences of similar length out of millions; ``_PAIRS`` are
-    enough for that.
-    """
+    def bounded(lengths: np.ndarray) -> np.ndarray:
+        return np.clip(lengths.round(), _SHORTEST, min(_LONGEST, max_tokens)).astype(
+            np.int64
+        )
+
     random = np.random.default_rng(seed)
-    source = _bounded(_MEDIAN * np.exp(_SPREAD * random.standard_normal(_PAIRS)), max_tokens)
-    target = _bounded(
-        source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS)), max_tokens
-    )
+    source = bounded(random_lengths(random, _PAIRS, _SPREAD))
+    target = bounded(source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS)))
     pairs = _dataset(dictionary, seed, source, target)
     batches = pairs.batch_by_size(
         pairs.ordered_indices(), max_tokens=max_tokens, required_batch_size_multiple=8
@@ -115,10 +119,9 @@ def random_batches(
 def real_batches(
     folder: Path, cfg: DictConfig, vocabulary: int, max_tokens: int
 ) -> Iterable[dict[str, Any]]:
-    """Shuffled batches of a data folder's training pairs, whose shapes vary; an epoch of them.
+    """An epoch of shuffled batches of a data folder's training pairs, whose shapes vary.
 
-    Raises:
-        UserError: it is no data folder, or has more words than ``vocabulary``.
+    Raises UserError where it is no data folder, or has more words than ``vocabulary``.
     """
     data = open_binary(folder)
     cfg = copy.deepcopy(cfg)
@@ -128,9 +131,8 @@ def real_batches(
         raise UserError(f"{folder} has {words} words: give --vocab-size {words} or more")
     task = make_task(vocabulary, config=cfg)
     task.load_dataset("train")
-    epoch = task.get_batch_iterator(
-        task.dataset("train"), max_tokens=max_tokens, required_batch_size_multiple=8, seed=1
-    )
+    limits = {"max_tokens": max_tokens, "required_batch_size_multiple": 8}
+    epoch = task.get_batch_iterator(task.dataset("train"), **limits, seed=1)
     batches: Iterable[dict[str, Any]] = epoch.next_epoch_itr()
     return batches
 
@@ -150,7 +152,7 @@ def translation_batch(
 
 
 def _dataset(dictionary: Dictionary, seed: int, *lengths: np.ndarray) -> LanguagePairDataset:
-    """Random sources, and targets if there are lengths for them."""
+    """Random sources, and targets if there are lengths for them; the same for the same seed."""
     sides: list[Any] = []
     for side, tokens in enumerate(lengths):
         sides += [_sentences(tokens, dictionary, seed + side), tokens, dictionary]
@@ -159,13 +161,9 @@ def _dataset(dictionary: Dictionary, seed: int, *lengths: np.ndarray) -> Languag
 
 
 def _sentences(sizes: np.ndarray, dictionary: Dictionary, seed: int) -> list[Tensor]:
-    """For each size a sentence (size,), its end among the tokens; the same for the same seed."""
+    """For each size a sentence (size,), its end among the tokens."""
     generator = torch.Generator().manual_seed(seed)
     size = (int(sizes.sum()),)
     tokens = torch.randint(dictionary.nspecial, len(dictionary), size, generator=generator)
     tokens[torch.from_numpy(sizes).cumsum(0) - 1] = dictionary.eos()
     return list(tokens.split(sizes.tolist()))
-
-
-def _bounded(lengths: np.ndarray, max_tokens: int) -> np.ndarray:
-    return np.clip(lengths.round(), _SHORTEST, min(_LONGEST, max_tokens)).astype(np.int64)

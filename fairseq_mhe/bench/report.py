@@ -1,113 +1,18 @@
 """The results as Markdown: a table of ratios for the eye, then all that was measured by cell."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark
-from fairseq_mhe.common.tables import Column, align, column
+from fairseq_mhe.common.tables import align
 
-Result = Mapping[str, Any]
+#: By variant what was measured.
+Results = Mapping[str, Mapping[str, Any]]
 _MISSING = "-"
-#: A number that may be missing, and a number of bytes.
-number = partial(column, missing=_MISSING)
-mebibytes = partial(column, form=",.1f", missing=_MISSING, unit=2**20)
-
-
-def duration(heading: str, part: str, unit: float = 1.0) -> Column:
-    """A part's median and quartiles, in so many units a second."""
-
-    def show(result: Result) -> str:
-        if part not in result["median"]:
-            return _MISSING
-        low, high = (f"{seconds * unit:.3g}" for seconds in result["quartiles"][part])
-        return f"{result['median'][part] * unit:.3g} [{low}, {high}]"
-
-    return heading, show
-
-
-def share(heading: str, part: str) -> Column:
-    """What a part takes of the total."""
-
-    def show(result: Result) -> str:
-        median = result["median"]
-        return f"{median[part] / median['total']:.1%}" if part in median else _MISSING
-
-    return heading, show
-
-
-def _achieved(heading: str, name: str) -> Column:
-    """Thousand millions a second of what the floor counts."""
-
-    def show(result: Result) -> str:
-        if name not in result:
-            return _MISSING
-        return f"{result[name] / result['median']['total'] / 1e9:.3g}"
-
-    return heading, show
-
-
-def _ratio(result: Result) -> str:
-    ratio = result["relative"]
-    return f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
-
-
-def _waiting(result: Result) -> str:
-    if "busy_seconds" not in result:
-        return _MISSING
-    return f"{1 - result['busy_seconds'] / result['median']['total']:.0%}"
-
-
-#: How many times as fast as stock fairseq, the median and quartiles of the rounds.
-RATIO: Column = ("vs stock", _ratio)
-FLOOR: tuple[Column, ...] = (
-    number("arithmetic limit", "arithmetic_limit", ".2f"),
-    number("traffic limit", "traffic_limit", ".2f"),
-    _achieved("G multiply-adds/s", "multiply_adds"),
-    _achieved("GB/s", "bytes"),
-)
-MEMORY: tuple[Column, ...] = (
-    mebibytes("peak, MiB", "peak_bytes"),
-    mebibytes("weights, MiB", "weight_bytes"),
-)
-#: Kernels of a repetition, and the share of its time in which the GPU computes nothing.
-_GPU: tuple[Column, ...] = (number("kernels", "kernels", ",.0f"), ("GPU waits", _waiting))
-_LIMITS = (
-    " Limits: how many times as fast as MHA a variant would be if nothing but multiply-adds "
-    "(arithmetic), or bytes of weights and cache that must be read (traffic), took time; both "
-    "again as reached a second. Peak: memory above what was in use once the model and the inputs "
-    "were there."
-)
-
-
-def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
-    """The whole report of what ``fairseq-mhe bench`` writes as JSON."""
-    facts = {
-        "date": results["date"],
-        "load average at the start": results["load_average"],
-        "command": f"`{results['command']}`",
-        **results["machine"],
-        **results["software"],
-        "settings": label(results["settings"]),
-    }
-    cells = results["cells"]
-    ratios = []
-    for cell in cells:
-        medians = [result["relative"]["median"] for result in cell["variants"].values()]
-        ratios.append([label(cell["cell"]), *(f"{median:.2f}" for median in medians)])
-    blocks = [
-        f"# Benchmark: {results['benchmark']}",
-        "\n".join(f"- {name}: {value}" for name, value in facts.items()),
-        "## Speed, stock fairseq = 1.00",
-        align(["", *cells[0]["variants"]], ratios),
-        *(_memory(cells) if benchmark.saves_memory else []),
-        "## Everything measured",
-        benchmark.legend + _LIMITS,
-    ]
-    for cell in cells:
-        blocks += [f"### {label(cell['cell'])}", _everything(benchmark, cell["variants"])]
-        blocks += _by_part(benchmark.parts, cell)
-    return "\n\n".join(blocks) + "\n"
+#: Columns of all benchmarks, and on a GPU.
+_SHARED = {"peak, MiB": "peak_bytes", "weights, MiB": "weight_bytes"}
+_GPU = {"kernels": "kernels", "GPU waits": "waiting"}
+_PEAK = "Peak: memory above what was in use once the model and the inputs were there."
 
 
 def label(cell: Mapping[str, Any]) -> str:
@@ -115,43 +20,63 @@ def label(cell: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in cell.items())
 
 
-def _memory(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
+    """The whole report of what ``fairseq-mhe bench`` writes as JSON."""
+    facts = {"date": results["date"], "load average at the start": results["load_average"]}
+    facts |= {"command": f"`{results['command']}`", **results["machine"]}
+    facts |= {**results["software"], "settings": label(results["settings"])}
+    cells = {label(entry["cell"]): entry["variants"] for entry in results["cells"]}
+    ratios, everything = [], []
+    for cell, variants in cells.items():
+        medians = [f"{result['relative']['median']:.2f}" for result in variants.values()]
+        ratios.append([cell, *medians])
+        everything += [f"### {cell}", _everything(benchmark.columns, variants)]
+    blocks = [f"# Benchmark: {results['benchmark']}"]
+    blocks.append("\n".join(f"- {name}: {value}" for name, value in facts.items()))
+    blocks += ["## Speed, stock fairseq = 1.00", align(["", *variants], ratios)]
+    if benchmark.saves_memory:
+        blocks += memory_saved(cells)
+    blocks += ["## Everything measured", f"{benchmark.legend} {_PEAK}", *everything]
+    return "\n\n".join(blocks) + "\n"
+
+
+def memory_saved(cells: Mapping[str, Results]) -> tuple[str, str]:
     """What each variant saves of MHA's peak memory, ours where it was measured, else stock's."""
-    names = list(cells[0]["variants"])
-    base = "mha" if "mha" in names else STOCK
     rows = []
-    for cell in cells:
-        peaks = [result.get("peak_bytes") for result in cell["variants"].values()]
-        whole = peaks[names.index(base)]
-        if whole:
-            saved = [peak and f"{100 * (1 - peak / whole):.1f}" for peak in peaks]
-            rows.append(
-                [label(cell["cell"]), f"{whole / 2**20:,.1f}"]
-                + [text or _MISSING for text in saved]
-            )
+    for cell, variants in cells.items():
+        base = "mha" if "mha" in variants else STOCK
+        whole = variants[base]["peak_bytes"]
+        saved = [100 * (1 - result["peak_bytes"] / whole) for result in variants.values()]
+        rows.append([cell, f"{whole / 2**20:,.1f}", *map("{:.1f}".format, saved)])
     owner = "mha" if base == "mha" else "stock fairseq"
-    heading = f"## Memory saved, % of the peak of {owner}"
-    return [heading, align(["", f"{base}, MiB", *names], rows)] if rows else []
+    table = align(["", f"{base}, MiB", *variants], rows)
+    return f"## Memory saved, % of the peak of {owner}", table
 
 
-def _everything(benchmark: type[Benchmark], variants: Mapping[str, Result]) -> str:
+def _everything(own: Mapping[str, str], variants: Results) -> str:
     """A row for each variant."""
     on_gpu = any("kernels" in result for result in variants.values())
-    columns = (*benchmark.columns, *(_GPU if on_gpu else ()))
+    columns = {**own, **_SHARED, **(_GPU if on_gpu else {})}
     rows = []
-    for name, result in variants.items():
-        rows.append([name, *(show(result) for _, show in columns)])
-    return align(["", *(heading for heading, _ in columns)], rows)
+    for variant, result in variants.items():
+        ratio = "{median:.2f} [{low:.2f}, {high:.2f}]".format_map(result["relative"])
+        rows.append(
+            [variant, ratio, *(_text(result, *column) for column in columns.items())]
+        )
+    return align(["", "vs stock", *columns], rows)
 
 
-def _by_part(parts: Sequence[str], entry: Mapping[str, Any]) -> list[str]:
-    """Where the time went, of the variants of which that is known."""
-    rows, tokens = [], entry["cell"].get("length", 1)
-    for variant, result in entry["variants"].items():
-        median = result.get("median", {})
-        if parts and parts[0] in median:
-            times = [median.get(part, 0.0) for part in parts]
-            times.append(median["total"] - sum(times))
-            rows.append([variant, *(f"{seconds / tokens * 1e3:.2f}" for seconds in times)])
-    table = align(["", *parts, "the rest"], rows)
-    return ["Milliseconds of an output token, by part:", table] if rows else []
+def _text(result: Mapping[str, Any], heading: str, name: str) -> str:
+    """A value in the unit that its heading names: with quartiles, if it is a part of the time."""
+    if name in result["median"]:
+        unit = 1e3 if heading.endswith("ms") else 1.0
+        low, high = (f"{seconds * unit:.3g}" for seconds in result["quartiles"][name])
+        return f"{result['median'][name] * unit:.3g} [{low}, {high}]"
+    if name == "waiting" and "busy_seconds" in result:
+        return f"{1 - result['busy_seconds'] / result['median']['total']:.0%}"
+    value = result.get(name)
+    if value is None or isinstance(value, str):
+        return value or _MISSING
+    if name.endswith("_bytes"):
+        return f"{value / 2**20:,.1f}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -12,6 +12,7 @@ import shlex
 import time
 import warnings
 from argparse import ArgumentParser, Namespace
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -28,7 +29,7 @@ from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Cell
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
-from fairseq_mhe.common.arguments import at_least, positive, seed, some_of
+from fairseq_mhe.common.arguments import add_seed, at_least, positive, some_of
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
@@ -43,11 +44,16 @@ BENCHMARKS: dict[str, type[Benchmark]] = {
     "generation": GenerationBenchmark,
 }
 #: What the reports say was held fixed; the command names the rest.
-_SETTINGS = (
-    *("row", "device", "threads", "vocabulary", "seed"),
-    *("seconds", "batches", "repetitions"),
-)
-
+_SETTINGS = [
+    "row",
+    "device",
+    "threads",
+    "vocab_size",
+    "seed",
+    "seconds",
+    "batches",
+    "repetitions",
+]
 #: What a report must share with the command that resumes it.
 _SAME = ("command", "machine", "software")
 _ADVICE = "leave it out, or choose smaller batches"
@@ -65,6 +71,26 @@ def add_arguments(parser: ArgumentParser) -> None:
         benchmark.add_options(own)
 
 
+def _add_common(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--row", default="base", help="size of the models (default: %(default)s)")
+    help_ = "kinds to compare with stock fairseq's transformer, or all (default: all)"
+    add("--attention", type=some_of(KINDS), default="all", metavar="KIND,...", help=help_)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    add("--device", choices=["cpu", "cuda"], default=device, help="default: %(default)s")
+    help_ = f"{', '.join(DTYPES)}, or all (default: float32)"
+    add("--dtype", type=some_of(DTYPES), default="float32", metavar="TYPE,...", help=help_)
+    help_ = "CPU threads (default: all cores, %(default)s)"
+    add("--threads", type=positive, default=cores(), metavar="N", help=help_)
+    help_ = "rounds (default: %(default)s)"
+    add("--repetitions", type=positive, default=5, metavar="N", help=help_)
+    help_ = "joined vocabulary (default: %(default)s)"
+    add("--vocab-size", type=at_least(16), default=VOCABULARY, metavar="N", help=help_)
+    add_seed(parser)
+    help_ = "write FILE.json and FILE.md after each cell; the same command resumes"
+    add("--out", type=Path, metavar="FILE", help=help_)
+
+
 def run(args: Namespace) -> None:
     """Measure every cell, and print the results as Markdown.
 
@@ -76,97 +102,36 @@ def run(args: Namespace) -> None:
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
     cells, variants = list(benchmark.cells(args)), benchmark.variants(args)
-    out = args.out
-    if out:
-        out = out.with_suffix("") if out.suffix in (".json", ".md") else out
-        output_folder(out.parent)
     results: dict[str, Any] = {
         "benchmark": args.bench,
         "command": shlex.join(["fairseq-mhe", *args.typed]),
         "machine": machine(args.device),
         "software": software(),
         "settings": {name: value for name, value in vars(args).items() if name in _SETTINGS},
-        **_moment(),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "load_average": round(os.getloadavg()[0], 2),
         "cells": [],
     }
-    if out and Path(f"{out}.json").exists():
-        before = read_json(Path(f"{out}.json"))
+    out = str(args.out or "").removesuffix(".json").removesuffix(".md")
+    in_json, in_markdown = Path(f"{out}.json"), Path(f"{out}.md")
+    if out:
+        output_folder(in_json.parent)
+    if out and in_json.exists():
+        before = read_json(in_json)
         same = all(before.get(name) == results[name] for name in _SAME)
         if same and len(before["cells"]) < len(cells):
             results = before
     with workers(variants, args) as started, board:
         for cell in cells[len(results["cells"]) :]:
-            entry, progress = {"cell": cell, **_moment()}, partial(board.update, label(cell))
             board.add(label(cell), len(started) * args.repetitions)
+            progress = partial(board.update, label(cell))
             measured = measure(started, cell, args.repetitions, progress)
-            for variant, result in measured.items():
-                kind = "mha" if variant == STOCK else variant
-                # Nobody knows the bytes of smaller numbers.
-                if kind in KINDS:
-                    result.update(benchmark.limits(kind, args, cell, result))
-            results["cells"].append({**entry, "variants": measured})
+            results["cells"].append({"cell": cell, "variants": measured})
             text = markdown(benchmark, results)
             if out:
-                write_json(Path(f"{out}.json"), results)
-                write_text(Path(f"{out}.md"), text)
+                write_json(in_json, results)
+                write_text(in_markdown, text)
     print(text)
-
-
-def _moment() -> dict[str, Any]:
-    date = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    return {"date": date, "load_average": round(os.getloadavg()[0], 2)}
-
-
-def _add_common(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--row", default="base", help="size of the models (default: %(default)s)")
-    text = "kinds to compare with stock fairseq's transformer, or all (default: all)"
-    add("--attention", type=some_of(KINDS), default="all", metavar="KIND,...", help=text)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    add("--device", choices=["cpu", "cuda"], default=device, help="default: %(default)s")
-    text = f"{', '.join(DTYPES)}, or all (default: float32)"
-    add("--dtype", type=some_of(DTYPES), default="float32", metavar="TYPE,...", help=text)
-    text = "CPU threads (default: all cores, %(default)s)"
-    add("--threads", type=positive, default=cores(), metavar="N", help=text)
-    text = "rounds (default: %(default)s)"
-    add("--repetitions", type=positive, default=5, metavar="N", help=text)
-    words: dict[str, Any] = {
-        "dest": "vocabulary",
-        "type": at_least(16),
-        "default": VOCABULARY,
-    }
-    add(
-        "--vocab-size", **words, metavar="N", help="joined vocabulary (default: %(default)s)"
-    )
-    text = "seed of weights and data (default: %(default)s)"
-    add("--seed", type=seed, default=1, metavar="N", help=text)
-    text = "write FILE.json and FILE.md after each cell; the same command resumes"
-    add("--out", type=Path, metavar="FILE", help=text)
-
-
-def _start(make: type[Benchmark], variant: str, settings: Namespace) -> None:
-    """Begin a process that measures."""
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(settings.threads)
-    _benchmarks[variant] = make(variant, settings)
-
-
-def call(variant: str, method: str, *arguments: Any) -> Any:
-    """Call a method of this process' benchmark.
-
-    Raises:
-        UserError: options do not fit, also where fairseq would end its process; or memory ran out.
-    """
-    try:
-        return getattr(_benchmarks[variant], method)(*arguments)
-    except ErrorExit as error:
-        raise UserError(error.message) from None
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or "memory" in str(error):
-            reason = str(error).split("\n")[0]
-            raise UserError(f"{variant} ran out of memory ({reason}): {_ADVICE}") from None
-        raise
 
 
 @contextlib.contextmanager
@@ -190,6 +155,27 @@ def workers(
             process.kill()
 
 
+def _start(make: type[Benchmark], variant: str, settings: Namespace) -> None:
+    """Begin a process that measures."""
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(settings.threads)
+    _benchmarks[variant] = make(variant, settings)
+
+
+def _call(variant: str, method: str, *arguments: Any) -> Any:
+    """Call a method of this process' benchmark; UserError where its options or memory do not do."""
+    try:
+        return getattr(_benchmarks[variant], method)(*arguments)
+    except ErrorExit as error:
+        raise UserError(error.message) from None
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        reason = str(error).split("\n")[0]
+        raise UserError(f"{variant} ran out of memory ({reason}): {_ADVICE}") from None
+
+
 def measure(
     workers: Mapping[str, ProcessPoolExecutor],
     cell: Cell,
@@ -207,11 +193,13 @@ def measure(
         UserError: a variant cannot be built or runs out of memory, or its process was killed.
     """
     variants = list(workers)
-    results: dict[str, dict[str, Any]] = {variant: {"seconds": {}} for variant in variants}
+    seconds: dict[str, dict[str, list[float]]] = {
+        name: defaultdict(list) for name in variants
+    }
 
     def ask(variant: str, method: str, *arguments: Any) -> Any:
         try:
-            return workers[variant].submit(call, variant, method, *arguments).result()
+            return workers[variant].submit(_call, variant, method, *arguments).result()
         except BrokenProcessPool:
             raise UserError(f"the process of {variant} was killed: {_ADVICE}") from None
 
@@ -220,12 +208,13 @@ def measure(
     for number in range(repetitions):
         first = number % len(variants)
         for turn, variant in enumerate(variants[first:] + variants[:first], 1):
-            for part, seconds in ask(variant, "turn").items():
-                results[variant]["seconds"].setdefault(part, []).append(seconds)
+            for part, spent in ask(variant, "turn").items():
+                seconds[variant][part].append(spent)
             progress(number * len(variants) + turn)
-    for variant, result in results.items():
-        result.update(ask(variant, "result"))
-        result.update(_summary(result, results[STOCK]["seconds"]["total"]))
+    results = {}
+    for variant in variants:
+        result = {"seconds": seconds[variant], **ask(variant, "result")}
+        results[variant] = result | _summary(result, seconds[STOCK]["total"])
     return results
 
 
@@ -246,6 +235,5 @@ def _summary(result: Mapping[str, Any], stock: list[float]) -> dict[str, Any]:
     return {**summary, "relative": {"median": median, "low": low, "high": high}}
 
 
-def _quartiles(values: Any) -> list[float]:
-    quartiles: list[float] = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
-    return quartiles
+def _quartiles(values: Any) -> Any:
+    return np.quantile(values, (0.25, 0.5, 0.75)).tolist()

@@ -15,13 +15,12 @@ from fairseq_mhe.bench import models
 from fairseq_mhe.bench import run as command
 
 VOCABULARY = 120
+SETTINGS = {"row": "tiny", "device": "cpu", "vocab_size": VOCABULARY, "threads": 1, "seed": 1}
 
 
-def make_settings(
-    row: str = "tiny", device: str = "cpu", vocabulary: int = VOCABULARY, **own: Any
-) -> Namespace:
-    """One CPU thread; ``own``: what one benchmark has and others have not."""
-    return Namespace(row=row, device=device, threads=1, vocabulary=vocabulary, seed=1, **own)
+def make_settings(**own: Any) -> Namespace:
+    """``own``: other settings, and what one benchmark has and others have not."""
+    return Namespace(**{**SETTINGS, **own})
 
 
 @pytest.fixture(params=["stock", "mhe_mul"])

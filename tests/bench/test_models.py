@@ -25,7 +25,7 @@ PAD, EOS = DICTIONARY.pad(), DICTIONARY.eos()
 
 
 def build(variant: str, row: str = "tiny"):
-    cfg = models.configuration(variant, make_settings(row), "float32")
+    cfg = models.configuration(variant, make_settings(row=row), "float32")
     with torch.device("meta" if row != "tiny" else "cpu"):
         return models.build(cfg, VOCABULARY)[1]
 

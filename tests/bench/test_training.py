@@ -41,7 +41,7 @@ def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
 
 def test_a_repetition_takes_the_same_random_batches_but_the_next_real_ones() -> None:
     for data in (None, MADE / "data"):
-        workload = prepared("mha", tokens=512, data=data, batches=3, vocabulary=1000)
+        workload = prepared("mha", tokens=512, data=data, batches=3, vocab_size=1000)
         workload.repetition()
         workload.repetition()
         done = [batch["target"].tolist() for batch in workload._done]
@@ -52,15 +52,9 @@ def test_facts_count_the_real_tokens_of_a_repetition() -> None:
     workload = prepared("mha")
     for _ in range(3):
         workload.repetition()
-    pad, facts = workload.trainer.task.source_dictionary.pad(), workload.facts()
-    batches = workload._done[:2]
-    sources = [batch["net_input"]["src_tokens"] for batch in batches]
-    assert facts["units"] == sum(int(b["target"].ne(pad).sum()) for b in batches)
-    assert facts["source_tokens"] == sum(int(tokens.ne(pad).sum()) for tokens in sources)
-    assert facts["sentences"] == sum(len(b["target"]) for b in batches)
-    padding = 1 - facts["units"] / sum(b["target"].numel() for b in batches)
-    assert facts["padding"] == pytest.approx(padding)
-    assert facts["updates"] == 2
+    pad = workload.trainer.task.source_dictionary.pad()
+    tokens = sum(int(batch["target"].ne(pad).sum()) for batch in workload._done[:2])
+    assert workload.facts()["units"] == tokens
 
 
 def test_layers_are_compiled_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:

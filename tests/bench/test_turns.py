@@ -14,7 +14,7 @@ from fairseq_mhe.bench.run import measure, workers
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from tests.bench.conftest import make_settings
 
-CELL = {"beam": 2, "length": 4, "source_length": 4, "batch": 1, "dtype": "float32"}
+CELL = {"beam": 2, "length": 4, "batch": 1, "dtype": "float32"}
 
 
 class Scripted:
