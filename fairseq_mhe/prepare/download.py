@@ -1,7 +1,6 @@
 """Published files: downloads that resume and are verified, and the members of their archives."""
 
 import gzip
-import lzma
 import posixpath
 import shutil
 import tarfile
@@ -27,14 +26,7 @@ BLOCK = 1 << 16  # bytes; what a broken connection costs at most
 MB = 10**6
 #: Answers of a busy server, which may say in Retry-After how long to wait.
 _BUSY = (408, 429, 500, 502, 503, 504)
-_DAMAGED = (
-    tarfile.TarError,
-    gzip.BadGzipFile,
-    zipfile.BadZipFile,
-    EOFError,
-    zlib.error,
-    lzma.LZMAError,
-)
+_DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -53,9 +45,9 @@ class RemoteFile:
     def fault(self, path: Path) -> str | None:
         """What is wrong with the downloaded file, or None."""
         size = path.stat().st_size
-        if self.size is not None and size != self.size:
+        if self.size not in (None, size):
             return f"has {size:,} bytes instead of {self.size:,}"
-        if self.sha256 is not None and (checksum := sha256(path)) != self.sha256:
+        if self.sha256 and (checksum := sha256(path)) != self.sha256:
             return f"has the SHA-256 {checksum} instead of {self.sha256}"
         return None
 
@@ -65,23 +57,18 @@ def download(
 ) -> list[Path]:
     """The verified files in ``folder``; missing ones are downloaded (from ``mirror``/NAME).
 
-    Raises:
-        UserError: a file is another one, or cannot be had.
+    Raises UserError where a file is another one, or cannot be had.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
     for file in files:
         path = folder / file.name
         if not path.exists():
-            _download(
-                f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url, file, path
-            )
+            url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
+            _download(url, file, path)
         elif fault := file.fault(path):
-            raise UserError(
-                f"{path} {fault}; delete it to have it downloaded, or put the right one there"
-            )
-        paths.append(path)
-    return paths
+            advice = "delete it to have it downloaded, or put the right one there"
+            raise UserError(f"{path} {fault}; {advice}")
+    return [folder / file.name for file in files]
 
 
 def _download(url: str, file: RemoteFile, path: Path) -> None:
@@ -93,17 +80,17 @@ def _download(url: str, file: RemoteFile, path: Path) -> None:
     with requests.Session() as session:
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=retries))
-        whole = part.stat().st_size == file.size
-        while not whole:
-            before = part.stat().st_size
+        while (have := part.stat().st_size) != file.size:
             try:
-                whole = _resume(session, url, part, file)
+                if _resume(session, url, part, file):
+                    break
             except requests.RequestException as error:
-                if part.stat().st_size == before:
-                    raise UserError(
-                        f"cannot download {url}: {error}; run the same command again, which "
-                        f"resumes, name a --mirror, or put the file into {path.parent}"
-                    ) from error
+                if part.stat().st_size == have:
+                    advice = (
+                        "run the same command again, which resumes, name a --mirror, or put "
+                        f"the file into {path.parent}"
+                    )
+                    raise UserError(f"cannot download {url}: {error}; {advice}") from error
     part.with_suffix(".version").unlink(missing_ok=True)
     if fault := file.fault(part):
         part.unlink()
@@ -143,18 +130,16 @@ def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
-    """Unpack ``members``, named as in the archive (zip, or tar, compressed or not), into ``out``.
+    """Unpack ``members``, named as in the archive (zip, or tar, plain or .gz), into ``out``.
 
-    Raises:
-        UserError: a member is missing, or the archive is damaged.
+    Raises UserError where a member is missing, or the archive is damaged.
     """
     unpack = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
     try:
         unpack(archive, members, out)
     except _DAMAGED as error:
-        raise UserError(
-            f"{archive} is damaged: {error}; delete it to have it downloaded again"
-        ) from error
+        advice = "delete it to have it downloaded again"
+        raise UserError(f"{archive} is damaged: {error}; {advice}") from error
     missing = sorted(name for name in members if not (out / name).is_file())
     if missing:
         raise UserError(f"{archive} has no {' and no '.join(missing)}; is it the right one?")
@@ -172,16 +157,13 @@ def _unpack_tar(archive: Path, members: Collection[str], out: Path) -> None:
     with tarfile.open(archive) as packed:
         for member in packed:
             name = posixpath.normpath(member.name)
-            content = (
-                packed.extractfile(member) if name in members and member.isfile() else None
-            )
-            if content is None:
+            if name not in members or not member.isfile():
                 continue
             if data_filter is not None:
                 data_filter(member, str(out))
             (out / name).parent.mkdir(parents=True, exist_ok=True)
-            with content, (out / name).open("wb") as stream:
-                shutil.copyfileobj(content, stream)
+            with (out / name).open("wb") as stream:
+                shutil.copyfileobj(packed.extractfile(member), stream)  # type: ignore[arg-type]
         # To the end of the file, where gzip has a checksum of all.
         while packed.fileobj and packed.fileobj.read(1 << 20):
             pass

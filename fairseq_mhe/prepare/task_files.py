@@ -13,15 +13,13 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.tasks import Task
-from fairseq_mhe.prepare.text import SUFFIXES, read_lines, read_whole
+from fairseq_mhe.prepare.text import read_lines, read_whole
 
 Row = Mapping[str, Any]
 #: The text (0 or 1) that a span is in, its first character, and the one after its last.
 Span = tuple[int, int, int]
-#: In the names of SQuAD's files.
-_VERSIONS = {"squad1": "-v1.1", "squad2": "-v2.0"}
 #: Raised by rows that are not of their task.
-_BAD_ROW = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+_BAD_ROW = (LookupError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -52,27 +50,18 @@ class Question:
     context: str
 
 
-def official_name(task: Task, split: str) -> str:
-    """The name of an official split's file where it is published."""
-    return f"{split}{_VERSIONS.get(task.name, '')}{task.suffix}"
-
-
 def task_file(task: Task, folder: Path, split: str) -> Path:
     """The file of an official split: CoLA/train.tsv, train.tsv or cola.train.tsv in ``folder``.
 
-    Raises:
-        UserError: there is none.
+    Raises UserError where there is none.
     """
-    official = official_name(task, split)
-    names = (f"{task.folder}/{official}", official, f"{task.name}.{split}{task.suffix}")
-    for name in names:
-        for packed in SUFFIXES:
-            path = folder / f"{name}{packed}"
-            if path.is_file():
-                return path
-    raise UserError(
-        f"{folder} has no {' nor '.join(names)}: unpack the official archive there"
-    )
+    official = f"{split}{task.suffix}"
+    names = (f"{task.folder}/{official}", official, f"{task.name}.{official}")
+    for path in map(folder.joinpath, names):
+        if path.is_file():
+            return path
+    missing = " nor ".join(names)
+    raise UserError(f"{folder} has no {missing}: unpack the official archive there")
 
 
 def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example], int]:
@@ -80,9 +69,7 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
 
     An example is incomplete if a text or its label is missing or empty, as in QQP's train. They are
     dropped if ``drop`` is set, as in train; scored sets must be whole.
-
-    Raises:
-        UserError: a row is not of the task; or an example is incomplete and not to be dropped.
+    Raises UserError where a row is not of the task, or incomplete and not to be dropped.
     """
     parse = _PARSERS.get(task.name, _classified)
     columns = task.header
@@ -95,7 +82,7 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
             elif columns:
                 row = dict(zip_longest(columns, line.split("\t"), fillvalue=""))
             else:
-                columns = tuple(line.split("\t"))
+                columns = line.split("\t")
                 continue
             for example in parse(task, row):
                 if all(text.strip() for text in (*example.texts, example.label)):
@@ -115,10 +102,9 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
 def read_squad(path: Path) -> list[Question]:
     """The questions of a file of SQuAD 1.1 or 2.0, plain or compressed, paragraph by paragraph.
 
-    Raises:
-        UserError: the file is no such, or an answer is not at its place in the context.
+    Raises UserError where it is no such file, or an answer is not at its place in the context.
     """
-    questions, number = [], 0
+    questions, number = [], 1
     try:
         for article in json.loads(read_whole(path))["data"]:
             for paragraph in article["paragraphs"]:
@@ -126,7 +112,7 @@ def read_squad(path: Path) -> list[Question]:
                     questions.append(_question(row, paragraph["context"]))
             number += 1
     except _BAD_ROW as error:
-        where = f"{path} is no file of SQuAD: article {number + 1}"
+        where = f"{path} is no file of SQuAD: article {number}"
         raise UserError(f"{where}: {_reason(error)}") from None
     if not questions:
         raise UserError(f"{path} has no questions")
@@ -141,9 +127,8 @@ def _question(row: Row, context: str) -> Question:
     answers = tuple((answer["text"], answer["answer_start"]) for answer in row["answers"])
     for words, start in answers:
         if start < 0 or not context.startswith(words, start):
-            raise ValueError(
-                f"question {row['id']}: its answer {words!r:.60} is not at {start}"
-            )
+            answer = f"question {row['id']}: its answer {words!r:.60}"
+            raise ValueError(f"{answer} is not at {start}")
     return Question(row["id"], row["question"], answers, context)
 
 
@@ -168,9 +153,9 @@ def _answers(task: Task, row: Row) -> Iterator[Example]:
     """MultiRC: an example for each answer to each question of a passage, grouped by question."""
     passage = row["passage"]
     for question in passage["questions"]:
+        group = f"{row['idx']}.{question['idx']}"
         for answer in question["answers"]:
             answered = f"{question['question']} {answer['text']}"
-            group = f"{row['idx']}.{question['idx']}"
             yield Example((passage["text"], answered), _label(task, answer), group)
 
 
@@ -212,18 +197,15 @@ def _gap(task: Task, row: Row) -> Iterator[Example]:
 
     An entity that occurs twice is one candidate; it is right if its text is an answer's.
     """
-    passage = row["passage"]["text"]
-    entities = row["passage"]["entities"]
-    names = dict.fromkeys(
-        passage[entity["start"] : entity["end"] + 1] for entity in entities
-    )
+    passage, entities = row["passage"]["text"], row["passage"]["entities"]
+    names = [passage[entity["start"] : entity["end"] + 1] for entity in entities]
+    text = passage.replace("@highlight", " ")
     for query in row["qas"]:
         right = {answer["text"] for answer in query["answers"]}
-        for name in names:
+        for name in dict.fromkeys(names):
             filled = query["query"].replace("@placeholder", name)
-            texts = (passage.replace("@highlight", " "), filled)
             label = "1" if name in right else "0"
-            yield Example(texts, label, str(query["idx"]), candidate=name)
+            yield Example((text, filled), label, str(query["idx"]), candidate=name)
 
 
 _PARSERS: Mapping[str, Callable[[Task, Row], Iterator[Example]]] = {

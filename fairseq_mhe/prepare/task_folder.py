@@ -1,13 +1,11 @@
 """A task's folder: its examples as fairseq reads them, in a language model's subwords."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import key, read_json, sha256, write_json
@@ -19,9 +17,6 @@ from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, TASKS, Task
 from fairseq_mhe.prepare.text import read_whole, write_lines
-
-if TYPE_CHECKING:  # fairseq takes seconds to import
-    from fairseq.data import Dictionary
 
 
 @dataclass(frozen=True)
@@ -45,10 +40,9 @@ class TaskFolder:
         """The folder that fairseq reads: input0, input1 and label, each with dict.txt."""
         return self.folder / "bin"
 
-    def examples(self, subset: str) -> dict[str, Any]:
-        """Labels, groups and candidates of a scored set, in order; of SQuAD, `Inputs.facts`."""
-        examples: dict[str, Any] = read_json(self.folder / "raw" / f"{subset}.examples.json")
-        return examples
+    def examples(self, subset: str) -> Any:
+        """The `Inputs.facts` of a scored set, by name."""
+        return read_json(self.folder / "raw" / f"{subset}.examples.json")
 
     def official(self, subset: str) -> Path:
         """The official file of a scored set of SQuAD, unpacked."""
@@ -58,9 +52,9 @@ class TaskFolder:
 def open_task(folder: Path) -> TaskFolder:
     """A folder that `prepare_task` has finished; raises UserError as `open_data`."""
     data = open_data(folder, TASK)
-    manifest = data.manifest
-    files = file_checksums(manifest)
+    manifest, files = data.manifest, file_checksums(data.manifest)
     train = {name: value for name, value in files.items() if "/train." in name}
+    others = {name: value for name, value in files.items() if name not in train}
     return TaskFolder(
         folder=data.folder,
         task=TASKS[manifest["task"]],
@@ -68,7 +62,7 @@ def open_task(folder: Path) -> TaskFolder:
         text=manifest["text"],
         training=manifest["lines"]["train"],
         fingerprint=key(train),
-        scored=key({name: value for name, value in files.items() if name not in train}),
+        scored=key(others),
     )
 
 
@@ -77,43 +71,26 @@ def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
     tasks = [open_task(folder) for folder in folders]
     for task, other in combinations(tasks, 2):
         if task.task is other.task:
-            raise UserError(
-                f"{task.folder} and {other.folder} are both of {task.task.name}: name one of them "
-                "in --tasks"
-            )
+            both = f"{task.folder} and {other.folder} are both of {task.task.name}"
+            raise UserError(f"{both}: name one of them in --tasks")
     return tasks
 
 
-def prepare_task(
-    task: Task, source: Path, text: Path, out: Path, block: int, stride: int | None = None
-) -> Path:
+def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) -> Path:
     """Make the folder ``out`` of a task, or what of it is missing.
 
-    Args:
-        task: the task.
-        source: the folder of its official files.
-        text: the data folder of the language model that is to be fine-tuned.
-        out: the folder to make.
-        block: the most tokens of an example, its ends and separator counted: the model's positions.
-        stride: of SQuAD's windows, in subwords; a third of ``block`` where it is None.
-
-    Raises:
-        UserError: a file is missing or bad, or the folder cannot be written.
+    ``source`` has its official files, ``text`` is the language model's data folder; ``block``: the
+    most tokens of an example, its ends and separators counted, which are the model's positions.
+    Raises UserError where a file is missing or bad, or the folder cannot be written.
     """
     data = open_data(text, TEXT)
     splits = {"train": "train", **task.subsets}
     files = {name: task_file(task, source, split) for name, split in splits.items()}
-    stride = stride or max(1, block // 3)
-    made_from = {
-        "inputs": {name: sha256(path) for name, path in files.items()},
-        "text": data.fingerprint,
-        "block": block,
-        "stride": stride,
-    }
-    facts = {"task": task.name, "block": block, "text": data.fingerprint}
-    with open_manifest(out, TASK, facts) as manifest:
-        action = partial(_binarise, task, files, data, block, stride)
-        counts = manifest.run("binarise", made_from, action)
+    facts = {"block": block, "text": data.fingerprint}
+    inputs = {name: sha256(path) for name, path in files.items()}
+    with open_manifest(out, TASK, {"task": task.name, **facts}) as manifest:
+        action = partial(_binarise, task, files, data, block)
+        counts = manifest.run("binarise", {**facts, "inputs": inputs}, action)
         manifest.complete(lines={name: count["examples"] for name, count in counts.items()})
     for name, count in counts.items():
         parts = [f"{number:,} {what}" for what, number in count.items() if number]
@@ -122,18 +99,22 @@ def prepare_task(
 
 
 def _binarise(
-    task: Task, files: dict[str, Path], data: DataFolder, block: int, stride: int, work: Path
+    task: Task, files: dict[str, Path], data: DataFolder, block: int, work: Path
 ) -> Counts:
+    from fairseq.data import Dictionary
+
     binary, raw = work / "bin", work / "raw"
     raw.mkdir()
-    dictionaries = _dictionaries(task, data)
+    words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
+    for label in task.labels or ():
+        labels.add_symbol(label)
+    dictionaries = {f"input{n}": words for n in range(len(task.columns))} | {"label": labels}
     for name, dictionary in dictionaries.items():
         (binary / name).mkdir(parents=True)
         dictionary.save(str(binary / name / "dict.txt"))
-    processing = data.processing()
-    counts: dict[str, Any] = {}
+    processing, counts = data.processing(), {}
     for split, path in files.items():
-        inputs = read_inputs(task, path, processing, block, stride, split == "train")
+        inputs = read_inputs(task, path, processing, block, split == "train")
         counts[split] = inputs.counts
         columns = (*inputs.columns, inputs.labels)
         for (name, dictionary), lines in zip(dictionaries.items(), columns, strict=True):
@@ -151,13 +132,3 @@ def _binarise(
             if task.form == ANSWERS:
                 (raw / f"{split}.official.json").write_text(read_whole(path), "utf-8")
     return counts
-
-
-def _dictionaries(task: Task, data: DataFolder) -> dict[str, Dictionary]:
-    """The dictionaries of the texts, which is the language model's, and of the labels."""
-    from fairseq.data import Dictionary
-
-    words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
-    for label in task.labels or ():
-        labels.add_symbol(label)
-    return {f"input{index}": words for index in range(len(task.columns))} | {"label": labels}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.subword import NOT_LAST, WORD_START
-from fairseq_mhe.prepare.task_files import Example, Question, read_squad, read_task
+from fairseq_mhe.prepare.task_files import Example, read_squad, read_task
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Task
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
@@ -21,8 +20,7 @@ Subwords = list[str]
 NOWHERE = "0 0"  # the place of <s> as the first and last token of an answer
 
 
-@dataclass
-class Inputs:
+class Inputs(NamedTuple):
     """A set of examples for fairseq.
 
     ``columns``: lines in subwords, one a text and example; ``labels``: one an example; ``spans``:
@@ -32,48 +30,40 @@ class Inputs:
 
     columns: list[list[str]]
     counts: dict[str, int]
-    labels: list[str] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-    spans: list[str] = field(default_factory=list)
+    labels: list[str]
+    facts: dict[str, Any]
+    spans: list[str]
 
 
 def read_inputs(
-    task: Task, path: Path, processing: TextProcessing, block: int, stride: int, train: bool
+    task: Task, path: Path, processing: TextProcessing, block: int, train: bool
 ) -> Inputs:
-    """The examples of an official file.
+    """The examples of an official file, in subwords as ``processing`` makes them.
 
-    Args:
-        task: the task of the file.
-        path: the file.
-        processing: that of the language model's text.
-        block: the most tokens of an example, its ends and separators counted.
-        stride: subwords between two windows over a passage.
-        train: incomplete examples are dropped and counted.
-
-    Raises:
-        UserError: as `read_task` or `read_squad`.
+    ``block``: the most tokens of an example, its ends and separators counted; ``train``: incomplete
+    examples are dropped and counted. Raises UserError as `read_task` or `read_squad`.
     """
     if task.form == ANSWERS:
-        return _windows(task, path, processing, block, stride)
+        return _windows(task, path, processing, block)
     examples, dropped = read_task(task, path, drop=train)
     counts = {"examples": len(examples), "dropped": dropped, "truncated": 0}
-    inputs = Inputs([[] for _ in task.columns], counts)
+    columns: list[list[str]] = [[] for _ in task.columns]
+    spans = []
     texts = zip(*(example.texts for example in examples), strict=True)
     segmented = zip(*map(processing.segment, texts), strict=True)
     for example, lines in zip(examples, segmented, strict=True):
         parts = [line.split() for line in lines]
         fitting = _fitting(parts, block, task.form == CHOICE)
         counts["truncated"] += fitting != parts
-        for column, part in zip(inputs.columns, fitting, strict=True):
+        for column, part in zip(columns, fitting, strict=True):
             column.append(" ".join(part))
         if task.form == WORDS:
-            inputs.spans.append(_marked(example, fitting, processing))
-        inputs.labels.append(example.label)
-    inputs.facts["labels"] = inputs.labels
-    inputs.facts["groups"] = [example.group for example in examples]
+            spans.append(_marked(example, fitting, processing))
+    labels = [example.label for example in examples]
+    facts = {"labels": labels, "groups": [example.group for example in examples]}
     if task.form == CANDIDATES:
-        inputs.facts["candidates"] = [example.candidate for example in examples]
-    return inputs
+        facts["candidates"] = [example.candidate for example in examples]
+    return Inputs(columns, counts, labels, facts, spans)
 
 
 def _marked(example: Example, parts: Sequence[Subwords], processing: TextProcessing) -> str:
@@ -106,24 +96,21 @@ def shortened(parts: Sequence[Subwords], most: int) -> list[Subwords]:
     return [part[:length] for part, length in zip(parts, lengths, strict=True)]
 
 
-def _windows(
-    task: Task, path: Path, processing: TextProcessing, block: int, stride: int
-) -> Inputs:
+def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> Inputs:
     """Questions with windows over their contexts: <s> question </s> </s> window </s>.
 
-    The label is the first answer's first and last token, `NOWHERE` if a window has not all of it
-    (Devlin et al. 2019, 4.3). Questions longer than a sixth of the block (64 of 384) are cut.
+    Windows begin a third of the block apart (128 of 384). The label is the first answer's first and
+    last token, `NOWHERE` if a window has not all of it (Devlin et al. 2019, 4.3). Questions longer
+    than a sixth of the block (64 of 384) are cut.
     """
     counts = {"examples": 0, "questions": 0, "truncated": 0, "answers in no window": 0}
-    inputs = Inputs([[], []], counts)
-    facts = inputs.facts
-    facts.update(contexts=[], questions=[], windows=[])
+    columns: list[list[str]] = [[], []]
+    contexts: list[dict[str, Any]] = []
+    identities: list[str] = []
+    places, labels = [], []
     for text, group in groupby(read_squad(path), key=attrgetter("context")):
         questions, context = list(group), aligned(processing, text)
         lines = processing.segment([question.text for question in questions])
-        facts["contexts"].append(
-            {"text": text, "begins": context.begins, "ends": context.ends}
-        )
         for question, line in zip(questions, lines, strict=True):
             if task.name == "squad1" and not question.answers:
                 raise UserError(
@@ -133,42 +120,35 @@ def _windows(
             words = line.split()
             asked = words[: block // 6]
             counts["truncated"] += asked != words
-            labels = []
-            for start, end in windows(len(context.subwords), block - 4 - len(asked), stride):
-                inputs.columns[0].append(" ".join(asked))
-                inputs.columns[1].append(" ".join(context.subwords[start:end]))
-                numbers = len(facts["questions"]), len(facts["contexts"]) - 1
-                facts["windows"].append([*numbers, start, end - start])
-                labels.append(_place(question, context, start, end, len(asked) + 3))
-            inputs.labels += labels
-            counts["answers in no window"] += bool(question.answers) and set(labels) == {
-                NOWHERE
-            }
-            facts["questions"].append(question.identity)
-    counts["examples"], counts["questions"] = len(inputs.labels), len(facts["questions"])
-    return inputs
-
-
-def _place(question: Question, context: Aligned, start: int, end: int, ahead: int) -> str:
-    """The answer's first and last token, with ``ahead`` tokens before the window."""
-    if question.answers:
-        text, begin = question.answers[0]
-        first, last = context.covering(begin, begin + len(text))
-        if start <= first and last < end:
-            return f"{ahead + first - start} {ahead + last - start}"
-    return NOWHERE
+            first, last = -1, -1
+            if question.answers:
+                answer, begin = question.answers[0]
+                first, last = context.covering(begin, begin + len(answer))
+            missed = first >= 0
+            most = block - 4 - len(asked)
+            for start, end in windows(len(context.subwords), most, block // 3):
+                columns[0].append(" ".join(asked))
+                columns[1].append(" ".join(context.subwords[start:end]))
+                places.append([len(identities), len(contexts), start, end - start])
+                whole = start <= first and last < end
+                ahead = len(asked) + 3 - start  # tokens before the context
+                labels.append(f"{ahead + first} {ahead + last}" if whole else NOWHERE)
+                missed &= not whole
+            counts["answers in no window"] += missed
+            identities.append(question.identity)
+        contexts.append({"text": text, "begins": context.begins, "ends": context.ends})
+    counts["examples"], counts["questions"] = len(labels), len(identities)
+    facts = {"contexts": contexts, "questions": identities, "windows": places}
+    return Inputs(columns, counts, labels, facts, [])
 
 
 def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:
     """First and end of windows of at most ``most`` subwords, ``stride`` subwords apart."""
-    starts = [0]
-    while starts[-1] + most < length:
-        starts.append(starts[-1] + min(stride, most))
+    starts = range(0, max(1, length - most + stride), stride)
     return [(start, min(start + most, length)) for start in starts]
 
 
-@dataclass(frozen=True)
-class Aligned:
+class Aligned(NamedTuple):
     """Subwords, and the first character of each and the one after its last."""
 
     subwords: list[str]
@@ -191,14 +171,11 @@ def aligned(processing: TextProcessing, text: str) -> Aligned:
     result = Aligned([], [], [])
     divided = processing.segment([word[0] for word in words])
     for word, pieces in zip(words, map(str.split, divided), strict=True):
-        lengths = [
-            len(piece.removeprefix(WORD_START).removesuffix(NOT_LAST)) for piece in pieces
-        ]
-        exact = sum(lengths) == word.end() - word.start()
-        begin = word.start()
-        for piece, length in zip(pieces, lengths, strict=True):
-            result.subwords.append(piece)
-            result.begins.append(begin if exact else word.start())
-            begin += length
-            result.ends.append(begin if exact else word.end())
+        begin, end = word.span()
+        bare = [piece.removeprefix(WORD_START).removesuffix(NOT_LAST) for piece in pieces]
+        bounds = list(accumulate(map(len, bare), initial=begin))
+        exact = bounds[-1] == end
+        result.subwords.extend(pieces)
+        result.begins.extend(bounds[:-1] if exact else [begin] * len(pieces))
+        result.ends.extend(bounds[1:] if exact else [end] * len(pieces))
     return result

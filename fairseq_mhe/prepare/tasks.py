@@ -23,7 +23,8 @@ class Task:
     where a number is predicted; ``metrics``: names of `runs.understanding`, the mean of which is
     the task's score; ``label``: column; ``scored``: the official names of the sets that are scored;
     ``header``: columns of a file without a header; ``form``: what is asked for; ``folder``: its
-    name in the official archive; ``files``: the published ones, as `RemoteFile` has them.
+    name in the official archive, where SPLIT and ``suffix`` name a split's file; ``files``: the
+    published ones, as `RemoteFile` has them.
     """
 
     name: str
@@ -36,12 +37,8 @@ class Task:
     header: Sequence[str] = ()
     form: str = CLASSES
     folder: str = ""
+    suffix: str = ".tsv"
     files: Sequence[Mapping[str, Any]] = ()
-
-    @property
-    def suffix(self) -> str:
-        """Of its files' names."""
-        return {"superglue": ".jsonl", "squad": ".json"}.get(self.suite, ".tsv")
 
     @property
     def subsets(self) -> dict[str, str]:

@@ -226,7 +226,7 @@ def check_answers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Predictions are the context's own words, and score-squad says the same of them."""
-    path = folder / f"{name}.dev.json"
+    path = folder / f"{name}.dev{TASKS[name].suffix}"
     for article in read(path)["data"]:
         (paragraph,) = article["paragraphs"]
         for question in paragraph["qas"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import zipfile
@@ -116,7 +115,7 @@ def test_incomplete_rows_of_train_are_dropped_and_counted(
 def inputs(name: str, data: Path, folder: Path, block: int) -> Inputs:
     """What `put_task` has written for training."""
     path = folder / f"{name}.train{TASKS[name].suffix}"
-    return read_inputs(TASKS[name], path, open_data(data, TEXT).processing(), block, 20, True)
+    return read_inputs(TASKS[name], path, open_data(data, TEXT).processing(), block, True)
 
 
 def test_copa_asks_for_cause_or_effect(language_text: Path, tmp_path: Path) -> None:
@@ -183,8 +182,8 @@ def test_windows_cover_all_with_the_stride() -> None:
     assert windows(10, 20, 5) == [(0, 10)]
     assert windows(10, 4, 3) == [(0, 4), (3, 7), (6, 10)]
     assert windows(11, 4, 3) == [(0, 4), (3, 7), (6, 10), (9, 11)]
-    for length, stride in itertools.product(range(1, 40), (3, 9)):
-        covered = [set(range(start, end)) for start, end in windows(length, 7, stride)]
+    for length in range(1, 40):
+        covered = [set(range(start, end)) for start, end in windows(length, 7, 3)]
         assert set().union(*covered) == set(range(length))
 
 
@@ -376,7 +375,7 @@ def test_the_script_of_squad_downloads(
     put_task(tmp_path, "squad1", LONG)
     paths = [tmp_path / "served" / f"{split}-v1.1.json" for split in ("train", "dev")]
     for path in paths:
-        (tmp_path / f"squad1.{path.stem.split('-')[0]}.json").rename(path)
+        (tmp_path / f"squad1.{path.name}").rename(path)
     monkeypatch.setitem(TASKS, "squad1", published_as("squad1", *paths))
     words = ["squad1", "--text", str(language_text), "--mirror", server.url, "--block", "64"]
     assert main(["squad", *words, "--out", str(tmp_path / "out")]) == 0

@@ -2,9 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.arguments import Parser
@@ -13,34 +12,32 @@ from fairseq_mhe.prepare.config import add_options, from_options
 from fairseq_mhe.prepare.corpora import understanding
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.corpora.iwslt14 import Iwslt14
-from fairseq_mhe.prepare.corpora.language import PennTreebank, WikiText103
+from fairseq_mhe.prepare.corpora.language import OwnText, PennTreebank, WikiText103
 from fairseq_mhe.prepare.corpora.multi30k import Multi30k, Multi30kBpe
 from fairseq_mhe.prepare.corpora.wmt14 import Wmt14
-from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 
-#: Name -> its options, and what makes the data folder of them.
-CORPORA: dict[str, tuple[Any, Callable[[Any], Path]]] = {
-    "home_assistant_en_de": (HomeAssistant, HomeAssistant.prepare),
-    "iwslt14_de_en": (Iwslt14, Iwslt14.prepare),
-    "multi30k_bpe_en_de": (Multi30kBpe, Multi30kBpe.prepare),
-    "multi30k_en_de": (Multi30k, Multi30k.prepare),
-    "ptb": (PennTreebank, PennTreebank.prepare),
-    "text": (TextConfig, prepare_text),
-    "wikitext103": (WikiText103, WikiText103.prepare),
-    "wmt14_en_de": (Wmt14, Wmt14.prepare),
+#: Name -> its options, whose method `prepare` makes the data folder.
+CORPORA = {
+    "home_assistant_en_de": HomeAssistant,
+    "iwslt14_de_en": Iwslt14,
+    "multi30k_bpe_en_de": Multi30kBpe,
+    "multi30k_en_de": Multi30k,
+    "ptb": PennTreebank,
+    "text": OwnText,
+    "wikitext103": WikiText103,
+    "wmt14_en_de": Wmt14,
 }
-SUITES = ("glue", "superglue", "squad")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command of a corpus, whose messages begin with the name of its script."""
     parser = Parser(prog="python -m fairseq_mhe.prepare.corpora", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True)
-    for name, (options, prepare) in CORPORA.items():
+    for name, options in CORPORA.items():
         command = commands.add_parser(name, prog=f"{name}.sh", description=options.__doc__)
         add_options(command, options)
-        command.set_defaults(run=partial(_run, options, prepare))
-    for suite in SUITES:
+        command.set_defaults(run=partial(_run, options))
+    for suite in ("glue", "superglue", "squad"):
         about = understanding.__doc__
         command = commands.add_parser(suite, prog=f"{suite}.sh", description=about)
         understanding.add_arguments(command, suite)
@@ -49,8 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_status(f"{args.name}.sh", partial(args.run, args))
 
 
-def _run(options: Any, prepare: Callable[[Any], Path], args: argparse.Namespace) -> None:
-    print(prepare(from_options(options, args)))
+def _run(options: Any, args: argparse.Namespace) -> None:
+    print(from_options(options, args).prepare())
 
 
 if __name__ == "__main__":

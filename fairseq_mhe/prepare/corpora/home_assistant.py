@@ -7,7 +7,6 @@ is none. Every tenth is held out, and is not in the text either.
 
 import bz2
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -25,9 +24,8 @@ from fairseq_mhe.prepare.text_processing import normalise
 
 CORPUS = Path(__file__).resolve().parent / "home-assistant" / "pairs.tsv.bz2"
 TASK = TASKS["integration"]
-_HELD_OUT_PART = (
-    10  # train pairs (of --limit) and examples of the task for each held-out one
-)
+#: Train pairs (of --limit) and examples of the task for each held-out one.
+_HELD_OUT_PART = 10
 Pairs = list[tuple[str, str]]
 #: Split, integration, message.
 Row = tuple[str, str, str]
@@ -53,10 +51,9 @@ class HomeAssistant(PairCorpus):
         with tempfile.TemporaryDirectory() as folder:
             train, valid, test = (Path(folder) / f"{split}.tsv" for split in SPLITS)
             corpus, most = read_corpus(), self.limit
-            write_lines(train, map("\t".join, corpus["train"][:most]))
-            most = most and most // _HELD_OUT_PART
-            write_lines(valid, map("\t".join, corpus["valid"][:most]))
-            write_lines(test, map("\t".join, corpus["test"][:most]))
+            held_out = most and most // _HELD_OUT_PART
+            for path, count in ((train, most), (valid, held_out), (test, held_out)):
+                write_lines(path, map("\t".join, corpus[path.stem][:count]))
             return prepare(replace(self, train=(train,), valid=valid, test=test))
 
 
@@ -83,20 +80,16 @@ def read_messages() -> list[Row]:
 
 def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
     """Train and dev: (message, integration), each message once in one of them."""
-    owners: dict[str, set[str]] = defaultdict(set)
-    messages: dict[str, str] = {}
+    owners: dict[str, tuple[str, set[str]]] = {}
     for split, integration, message in rows:
         if split == "train":
-            owners[message.lower()].add(integration)
-            messages.setdefault(message.lower(), message)
-    sets: dict[str, Pairs] = {"train": [], "dev": []}
-    number = 0
-    for key, (integration, *others) in owners.items():
+            owners.setdefault(message.lower(), (message, set()))[1].add(integration)
+    pairs = []
+    for message, (integration, *others) in owners.values():
         if not others and integration in (TASK.labels or ()):
-            split = "train" if number % _HELD_OUT_PART else "dev"
-            sets[split].append((messages[key], integration))
-            number += 1
-    return sets
+            pairs.append((message, integration))
+    train = [pair for number, pair in enumerate(pairs) if number % _HELD_OUT_PART]
+    return {"train": train, "dev": pairs[::_HELD_OUT_PART]}
 
 
 def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
@@ -122,14 +115,8 @@ def prepare_language(out: Path, block: int, vocab_size: int = 4000) -> tuple[Pat
             write_lines(path, documents(rows, path.stem, held_out))
         for split, pairs in sets.items():
             table = [(*TASK.columns, TASK.label), *pairs]
-            write_lines(Path(folder) / f"{TASK.name}.{split}.tsv", map("\t".join, table))
-        config = TextConfig(
-            train=(train,),
-            valid=valid,
-            test=test,
-            vocab_size=vocab_size,
-            block=block,
-            out=out / "text",
-        )
+            write_lines(Path(folder) / f"{split}.tsv", map("\t".join, table))
+        texts = TextConfig(train=(train,), valid=valid, test=test, out=out / "text")
+        config = replace(texts, vocab_size=vocab_size, block=block)
         text = prepare_text(config, {"corpus": "home_assistant, English"})
         return text, prepare_task(TASK, Path(folder), text, out / TASK.name, block)

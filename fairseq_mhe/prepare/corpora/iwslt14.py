@@ -16,7 +16,6 @@ TEST = tuple(
     f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml"
     for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 )
-_LINES = {"train": 160_239, "valid": 7283, "test": 6750}
 _NO_TEXT = ("<url>", "<talkid>", "<keywords>")
 _MARKS = re.compile(r"</?(?:title|description)>")
 _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
@@ -38,7 +37,7 @@ class Iwslt14(Downloads, PairCorpus):
         """Make the data folder, or what of it is missing; raises UserError as `make`."""
         self.unpack(PUBLISHED["iwslt14"], self._unpack)
         train, test = self.original / "train", self.original / "test"
-        return self.make("iwslt14", _LINES, train=(train,), test=test)
+        return self.make("iwslt14", train=(train,), test=test)
 
     def _unpack(self, archives: list[Path], work: Path) -> None:
         """Put the plain text, train and test, into the folder ``work``."""

@@ -1,6 +1,6 @@
 """What the known corpora share: downloads, and options that a recipe fixes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ from fairseq_mhe.prepare.download import RemoteFile, download
 from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare
 
-_FILES = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text("utf-8"))
+_KNOWN = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text("utf-8"))
 #: Corpus -> its published files.
-PUBLISHED = {name: [RemoteFile(**file) for file in files] for name, files in _FILES.items()}
+PUBLISHED = {
+    name: [RemoteFile(**file) for file in known["files"]] for name, known in _KNOWN.items()
+}
 
 
 def default_out(default: str) -> Any:
@@ -50,9 +52,7 @@ class Downloads:
         def unpack_downloads(work: Path) -> Counts:
             paths = download(files, self.original / "archives", self.mirror)
             action(paths, work)
-            # Where no checksum is published, that of the download is recorded.
-            pairs = zip(files, paths, strict=True)
-            return {file.name: file.sha256 or sha256(path) for file, path in pairs}
+            return {path.name: sha256(path) for path in paths}
 
         checksums = {file.name: file.sha256 for file in files}
         with open_manifest(self.original, DOWNLOADED, {}) as manifest:
@@ -75,18 +75,16 @@ class PairCorpus(PrepareConfig):
     punctuation: bool = False
     lowercase: bool = False
 
-    def make(self, corpus: str, lines: Mapping[str, int], **texts: Any) -> Path:
-        """The data folder of ``texts`` (train, valid, test), warned of if ``lines`` differ.
-
-        Raises UserError as `parallel_text.prepare`.
-        """
+    def make(self, corpus: str, **texts: Any) -> Path:
+        """The data folder of ``texts`` (train, valid, test); errors as `parallel_text.prepare`."""
         data = prepare(replace(self, **texts), {"corpus": corpus})
-        warn_of_lines(data, lines)
+        warn_of_lines(data, corpus)
         return data
 
 
-def warn_of_lines(data: Path, known: Mapping[str, int]) -> None:
+def warn_of_lines(data: Path, corpus: str) -> None:
     """Say which splits of a data folder have other numbers of lines than is known."""
+    known = _KNOWN[corpus]["lines"]
     for split, count in read_manifest(data)["lines"].items():
         if count != known.get(split, count):
             say(f"warning: {split} has {count:,} lines, known are {known[split]:,}")

@@ -14,6 +14,12 @@ from fairseq_mhe.prepare.running_text import FILES, TITLES, TextConfig, prepare_
 _MEMBERS = [f"wikitext-103/wiki.{split}.tokens" for split in SPLITS]
 
 
+class OwnText(TextConfig):
+    """Running text of one's own: UTF-8 with a paragraph a line."""
+
+    prepare = prepare_text
+
+
 @dataclass(frozen=True, kw_only=True)
 class LanguageCorpus(TextConfig):
     """A text with published train, valid and test; fields without help are no options."""
@@ -42,11 +48,11 @@ class WikiText103(Downloads, LanguageCorpus):
 
     def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `make`."""
-        paths = [self.original / member for member in _MEMBERS]
-        if self.folder is None:
-            self.unpack(PUBLISHED["wikitext103"], _unpack_wikitext103)
+        if self.folder:
+            paths = [self.folder / Path(member).name for member in _MEMBERS]
         else:
-            paths = [self.folder / path.name for path in paths]
+            self.unpack(PUBLISHED["wikitext103"], _unpack_wikitext103)
+            paths = [self.original / member for member in _MEMBERS]
         return self.make("wikitext103", *paths)
 
 

@@ -13,12 +13,10 @@ from fairseq_mhe.prepare.corpora.known import (
     warn_of_lines,
 )
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
-from fairseq_mhe.prepare.text import SUFFIXES
 
-#: The names of train, valid and test as published, and as preprocessed.
+#: The names of train, valid and test, as published and as preprocessed.
 NAMES = ("train", "val", "test_2016_flickr")
 BPE_NAMES = {"train": "train", "valid": "valid", "test": "test.2016"}
-_LINES = {"train": 29_000, "valid": 1014, "test": 1000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +33,7 @@ class Multi30k(Downloads, PairCorpus):
         """Make the data folder, or what of it is missing; raises UserError as `make`."""
         self.unpack(PUBLISHED["multi30k"], _unpack)
         train, valid, test = (self.original / name for name in NAMES)
-        return self.make("multi30k", _LINES, train=(train,), valid=valid, test=test)
+        return self.make("multi30k", train=(train,), valid=valid, test=test)
 
 
 def _unpack(paths: list[Path], work: Path) -> None:
@@ -50,7 +48,7 @@ class Multi30kBpe:
     folder: Path = option(
         None,
         "where {train,valid,test.2016}.{en,de} lie, lower-cased, tokenised and split by BPE (plain "
-        "or compressed), and the file code of its merges, if there is one",
+        "or packed), and the file code of its merges, if there is one",
         type=Path,
         required=True,
     )
@@ -58,16 +56,15 @@ class Multi30kBpe:
 
     def prepare(self) -> Path:
         """Make the data folder, or what is missing; raises UserError as `prepare_segmented`."""
-        codes = [self.folder / f"code{suffix}" for suffix in SUFFIXES]
-        merges = next((path for path in codes if path.is_file()), None)
         texts = {split: self.folder / name for split, name in BPE_NAMES.items()}
+        codes = self.folder / "code"
         data = prepare_segmented(
             texts,
             ("en", "de"),
             self.out,
-            codes=merges,
+            codes=codes if codes.is_file() else None,
             lowercase=True,
             source={"corpus": "multi30k-bpe"},
         )
-        warn_of_lines(data, _LINES)
+        warn_of_lines(data, "multi30k")
         return data

@@ -8,11 +8,10 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import at_least, positive
+from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.prepare.config import add_options
 from fairseq_mhe.prepare.corpora.known import Downloads
 from fairseq_mhe.prepare.download import RemoteFile, extract
-from fairseq_mhe.prepare.task_files import official_name
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import TASKS, Task
 from fairseq_mhe.prepare.text import read_lines, write_lines
@@ -34,16 +33,17 @@ def _copy(paths: list[Path], work: Path) -> None:
 
 
 def _extract(task: Task, archives: list[Path], work: Path) -> None:
-    names = [official_name(task, split) for split in ("train", *task.scored)]
-    extract(archives[0], [f"{task.folder}/{name}" for name in names], work)
+    splits = ("train", *task.scored)
+    extract(archives[0], [f"{task.folder}/{name}{task.suffix}" for name in splits], work)
 
 
 def _split_mrpc(paths: list[Path], work: Path) -> None:
     """Split MRPC's file into GLUE's train and dev; the second file names the pairs of dev."""
-    held_out = set(read_lines(paths[1]))
-    header, *rows = read_lines(paths[0])
+    whole, identifiers = map(read_lines, paths)
+    held_out = set(identifiers)
+    header = next(whole)
     parts = {"train": [header], "dev": [header]}
-    for row in rows:
+    for row in whole:
         pair = "\t".join(row.split("\t")[1:3])
         parts["dev" if pair in held_out else "train"].append(row)
     for split, lines in parts.items():
@@ -52,13 +52,10 @@ def _split_mrpc(paths: list[Path], work: Path) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
     """The script's options."""
-    names = [task.name for task in TASKS.values() if task.suite == suite]
     add = parser.add_argument
+    names = [task.name for task in TASKS.values() if task.suite == suite]
     add("task", choices=names, metavar="TASK", help=", ".join(names))
-    help = (
-        "unpacked official files, as CoLA/train.tsv, train.tsv or cola.train.tsv.gz; nothing "
-        "is downloaded"
-    )
+    help = "unpacked official files, as CoLA/train.tsv or train.tsv; nothing is downloaded"
     add("--folder", type=Path, help=help)
     help = "the language model's data folder"
     add("--text", type=Path, required=True, metavar="DATA", help=help)
@@ -69,9 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
     block = 384 if suite == "squad" else 512
     add("--block", type=at_least(8), default=block, metavar="N", help=help)
     add_options(parser, Downloads)
-    if suite == "squad":
-        help = "subwords between two windows over a passage (default: a third of --block)"
-        add("--stride", type=positive, metavar="N", help=help)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -80,5 +74,4 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or Path(f"runs/{task.name}-data")
     if folder is None:
         folder = obtain_task(task, Downloads(out=out, mirror=args.mirror))
-    stride = getattr(args, "stride", None)
-    print(prepare_task(task, folder, args.text, out, args.block, stride))
+    print(prepare_task(task, folder, args.text, out, args.block))

@@ -21,7 +21,6 @@ PREFIXES = (
 )
 #: Test set -> sacreBLEU's name.
 _NEWSTEST = {"newstest2013": "wmt13", "newstest2014": "wmt14/full"}
-_LINES = {"valid": 3000, "test": 3003}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +44,7 @@ class Wmt14(Downloads, PairCorpus):
         folder = self.newstest or copy_from_sacrebleu(self.original)
         valid, test = (folder / name for name in _NEWSTEST)
         train = tuple(self.original / prefix for prefix in PREFIXES)
-        return self.make("wmt14", _LINES, train=train, valid=valid, test=test)
+        return self.make("wmt14", train=train, valid=valid, test=test)
 
     def _unpack(self, archives: list[Path], work: Path) -> None:
         for prefix, archive in zip(PREFIXES, archives, strict=True):
