@@ -4,6 +4,7 @@ Masked models are pre-trained, then fine-tuned on tasks; causal models' table is
 """
 
 import argparse
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from fairseq_mhe.report.language_table import perplexity_block, perplexity_of, t
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Table
 from fairseq_mhe.runs import devices, slurm
-from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
+from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import FOLDER, recipe
 from fairseq_mhe.runs.train import train_and_score
 from fairseq_mhe.runs.understanding import (
@@ -58,25 +59,21 @@ def pretrain_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_pretraining(parser: argparse.ArgumentParser) -> None:
     """The options of what a model is trained on, how and where."""
-    add = parser.add_argument
-    add(
-        "--data",
-        type=Path,
-        required=True,
-        help="text folder of data-prep/text.sh or its like",
-    )
+    help_ = "text folder of data-prep/text.sh or its like"
+    parser.add_argument("--data", type=Path, required=True, help=help_)
     _add_out(parser)
-    add("--updates", type=positive, metavar="N", help="updates (default: the recipe's)")
-    add(
-        "--tokens",
-        type=positive,
-        metavar="N",
-        help="subwords of a block (default: recipe's)",
-    )
-    add(
-        "--batch", type=positive, metavar="N", help="blocks of an update (default: recipe's)"
-    )
+    for name, unit in (
+        ("updates", "updates"),
+        ("tokens", "subwords of a block"),
+        ("batch", "blocks of an update"),
+    ):
+        _add_number(parser, name, unit)
     devices.add_arguments(parser)
+
+
+def _add_number(parser: argparse.ArgumentParser, name: str, unit: str) -> None:
+    help_ = f"{unit} (default: the recipe's)"
+    parser.add_argument(f"--{name}", type=positive, metavar="N", help=help_)
 
 
 def _add_out(parser: argparse.ArgumentParser) -> None:
@@ -91,10 +88,8 @@ def pretrain(args: argparse.Namespace) -> None:
     job = _plan_pretraining(args.arch, args.attention, args.seed, data, args)
     _pretrain([job], data, args)
     scores = read_json(job.scores)
-    nats = scores["nats"]
-    print(
-        f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity_of(nats):.2f}"
-    )
+    nats, perplexity = scores["nats"], perplexity_of(scores["nats"])
+    print(f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity:.2f}")
     print(f"of {scores['subwords']:,} subwords ({scores['of']})")
     print(job.folder)
 
@@ -112,9 +107,8 @@ def _plan_pretraining(
         training = training.batched(args.batch)
     training = training.with_precision(devices.precision(args))
     attention = dict.fromkeys(language_archs()[arch].places, kind)
-    settings = settings_of(
-        arch, attention, number, training, {"fingerprint": data.fingerprint}
-    )
+    of_data = {"fingerprint": data.fingerprint}
+    settings = settings_of(arch, attention, number, training, of_data)
     folder = output_folder(args.out) / f"{arch}-{kind}-seed{number}"
     return plan_job(folder, settings, {"data": str(data.folder)})
 
@@ -155,28 +149,20 @@ def finetune_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", type=Path, required=True, metavar="MODEL", help=help_)
     _add_out(parser)
     add_seed(parser)
-    add("--epochs", type=positive, metavar="N", help="epochs (default: the recipe's)")
+    _add_number(parser, "epochs", "epochs")
     devices.add_arguments(parser)
 
 
 def finetune(args: argparse.Namespace) -> None:
     """Fine-tune, or resume, predict, score, and name the run folder."""
     data = open_task(args.task)
-    job = plan(args.model, data, args.seed, args)
+    job = plan_finetuning(args.model, data, args.seed, args)
     (scores,) = fine_tune([(job, data)], args)
     for official, examples in scores["examples"].items():
         print(f"{data.task.name}, {examples:,} of {official}")
     for name, value in scores["scores"].items():
         print(f"{name}: {value:.2f}%")
     print(job.folder)
-
-
-def plan(model: Path, data: TaskFolder, number: int, args: argparse.Namespace) -> Job:
-    """As `plan_finetuning`; ``args``: out, epochs, precision and the options of `devices`."""
-    numbers = devices.precision(args)
-    return plan_finetuning(
-        model, data, number, output_folder(args.out), args.epochs, numbers
-    )
 
 
 def fine_tune(
@@ -192,16 +178,19 @@ def fine_tune(
         write_json(job.scores, {**scores, "model": describe(job.last), "data": data.scored})
 
     jobs = [job for job, _ in planned]
-    _work(jobs, lambda job: scored(job.folder, tasks[job.name]), score, args)
+    _work(jobs, lambda job: scored(job, tasks[job.name]), score, args)
     return [read_json(job.scores) for job in jobs]
 
 
-def scored(folder: Path, data: TaskFolder) -> bool:
+def scored(job: Job, data: TaskFolder) -> bool:
     """Whether a fine-tuned run has its scores; raises UserError where it is of other ``data``."""
-    path = folder / "scores.json"
-    if path.exists() and read_job(folder).settings["data"] != trained_on(data):
-        raise UserError(f"{folder} is not of {data.folder}: give the data of its training")
-    return path.exists() and bool(read_json(path)["data"] == data.scored)
+    if not job.scores.exists():
+        return False
+    if job.settings["data"] != trained_on(data):
+        raise UserError(
+            f"{job.folder} is not of {data.folder}: give the data of its training"
+        )
+    return bool(read_json(job.scores)["data"] == data.scored)
 
 
 def nlu_table_arguments(parser: argparse.ArgumentParser) -> None:
@@ -214,12 +203,7 @@ def nlu_table_arguments(parser: argparse.ArgumentParser) -> None:
     add("--kinds", type=kinds, default=_KINDS, metavar="KIND,...", help=help_)
     help_ = "seeds of fine-tuning; of a causal model, of its training (default: %(default)s)"
     add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
-    add(
-        "--epochs",
-        type=positive,
-        metavar="N",
-        help="epochs of fine-tuning (default: recipe's)",
-    )
+    _add_number(parser, "epochs", "epochs of fine-tuning")
     add("--no-table", action="store_true", help="train and score only, as a SLURM job does")
     _add_pretraining(parser)
     slurm.add_table_arguments(parser)
@@ -277,40 +261,35 @@ class LanguageTable:
 
     def _pretraining(self, kind: str) -> list[Job]:
         """The pre-training of a kind: with tasks one run, else one for each seed."""
-        numbers = [1] if self.tasks else self.seeds
-        return [
-            _plan_pretraining(self.arch, kind, number, self.data, self.args)
-            for number in numbers
-        ]
+        seeds = [1] if self.tasks else self.seeds
+        return [_plan_pretraining(self.arch, kind, n, self.data, self.args) for n in seeds]
 
     def _tuning(self, kind: str, task: TaskFolder) -> list[Job]:
         """The fine-tunings of a pre-trained kind on a task, one for each seed."""
         (start,) = self._pretraining(kind)
-        return [plan(start.folder, task, number, self.args) for number in self.seeds]
+        return [plan_finetuning(start.folder, task, n, self.args) for n in self.seeds]
 
     def train(self, kinds: Sequence[str]) -> None:
         """Pre-train all kinds, then fine-tune them on all tasks; finished runs are skipped."""
         jobs = [job for kind in kinds for job in self._pretraining(kind)]
         _pretrain(jobs, self.data, self.args)
-        pairs = [(kind, task) for kind in kinds for task in self.tasks]
-        planned = [(job, task) for kind, task in pairs for job in self._tuning(kind, task)]
+        planned = []
+        for kind, task in itertools.product(kinds, self.tasks):
+            planned += [(job, task) for job in self._tuning(kind, task)]
         if planned:
             fine_tune(planned, self.args)
 
     def finished(self, kind: str) -> bool:
         """Whether all runs of a kind have their scores; raises UserError for other settings."""
-        return all(job.scores.exists() for job in self._pretraining(kind)) and all(
-            scored(job.folder, task)
-            for task in self.tasks
-            for job in self._tuning(kind, task)
-        )
+        if not all(job.scores.exists() for job in self._pretraining(kind)):
+            return False
+        tuned = [(job, task) for task in self.tasks for job in self._tuning(kind, task)]
+        return all(scored(job, task) for job, task in tuned)
 
     def write(self, kinds: Sequence[str]) -> None:
         """Write and print the table of the kinds that are finished, its values and its picture."""
-        finished, out = (
-            [kind for kind in kinds if self.finished(kind)],
-            self.args.out.resolve(),
-        )
+        finished = [kind for kind in kinds if self.finished(kind)]
+        out = self.args.out.resolve()
         if not finished:
             raise UserError(
                 f"no model of {out} is finished yet: there is nothing to tabulate"
@@ -352,8 +331,8 @@ class LanguageTable:
         """What the numbers are, and how the models were trained: all kinds alike."""
         job = self._pretraining(kind)[0]
         training, versions = job.training, job.config["versions"]
-        pretraining = (
-            f"{training.updates:,} updates of {training.batch_tokens:,} blocks of "
+        pretraining = f"{training.updates:,} updates of {training.batch_tokens:,} blocks of "
+        pretraining += (
             f"{training.options['tokens_per_sample']:,} subwords, in {training.precision}"
         )
         made_by = ", ".join(f"{name} {of}" for name, of in versions.items())

@@ -228,7 +228,7 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
         "width": width,
         "heads": heads,
         "head_width": width // heads,
-        "dropout": training.dropout,
+        "dropout": float(options["dropout"]),
         "updates": training.updates,
         "batch_tokens": training.batch_tokens,
         "paper_parameters": printed and printed.parameters,

@@ -1,11 +1,9 @@
 """Where to train: how many models side by side, how many processes to a model, which precision."""
 
-from __future__ import annotations
-
 import argparse
 import os
-import socket
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -30,10 +28,6 @@ class Device:
     threads: int
     workers: int = 1
 
-    def flags(self) -> list[str]:
-        """fairseq's options for it."""
-        return [] if self.gpu else ["--cpu"]
-
     def describe(self, precision: str) -> str:
         """The device and the precision in words, for people and for provenance."""
         models = "one model" if self.slots == 1 else f"{self.slots} models"
@@ -50,14 +44,13 @@ class Device:
             return with_huge_pages()
         if self.slots * self.workers == 1:
             return {}
-        named = os.environ.get("CUDA_VISIBLE_DEVICES")
-        visible = (
-            named.split(",") if named else list(map(str, range(torch.cuda.device_count())))
-        )
+        visible = list(map(str, range(torch.cuda.device_count())))
+        if named := os.environ.get("CUDA_VISIBLE_DEVICES"):
+            visible = named.split(",")
         own = visible[slot * self.workers : (slot + 1) * self.workers]
         return {"CUDA_VISIBLE_DEVICES": ",".join(own)}
 
-    def rank_flags(self, rank: int, port: int) -> list[str]:
+    def rank_options(self, rank: int, port: int) -> dict[str, Any]:
         """fairseq's options for one of the ``workers``, which meet at a ``port`` of this machine.
 
         We start each worker, as torchrun does: fairseq's own spawning and torchrun count GPUs and
@@ -65,34 +58,21 @@ class Device:
         """
         if self.workers == 1:
             # fairseq would use every GPU there is, and multiply the batch.
-            return ["--distributed-world-size", "1"]
-        place = ["gloo", "--ddp-backend", "legacy_ddp"]
+            return {"distributed_world_size": 1}
+        meeting = {"distributed_init_method": f"tcp://127.0.0.1:{port}"}
+        options = {
+            "distributed_world_size": self.workers,
+            "distributed_rank": rank,
+            **meeting,
+        }
+        # Otherwise the first process sends the others what it read, as a pickle that torch >= 2.6
+        # refuses.
+        options |= dict.fromkeys(
+            ("distributed_no_spawn", "load_checkpoint_on_all_dp_ranks"), True
+        )
         if self.gpu:
-            place = ["nccl", "--device-id", str(rank)]
-        return [
-            *(
-                "--distributed-world-size",
-                str(self.workers),
-                "--distributed-rank",
-                str(rank),
-            ),
-            *(
-                "--distributed-init-method",
-                f"tcp://127.0.0.1:{port}",
-                "--distributed-no-spawn",
-            ),
-            *("--distributed-backend", *place),
-            # Otherwise the first process sends the others what it read, as a pickle that torch >=
-            # 2.6 refuses.
-            "--load-checkpoint-on-all-dp-ranks",
-        ]
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens at now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+            return {**options, "distributed_backend": "nccl", "device_id": rank}
+        return {**options, "distributed_backend": "gloo", "ddp_backend": "legacy_ddp"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,23 +83,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "train each model by N processes on the CPU (gloo)"
     add("--processes", type=positive, metavar="N", help=help_)
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
-    help_ = (
-        "precision of training; auto: bf16 where it is fast on this machine (GPUs, else fp16 "
-        "there; CPUs with AVX512-BF16 or AMX), else float32"
-    )
+    help_ = "precision of training; auto: bf16 where it is fast on this machine (GPUs, else fp16 "
+    help_ += "there; CPUs with AVX512-BF16 or AMX), else float32"
     choices = ("auto", "float32", "bf16", "fp16")
     parser.add_argument("--precision", choices=choices, default="auto", help=help_)
 
 
 def asked_for(args: argparse.Namespace, models: int) -> Device:
-    """The devices that the options of ``add_arguments`` ask for, for ``models`` models.
+    """The devices of the options for ``models`` models, or UserError where they are not there.
 
     On GPUs one model on each; on a CPU as many side by side as there are cores: small matrices gain
     little from threads. (Stock fairseq, 2 cores, two models side by side instead of one after the
     other: 1.55 times the tokens/s at d_m 128 and 2+2 layers, 1.15 at 256 and 4+4.)
-
-    Raises:
-        UserError: the devices are not there.
     """
     if args.gpus is not None and args.cpu:
         raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")
@@ -137,7 +112,7 @@ def asked_for(args: argparse.Namespace, models: int) -> Device:
 
 
 def on_gpu(args: argparse.Namespace) -> bool:
-    """Whether the options of ``add_arguments`` let a GPU be used, and there is one."""
+    """Whether the options let a GPU be used, and there is one."""
     return not args.cpu and args.processes is None and torch.cuda.device_count() > 0
 
 

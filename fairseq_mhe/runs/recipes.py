@@ -72,19 +72,13 @@ class Training:
     @property
     def average(self) -> int:
         """How many of the last checkpoints are averaged: all that are kept but one."""
-        kept = self.options.get(
-            "keep_last_epochs" if self.patience else "keep_interval_updates"
-        )
-        return max(1, int(kept or 0) - 1)
+        kept = "keep_last_epochs" if self.patience else "keep_interval_updates"
+        return max(1, int(self.options.get(kept) or 0) - 1)
 
     @property
     def interval(self) -> int:
         """Updates between two checkpoints."""
         return int(self.options.get("save_interval_updates") or max(1, self.updates // 100))
-
-    @property
-    def dropout(self) -> float:
-        return float(self.options["dropout"])
 
     @property
     def batch_tokens(self) -> int:
@@ -130,23 +124,21 @@ class Training:
         sizes = (share // times for times in range(1, share + 1) if share % times == 0)
         size = next(size for size in sizes if size <= most)
         if rest or size < min(least, most):
-            fitting = [
-                str(n) for n in range(1, 65) if batch % n == 0 and batch // n >= least
-            ]
+            fitting = [n for n in range(1, 65) if batch % n == 0 and batch // n >= least]
             raise UserError(
                 f"an update of {batch:,} {unit} in mini-batches of {least:,} to {most:,} cannot be "
-                f"shared evenly by {workers} devices: take {', '.join(fitting)} devices, or "
-                "another batch"
+                f"shared evenly by {workers} devices: take {', '.join(map(str, fitting))} devices, "
+                "or another batch"
             )
         return {self._size: size, "update_freq": [share // size]}
 
     def arithmetic(self, workers: int) -> str:
         """The batch in words; refused as by `shared_by`."""
         unit, shared = _UNITS[self._size][0], self.shared_by(workers)
-        return (
-            f"{self.batch_tokens:,} {unit} an update = {shared[self._size]:,} {unit} x {workers} "
-            f"device{'s' if workers > 1 else ''} x update-freq {shared['update_freq'][0]}"
-        )
+        size, (times,) = shared.values()
+        devices = f"{workers} device{'s' if workers > 1 else ''}"
+        batch = f"{self.batch_tokens:,} {unit} an update"
+        return f"{batch} = {size:,} {unit} x {devices} x update-freq {times}"
 
     def words(self, workers: int = 1) -> list[str]:
         """The command line of fairseq-train, but for places, on so many devices.
@@ -185,11 +177,10 @@ def read_recipe(path: Path) -> Recipe:
         options = dict(_options(groups))
         decoding = Decoding(**(groups.get("generation") or {}))
     except (OmegaConfBaseException, yaml.YAMLError, AttributeError, TypeError) as error:
-        raise UserError(
-            f"{path} is no recipe, which fairseq-hydra-train reads too: {error}"
-        ) from None
+        told = f"{path} is no recipe, which fairseq-hydra-train reads too"
+        raise UserError(f"{told}: {error}") from None
     needed = {"arch": "model._name", "dropout": "model.dropout"}
-    needed["max_update"] = "optimization.max_update"
+    needed |= {"max_update": "optimization.max_update"}
     if not _UNITS.keys() & options.keys():
         needed["max_tokens"] = "dataset.max_tokens"
     for name, place in needed.items():
@@ -207,9 +198,8 @@ def _options(groups: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if group in _OTHER_GROUPS:
             continue
         chosen = "arch" if group == "model" else group
-        for name, value in (
-            {"_name": values} if isinstance(values, str) else values
-        ).items():
+        named = {"_name": values} if isinstance(values, str) else values
+        for name, value in named.items():
             if name not in _PLACES:
                 yield (chosen if name == "_name" else name), value
 
@@ -234,7 +224,5 @@ def run(args: argparse.Namespace) -> None:
         path = Path(args.name) if own else FOLDER / f"{chosen.row}.yaml"
         print(path.read_text(encoding="utf-8"), end="")
         return
-    words = shlex.join(chosen.training.words())
-    print(
-        f"fairseq-train DATA/bin --user-dir fairseq_mhe --attention mhe_mul --seed 1 {words}"
-    )
+    usual = "--user-dir fairseq_mhe --attention mhe_mul --seed 1"
+    print(f"fairseq-train DATA/bin {usual} {shlex.join(chosen.training.words())}")

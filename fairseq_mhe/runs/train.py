@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import statistics
 import time
 import zipfile
@@ -19,7 +20,7 @@ from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, only_one, write_json
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.runs.devices import Device, free_port
+from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import LAST, Job
 from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
 
@@ -35,26 +36,21 @@ def train_and_score(
     score: Callable[[Job, Board], object],
     after: Callable[[], object] = lambda: None,
 ) -> None:
-    """Train and score every job without scores, ``device.slots`` at a time.
+    """Train every job without scores, ``device.slots`` at a time; score them one after the other.
 
-    Args:
-        jobs: all jobs; their folders are locked.
-        device: where to train; models are scored one after the other.
-        scored: whether a job has its scores.
-        score: scores a trained job.
-        after: called when the jobs that were trained side by side have their scores.
-
-    Raises:
-        UserError: another process is at work in one of the run folders, or a step failed.
+    ``after``: called when the jobs that were trained side by side have their scores. The folders of
+    all jobs are locked, or UserError where another process is at work in one.
     """
     with contextlib.ExitStack() as opened:
         for job in jobs:
             opened.enter_context(only_one(job.folder))
         board = opened.enter_context(Board(names=[job.name for job in jobs]))
-        waiting = [job for job in jobs if not scored(job)]
+        waiting = []
         for job in jobs:
-            if job not in waiting:
+            if scored(job):
                 board.finish(job.name)
+            else:
+                waiting.append(job)
         for first in range(0, len(waiting), device.slots):
             wave = waiting[first : first + device.slots]
             board.state = "training"
@@ -69,9 +65,8 @@ def train_and_score(
 def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
     """Train every job to its last update, ``device.slots`` at a time; trained jobs are skipped.
 
-    Raises:
-        UserError: the devices cannot share a batch: then nothing was written. Or a training failed:
-            the others are stopped, their checkpoints stay, and a new start resumes.
+    Where the devices cannot share a batch nothing is written. Where a training fails the others are
+    stopped, their checkpoints stay, and a new start resumes.
     """
     for job in jobs:
         job.training.shared_by(device.workers)
@@ -96,9 +91,8 @@ def _train(job: Job, device: Device, slot: int, board: Board) -> Generator[None,
     job.keep()
     done, total = restore(job.checkpoints, device.workers), job.training.updates
     board.add(job.name, total, done)
-    children = []
-    if done < total:  # killed after its last update: fairseq would make one more
-        children = _start(job, device, slot, done)
+    # Not where it was killed after its last update: fairseq would make one more.
+    children = _start(job, device, slot, done) if done < total else []
     try:
         working = bool(children)
         while working:
@@ -128,22 +122,23 @@ def training_arguments(job: Job, device: Device) -> list[str]:
     options["update_epoch_batch_itr"] = "True"
     # A hundred lines in all, several between two checkpoints.
     lines = max(1, min(training.updates // 100, training.interval // 3))
-    options |= {"log_format": "json", "log_interval": lines}
-    words = [str(job.place("data") / "bin"), *training.words(device.workers)]
-    return [*words, *as_words(options), *device.flags()]
+    options |= {"log_format": "json", "log_interval": lines, "cpu": not device.gpu}
+    data = str(job.place("data") / "bin")
+    return [data, *training.words(device.workers), *as_words(options)]
 
 
 def _start(job: Job, device: Device, slot: int, done: int) -> list[Child]:
     """Start a job's processes; the first one's log is the job's."""
-    words, port = training_arguments(job, device), free_port()
-    clock = time.strftime("%Y-%m-%d %H:%M:%S")
-    where = device.describe(job.training.precision)
-    headline = f"{clock} fairseq-train from update {done}, {where}"
-    environment = device.environment(slot)
+    words, environment = training_arguments(job, device), device.environment(slot)
+    headline = time.strftime("%Y-%m-%d %H:%M:%S ") + f"fairseq-train from update {done}, "
+    headline += device.describe(job.training.precision)
+    with socket.socket() as probe:  # for a port that nobody listens at
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     children = []
     for rank in range(device.workers):
         log = job.log.with_name(f"train.process{rank}.log") if rank else job.log
-        own = [*words, *device.rank_flags(rank, port)]
+        own = [*words, *as_words(device.rank_options(rank, port))]
         child = Child("fairseq_cli.train", own, log, device.threads, headline, environment)
         children.append(child)
     return children
@@ -176,10 +171,10 @@ def _log_entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]
     for line in lines:
         if match := _JSON_LINE.search(line):
             try:
-                values = json.loads(match[2])
+                values = json.loads(match[2]).items()
                 yield (
                     match[1],
-                    {name: float(v) for name, v in values.items() if v is not None},
+                    {name: float(value) for name, value in values if value is not None},
                 )
             except ValueError:
                 continue
@@ -189,8 +184,8 @@ def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
     """The curve and speed of a training, from its log.
 
     ``train`` and ``valid``: [updates, bits per target] points, the training's with label smoothing;
-    ``tokens_per_second``: target tokens, the median over the log's intervals, if it has some.
-    Updates that a kill made the training repeat count once, with their last values.
+    ``tokens_per_second``: target tokens, the median over the log. Updates that a kill made the
+    training repeat count once, with their last values.
     """
     train: dict[int, float] = {}
     valid: dict[int, float] = {}
@@ -216,21 +211,14 @@ DAMAGED = ".damaged"
 
 
 def restore(folder: Path, workers: int = 1) -> int:
-    """Make checkpoint_last.pt the newest whole one, and set aside what a kill left half-written.
+    """Make checkpoint_last.pt the newest whole one; how many updates it holds, 0 without any.
 
     fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
-    leave half a file.
-
-    Args:
-        folder: a training's --save-dir.
-        workers: how many processes will resume it.
-
-    Returns:
-        How many updates the checkpoint holds; 0 where training begins at the beginning.
+    leave half a file, which is set aside.
 
     Raises:
         UserError: a checkpoint that may be whole cannot be read now, or was trained by another
-            number of processes, each of which took another share of the epoch.
+            number of ``workers``, each of which took another share of the epoch.
     """
     newest, most, before = None, 0, workers
     for path in folder.glob("*.pt.tmp"):

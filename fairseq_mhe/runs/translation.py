@@ -1,5 +1,6 @@
 """Jobs of translation: planned, and once trained averaged, counted, translated and scored."""
 
+import itertools
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -36,15 +37,12 @@ def plan_jobs(
     folder: Path,
 ) -> list[Job]:
     """A job below ``folder`` for every kind of attention with every seed; errors as `plan_job`."""
-    jobs = []
-    for kind in kinds:
+    jobs, places = [], {"data": str(data.folder)}
+    for kind, seed in itertools.product(kinds, seeds):
         attention = dict.fromkeys(PLACES, kind)
-        for seed in seeds:
-            settings = settings_of(
-                recipe.row, attention, seed, recipe.training, data.identity
-            )
-            name, places = run_name(recipe.row, attention, seed), {"data": str(data.folder)}
-            jobs.append(plan_job(folder / name, settings, places, recipe.decoding))
+        settings = settings_of(recipe.row, attention, seed, recipe.training, data.identity)
+        name = run_name(recipe.row, attention, seed)
+        jobs.append(plan_job(folder / name, settings, places, recipe.decoding))
     return jobs
 
 
@@ -54,9 +52,10 @@ def make_model(job: Job) -> None:
     Raises:
         UserError: the job is not trained to its end, or has no checkpoints any more.
     """
+    training = job.training
     if not job.model.exists():
         if not job.metrics.exists():
-            raise job.unfinished(f"{job.model.name} of all {job.training.updates:,} updates")
+            raise job.unfinished(f"{job.model.name} of all {training.updates:,} updates")
         if not job.checkpoints.exists():
             raise UserError(
                 f"{job.folder} has no {job.model.name} and no checkpoints to make it of "
@@ -64,13 +63,9 @@ def make_model(job: Job) -> None:
                 "another --out"
             )
         saved = saved_checkpoints(job.checkpoints)
-        if (
-            job.training.patience
-        ):  # the mean is of epochs, and the last update may be within one
+        if training.patience:  # the mean is of epochs, and the last update may be within one
             saved = [path for path in saved if _EPOCHS.fullmatch(path.name)] or saved
-        average_checkpoints(
-            saved[-job.training.average :], job.model
-        )  # a trial may have fewer
+        average_checkpoints(saved[-training.average :], job.model)  # a trial may have fewer
     if not job.counts.exists():
         count(job)
 
@@ -88,44 +83,22 @@ def count(job: Job) -> None:
     write_json(job.counts, counts)
 
 
-def generation_arguments(
-    job: Job, data: DataFolder, subset: str, device: Device
-) -> list[str]:
-    """The words after ``fairseq-generate``."""
-    return [
-        str(data.binary),
-        *("--user-dir", str(user_dir()), "--path", str(job.model), "--gen-subset", subset),
-        *as_words(asdict(job.decoding)),
-        *device.flags(),
-        # fairseq drops the last len % 8 sentences otherwise.
-        *("--required-batch-size-multiple", "1", "--num-workers", "0"),
-        *("--log-format", "none"),
-    ]
-
-
 def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Board) -> None:
     """Translate ``subset`` of a data folder with a trained job's model, unless it is done.
 
     The job's folder of that name gets hypotheses.txt beside copies of the references and sources,
     the same in tokens where the text was given tokenised, generate.log with all that fairseq
-    printed, and, last, generation.json with the speed.
-
-    Raises:
-        UserError: generation failed, or not every sentence came back; or as `make_model`.
+    printed, and, last, generation.json with the speed. UserError where a translation is missing.
     """
     folder, decoding = job.subset(subset), job.decoding
     if (folder / "generation.json").exists():
         return
     make_model(job)
     folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "generate.log"
-    log.unlink(missing_ok=True)  # a killed process's
     sources, references = (list(read_lines(data.text(subset, side))) for side in (0, 1))
     board.add(job.name, len(references))
-    lines = _generate(
-        job, generation_arguments(job, data, subset, device), log, device, board
-    )
-    subwords = parse_hypotheses(lines, len(references), log)
+    lines = _generate(job, data, subset, device, board)
+    subwords = parse_hypotheses(lines, len(references), folder)
     hypotheses = data.detokenise(subwords)
     texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
     if tokens := data.given_tokens(subwords):
@@ -144,11 +117,17 @@ def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Bo
 
 
 def _generate(
-    job: Job, words: Sequence[str], log: Path, device: Device, board: Board
+    job: Job, data: DataFolder, subset: str, device: Device, board: Board
 ) -> list[str]:
-    """Run fairseq-generate, and return what it printed."""
+    """Run fairseq-generate, and return the lines that it printed."""
+    options = {"user_dir": user_dir(), "path": job.model, "gen_subset": subset}
+    # fairseq drops the last len % 8 sentences otherwise.
+    options |= {"required_batch_size_multiple": 1, "num_workers": 0, "log_format": "none"}
+    options |= {**asdict(job.decoding), "cpu": not device.gpu}
+    log, done = job.subset(subset) / "generate.log", 0
+    log.unlink(missing_ok=True)  # a killed process's
+    words = [str(data.binary), *as_words(options)]
     child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
-    done = 0
     try:
         while child.running():
             time.sleep(0.2)
@@ -162,17 +141,16 @@ def _generate(
     return log.read_text(encoding="utf-8", errors="replace").split("\n")
 
 
-def parse_hypotheses(lines: Iterable[str], count: int, log: Path) -> list[str]:
+def parse_hypotheses(lines: Iterable[str], count: int, folder: Path) -> list[str]:
     """The best of fairseq-generate's hypotheses, in order; raises UserError if one is missing."""
     hypotheses: dict[int, str] = {}
     for line in lines:
-        if match := _HYPOTHESIS.match(line):
-            hypotheses.setdefault(
-                int(match[1]), match[2]
-            )  # the first of --nbest is the best
+        if match := _HYPOTHESIS.match(line):  # the first of --nbest is the best
+            hypotheses.setdefault(int(match[1]), match[2])
     if sorted(hypotheses) != list(range(count)):
         raise UserError(
-            f"{len(hypotheses)} hypotheses for {count} sentences: nothing is scored; see {log}"
+            f"{len(hypotheses)} hypotheses for {count} sentences: nothing is scored; see "
+            f"{folder / 'generate.log'}"
         )
     return [hypotheses[index] for index in range(count)]
 

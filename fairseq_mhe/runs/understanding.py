@@ -1,5 +1,6 @@
 """Language models on tasks: how they are fine-tuned, what they say of every example, its score."""
 
+import argparse
 import math
 import statistics
 from collections import defaultdict
@@ -9,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from fairseq import checkpoint_utils, utils
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json, sha256, write_json
+from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
 from fairseq_mhe.models.families import ROBERTA, training_options
 from fairseq_mhe.models.understanding import (
     ANSWER_HEAD,
@@ -27,53 +29,27 @@ from fairseq_mhe.models.understanding import (
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Task
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.runs import squad
+from fairseq_mhe.runs import devices, squad
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.squad import Answer
 
-#: Learning rate, examples a batch, epochs and weight decay of a model of size base. fairseq's
-#: (examples/roberta/config/finetuning): 1e-05 for CoLA and SST-2, 32 sentences of SST-2. SQuAD as
-#: it is commonly fine-tuned (Liu et al. 2019, table 10: 48 windows, 2 epochs, weight decay 0.01,
-#: here with BERT's 3e-05). ReCoRD has a passage as an example for each of its entities.
-_BASE = {
-    "cola": (1e-05, 16, 10, 0.1),
-    "sst2": (1e-05, 32, 10, 0.1),
-    "squad1": (3e-05, 48, 2, 0.01),
-    "squad2": (3e-05, 48, 2, 0.01),
-    "record": (2e-05, 16, 2, 0.1),
-    "others": (2e-05, 16, 10, 0.1),
-}
-#: Our own, for the small rows: larger steps, and fewer passes over what is large.
-_LARGE = ("sst2", "qqp", "mnli", "qnli", "record", "squad1", "squad2")
-_SMALL = {**dict.fromkeys(_LARGE, (0.0003, 32, 3, 0.1)), "others": (0.0003, 32, 10, 0.1)}
+#: By a model's row, then by task: learning rate, batch, epochs.
+_RECIPES = Path(__file__).with_name("finetuning.yaml")
 
 
 def _recipe(row: str, task: str, examples: int, epochs: int | None) -> dict[str, Any]:
-    """fairseq-train's options of a model's row for a task; warm-up over 6% of the updates."""
-    recipes = _BASE if row == "base" else _SMALL
-    lr, batch, usual, weight_decay = recipes.get(task, recipes["others"])
-    updates = math.ceil(examples / batch) * (epochs or usual)
-    return {
-        "max_update": updates,
-        "total_num_update": updates,
-        "warmup_updates": max(1, updates * 6 // 100),
-        "lr": [lr],
-        "lr_scheduler": "polynomial_decay",
-        "optimizer": "adam",
-        "adam_betas": "(0.9, 0.98)",
-        "adam_eps": 1e-06,
-        "weight_decay": weight_decay,
-        "dropout": 0.1,
-        "attention_dropout": 0.1,
-        "batch_size": batch,
-        "update_freq": [1],
-        "save_interval_updates": updates,
-        "keep_interval_updates": 1,
-        "no_epoch_checkpoints": True,
-        "required_batch_size_multiple": 1,
-        "num_workers": 0,
-    }
+    """fairseq-train's options of a model's row for a task."""
+    recipes = yaml.safe_load(_RECIPES.read_text(encoding="utf-8"))
+    of_row = recipes["base" if row == "base" else "small rows"]
+    options = {**recipes["every task"], **of_row["others"], **of_row.get(task, {})}
+    epochs = epochs or options["epochs"]
+    del options["epochs"]
+    updates = math.ceil(examples / options["batch_size"]) * epochs
+    options |= dict.fromkeys(
+        ("max_update", "total_num_update", "save_interval_updates"), updates
+    )
+    return {**options, "warmup_updates": max(1, updates * 6 // 100)}
 
 
 def trained_on(data: TaskFolder) -> dict[str, Any]:
@@ -82,11 +58,7 @@ def trained_on(data: TaskFolder) -> dict[str, Any]:
 
 
 def describe(checkpoint: Path) -> dict[str, Any]:
-    """What fine-tuning needs to know of a masked language model, as JSON values.
-
-    Raises:
-        UserError: the checkpoint cannot be read, or is of another model.
-    """
+    """What fine-tuning needs to know of a masked language model, or UserError for another model."""
     source = open_source(checkpoint)
     if source.family is not ROBERTA:
         raise UserError(
@@ -94,29 +66,18 @@ def describe(checkpoint: Path) -> dict[str, Any]:
             "masked language model"
         )
     model: Any = source.model
-    return {
-        "sha256": sha256(checkpoint),
-        "row": source.row,
-        "attention": source.attention,
-        "options": {
-            **training_options(source.options),
-            "max_positions": model.max_positions(),
-        },
-    }
-
-
-def run_name(model: Path, data: TaskFolder, seed: int) -> str:
-    """The folder of a model's fine-tuning, by the name of its run folder or checkpoint."""
-    name = model.resolve().name if model.is_dir() else model.stem
-    return f"{name}-{data.task.name}-seed{seed}"
+    options = training_options(source.options) | {"max_positions": model.max_positions()}
+    facts = {"row": source.row, "attention": source.attention, "options": options}
+    return {"sha256": sha256(checkpoint), **facts}
 
 
 def plan_finetuning(
-    model: Path, data: TaskFolder, seed: int, out: Path, epochs: int | None, precision: str
+    model: Path, data: TaskFolder, seed: int, args: argparse.Namespace
 ) -> Job:
-    """The run in ``out`` that fine-tunes a run folder of pretrain, or a checkpoint, on a task.
+    """The run that fine-tunes a run folder of pretrain, or a checkpoint, on a task.
 
-    No checkpoint is read of a run folder. ``epochs``: another number than the recipe's.
+    No checkpoint is read of a run folder. ``args``: ``out``, ``epochs`` (None: the recipe's) and
+    the options of `devices`.
 
     Raises:
         UserError: the model is not trained to its end, is no masked language model, or has too few
@@ -138,14 +99,16 @@ def plan_finetuning(
             f"positions: prepare the task with --block {positions}"
         )
     row, task = facts["row"], data.task
-    recipe = _recipe(row, task.name, data.training, epochs)
-    options = {**facts["options"], **_options_of(task), **recipe}
+    options = {**facts["options"], **_options_of(task)}
+    options |= _recipe(row, task.name, data.training, args.epochs)
     training = Training({**options, "valid_subset": ",".join(task.subsets)})
-    training = training.with_precision(precision)
+    training = training.with_precision(devices.precision(args))
     own = {"task": task.name, "start": facts["sha256"]}
     settings = settings_of(row, facts["attention"], seed, training, trained_on(data), **own)
     places = {"data": str(data.folder), "start": str(checkpoint.resolve())}
-    return plan_job(out / run_name(model, data, seed), settings, places)
+    name = model.resolve().name if model.is_dir() else model.stem
+    folder = output_folder(args.out) / f"{name}-{task.name}-seed{seed}"
+    return plan_job(folder, settings, places)
 
 
 def _options_of(task: Task) -> dict[str, Any]:
@@ -235,14 +198,10 @@ def nats_of(checkpoint: Path, data: Path, gpu: bool) -> dict[str, Any]:
 
 def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]:
     """A label or number of each example; of a candidate, how likely it is right, in logits."""
-    options = {
-        "features_only": True,
-        "classification_head_name": _HEADS.get(task.form, CLASS_HEAD),
-    }
-    parts = []
-    for name, value in batch.items():
-        if name.startswith("net_input"):  # one, or one for each choice
-            parts.append(language_model.model(**value, **options)[0])
+    head = _HEADS.get(task.form, CLASS_HEAD)
+    options = {"features_only": True, "classification_head_name": head}
+    inputs = [batch[name] for name in batch if name.startswith("net_input")]  # one a choice
+    parts = [language_model.model(**each, **options)[0] for each in inputs]
     logits = torch.cat(parts, dim=1).float()  # (B, classes or choices)
     if task.form == CANDIDATES:
         return [f"{odds:.6f}" for odds in (logits[:, 1] - logits[:, 0]).tolist()]
@@ -263,8 +222,7 @@ def spans(language_model: LanguageModel, batch: Batch) -> list[Span]:
     allowed = sums.new_ones(length, length, dtype=torch.bool).triu().tril(_LONGEST - 1)
     best, at = sums.masked_fill(~allowed, -math.inf).flatten(1).max(1)  # (B,)
     ahead = inside.int().argmax(1)  # where the passage begins
-    first, last = at // length - ahead, at % length - ahead
-    columns = (best, none, first, last)
+    columns = (best, none, at // length - ahead, at % length - ahead)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -322,10 +280,10 @@ METRICS: dict[str, Callable[[Labels, Labels], float]] = {
 
 def exact_groups(right: Labels, predicted: Labels, groups: Labels) -> float:
     """The share of groups in which every label is right (MultiRC's EM of questions)."""
-    whole: dict[str, bool] = defaultdict(lambda: True)
+    whole = dict.fromkeys(groups, True)
     for one, other, group in zip(right, predicted, groups, strict=True):
         whole[group] &= one == other
-    return sum(whole.values()) / len(whole)
+    return statistics.fmean(whole.values())
 
 
 def task_metrics(
@@ -344,7 +302,7 @@ def task_metrics(
             else:
                 value = float(METRICS[metric](facts["labels"], predicted))
             values[metric if len(predictions) == 1 else f"{metric} {name}"] = 100 * value
-    return {"score": sum(values.values()) / len(values), **values}
+    return {"score": statistics.fmean(values.values()), **values}
 
 
 def score_task(
@@ -357,7 +315,7 @@ def score_task(
     task, trained = data.task, LanguageModel(job.last, data.binary, gpu)
     predict = spans if task.form == ANSWERS else partial(labels, task)
     predictions: dict[str, Any] = {}
-    for subset, official in data.task.subsets.items():
+    for subset, official in task.subsets.items():
         predictions[official] = trained.predictions(subset, predict)
     if task.form in (ANSWERS, CANDIDATES):
         ((official, of_set),) = predictions.items()
@@ -371,9 +329,7 @@ def score_task(
 
 
 def _right(data: TaskFolder) -> dict[str, dict[str, Any]]:
-    return {
-        official: data.examples(subset) for subset, official in data.task.subsets.items()
-    }
+    return {name: data.examples(subset) for subset, name in data.task.subsets.items()}
 
 
 def _score_candidates(odds: list[str], data: TaskFolder) -> tuple[Any, dict[str, float]]:

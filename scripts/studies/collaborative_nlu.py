@@ -14,7 +14,7 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import only_one, output_folder, read_json, write_json
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.experiments.language import fine_tune, plan, scored
+from fairseq_mhe.experiments.language import fine_tune, scored
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
@@ -22,7 +22,7 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job, read_job
-from fairseq_mhe.runs.understanding import describe, score_task
+from fairseq_mhe.runs.understanding import describe, plan_finetuning, score_task
 from studies.report import write
 from studies.study import make_start
 from studies.variants import add_decomposition, decomposition
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
                 task, start = (tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {}))
                 make_start(decomposition(dim, args), start.last, job.last, data.folder)
                 decomposed[task.task.name].append(_score(start, task, args))
-                planned.append((plan(start.folder, task, job.seed, args), task))
+                planned.append((plan_finetuning(start.folder, task, job.seed, args), task))
             size = attention_parameters(open_source(start.last).model)
             again: dict[str, Any] = defaultdict(list, variant="fine-tuned again", D=dim)
             for (_, task), scores in zip(planned, fine_tune(planned, args), strict=True):
@@ -94,7 +94,7 @@ def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
         name = job.settings["task"]
         if name not in tasks:
             raise UserError(f"{job.folder} is of {name}: name its folder too, in --tasks")
-        if not scored(job.folder, tasks[name]):
+        if not scored(job, tasks[name]):
             raise UserError(f"{job.folder} has no scores yet: give its finetune command again")
         if job.settings["start"] != jobs[0].settings["start"]:
             raise UserError(

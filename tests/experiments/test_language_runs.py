@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shutil
@@ -103,7 +104,8 @@ def test_fine_tuning_begins_with_the_pre_trained_weights(folder: Path) -> None:
 def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Path) -> None:
     """As RTE is from MNLI."""
     task = open_task(folder / "sst2")
-    job = plan_finetuning(folder / TUNED, task, 1, tmp_path, None, "float32")
+    args = argparse.Namespace(out=tmp_path, epochs=None, precision="float32")
+    job = plan_finetuning(folder / TUNED, task, 1, args)
     last = folder / TUNED / "checkpoints" / "checkpoint_last.pt"
     assert job.settings["start"] == sha256(last)
     assert job.place("start") == last

@@ -78,7 +78,6 @@ def test_models_train_side_by_side_on_what_is_there(
     machine(gpus, cores)
     device = ask(*words.split(), models=models)
     assert device == expected
-    assert device.flags() == ([] if device.gpu else ["--cpu"])
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert ask(*words.split(), models=models).threads == 3, "the user's number is obeyed"
 
@@ -125,10 +124,10 @@ def test_models_side_by_side_have_gpus_of_their_own(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c,GPU-d")
     device = ask("--gpus", "2", models=7)
     assert device.environment(1) == {"CUDA_VISIBLE_DEVICES": "GPU-c,GPU-d"}
-    words = device.rank_flags(rank=1, port=1234)
-    nccl = ["nccl", "--device-id", "1", "--load-checkpoint-on-all-dp-ranks"]
-    assert words[words.index("--distributed-backend") + 1 :] == nccl
-    assert "tcp://127.0.0.1:1234" in words
+    options = device.rank_options(rank=1, port=1234)
+    assert (options["distributed_backend"], options["device_id"]) == ("nccl", 1)
+    assert options["distributed_init_method"] == "tcp://127.0.0.1:1234"
+    assert options["load_checkpoint_on_all_dp_ranks"]
 
 
 def train(data: Path, folder: Path, device: Device, start: Path | None = None) -> Job:

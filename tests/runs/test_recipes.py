@@ -108,7 +108,7 @@ def test_hydra_reads_the_same_as_the_command_line(row: str) -> None:
 def test_the_papers_rows_have_the_published_and_the_well_known_numbers(row: str) -> None:
     training, decoding = RECIPES[row].training, RECIPES[row].decoding
     assert set(PUBLISHED) == set(ROWS)
-    assert (training.dropout, training.updates, training.average) == PUBLISHED[row]
+    assert (training.options["dropout"], training.updates, training.average) == PUBLISHED[row]
     assert (training.batch_tokens, training.interval) == (8 * 4096, 1000)
     given = [training.options[name] for name in ("lr", "warmup_updates", "label_smoothing")]
     assert given == [[0.0005], 4000, 0.1]

@@ -15,7 +15,7 @@ from fairseq_mhe.runs.translation import parse_hypotheses, sentences_per_second
 from tests.fixtures.runs import open_run, settings
 from tests.fixtures.small_runs import MADE
 
-LOG = Path("generate.log")
+FOLDER = Path("test")
 OUTPUT = [
     "2026-11-21 04:11:01 | INFO | fairseq_cli.generate | loading model(s) from model.pt",
     "S-2\t▁Turn ▁on",
@@ -35,7 +35,7 @@ OUTPUT = [
 
 
 def test_hypotheses_are_in_order_whatever_they_hold() -> None:
-    assert parse_hypotheses(OUTPUT, 3, LOG) == ["▁Aus\u2028 ▁und\x85 mehr", "", "▁Ein schalten"]
+    assert parse_hypotheses(OUTPUT, 3, FOLDER) == ["▁Aus\u2028 ▁und\x85 mehr", "", "▁Ein schalten"]
     assert sentences_per_second(OUTPUT) == 211.83
 
 
@@ -43,7 +43,7 @@ def test_hypotheses_are_in_order_whatever_they_hold() -> None:
 def test_another_number_of_sentences_is_refused(lost: str, count: int) -> None:
     lines = [line for line in OUTPUT if not line.startswith(lost)]
     with pytest.raises(UserError, match=rf"hypotheses for {count} sentences.*generate\.log"):
-        parse_hypotheses(lines, count, LOG)
+        parse_hypotheses(lines, count, FOLDER)
 
 
 def test_scores_are_counted_as_the_target_language_is_written(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_share_of_a_training() -> None:
     fifth = Variant("fifth", "further", everywhere(MHA), MHA, {"dropout": 0.5, "x_y": 3}, 0.2)
     training = recipe_of("tiny").training
     training = training_of(training.shortened(1000).changed(keep_interval_updates=4), fifth)
-    assert (training.updates, training.dropout, training.options["x_y"]) == (200, 0.5, 3)
+    assert (training.updates, training.options["dropout"], training.options["x_y"]) == (200, 0.5, 3)
     assert (training.options["warmup_updates"], training.average, training.interval) == (20, 3, 40)
     training = training_of(recipe_of("multi30k").training, fifth)
     assert (training.updates, training.patience, training.average) == (1600, 0, 10)
