@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self
 
-from fairseq_mhe.common.arguments import at_least, number, positive
+from fairseq_mhe.common.arguments import at_least, number
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.system import cores
@@ -22,14 +22,38 @@ from fairseq_mhe.prepare.tokenise import TOKENIZERS
 SPLITS = ("train", "valid", "test")
 ORIGINAL = "original"  # folder of the output for what the scripts of known corpora fetch
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-#: Split -> its corpora, each the files of both sides, or the one file that has both.
-Inputs = dict[str, list[tuple[Path, ...]]]
-Options = TypeVar("Options")
+_TRAIN_HELP = (
+    "training text, plain, .gz, .xz or .bz2; several are joined; of two languages: PREFIX.LANG for "
+    "each, or NAME.tsv (source TAB target)"
+)
+_TABLES = tuple(f".tsv{suffix}" for suffix in SUFFIXES)
 
 
 def option(default: Any, help: str, **words: Any) -> Any:
     """A dataclass field that is also a command-line option; ``words`` as argparse has them."""
     return field(default=default, metadata={"help": help, **words})
+
+
+def integer(default: int | None, help: str, least: int = 1) -> Any:
+    """The option of a whole number."""
+    return option(default, help, type=at_least(least), metavar="N")
+
+
+def vocabulary(default: int) -> Any:
+    """The option of the vocabulary's size, with a default that suits a corpus."""
+    return integer(default, "merges (bpe) or pieces (sentencepiece) of all languages")
+
+
+def bounded(default: float, help: str, least: float, most: float = math.inf) -> Any:
+    """The option of a number from ``least`` to ``most``."""
+
+    def convert(text: str) -> float:
+        value = number(text)
+        if not least <= value <= most:
+            raise ArgumentTypeError(f"{text!r} is no number from {least} to {most}")
+        return value
+
+    return option(default, help, type=convert, metavar="X")
 
 
 def add_options(parser: ArgumentParser, options: type[Any]) -> None:
@@ -47,28 +71,10 @@ def add_options(parser: ArgumentParser, options: type[Any]) -> None:
         parser.add_argument(f"--{each.name.replace('_', '-')}", **words)
 
 
-def from_options(options: type[Options], args: Namespace) -> Options:
+def from_options(options: type[Any], args: Namespace) -> Any:
     """The dataclass with the values of the command line."""
-    names = [each.name for each in fields(options) if each.metadata]  # type: ignore[arg-type]
+    names = [each.name for each in fields(options) if each.metadata]
     return options(**{name: getattr(args, name) for name in names})
-
-
-def vocabulary(default: int) -> Any:
-    """The field of the vocabulary's size, with a default that suits a corpus."""
-    help = "merges (bpe) or pieces (sentencepiece), of all languages together"
-    return option(default, help, type=positive, metavar="N")
-
-
-def between(least: float, most: float) -> Callable[[str], float]:
-    """The type of an option: a number from ``least`` to ``most``."""
-
-    def convert(text: str) -> float:
-        value = number(text)
-        if not least <= value <= most:
-            raise ArgumentTypeError(f"{text!r} is no number from {least} to {most}")
-        return value
-
-    return convert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,39 +82,20 @@ class TextOptions:
     """The options that all text has; valid and test may be held out of train."""
 
     train: Sequence[Path] = option(
-        (),
-        "training text, plain, .gz, .xz or .bz2; several are joined; of two languages: PREFIX.LANG "
-        "for each, or NAME.tsv (source TAB target)",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="TEXT",
+        (), _TRAIN_HELP, type=Path, nargs="+", required=True, metavar="TEXT"
     )
-    valid: Path | None = option(
-        None, "valid text, in the same forms", type=Path, metavar="TEXT"
-    )
-    test: Path | None = option(
-        None, "test text, in the same forms", type=Path, metavar="TEXT"
-    )
-    hold_out: int | None = option(
-        None,
-        "without --valid: every Nth clean pair (or document) of train is valid; without --test: "
-        "the one after it is test",
-        type=at_least(3),
-        metavar="N",
+    valid: Path | None = option(None, "valid text, likewise", type=Path, metavar="TEXT")
+    test: Path | None = option(None, "test text, likewise", type=Path, metavar="TEXT")
+    hold_out: int | None = integer(
+        None, "without --valid or --test: every Nth pair or document, and the next", 3
     )
     out: Path = option(None, "new data folder", type=Path, required=True, metavar="DATA")
     subword: str = option(
-        "",
-        "kind of subwords (default: bpe; without a tokeniser, for languages without spaces, and "
-        "for running text: sentencepiece)",
-        choices=SUBWORDS,
+        "", "subwords (default: bpe after moses, else sentencepiece)", choices=SUBWORDS
     )
     vocab_size: int = vocabulary(32000)
     lowercase: bool = option(False, "write everything in small letters")
-    workers: int = option(
-        cores(), "processes; the result is the same", type=positive, metavar="N"
-    )
+    workers: int = integer(cores(), "processes; the result is the same")
 
     def texts(self) -> dict[str, Sequence[Path]]:
         """Split -> its texts, if any is named."""
@@ -139,6 +126,13 @@ class TextOptions:
         if self.hold_out and not missing:
             raise UserError("--valid and --test are given: leave --hold-out out")
 
+    def check_outside(self, path: Path) -> None:
+        """Raise UserError if making the folder might overwrite the text ``path``."""
+        text, folder = path.resolve(), self.out.resolve()
+        if text.is_relative_to(folder) and not text.is_relative_to(folder / ORIGINAL):
+            out = f"the output folder {self.out}"
+            raise UserError(f"{path} lies inside {out}; choose another --out")
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareConfig(TextOptions):
@@ -151,32 +145,16 @@ class PrepareConfig(TextOptions):
     source_lang: str = option("", "source language, as en", required=True, metavar="LANG")
     target_lang: str = option("", "target language, as de", required=True, metavar="LANG")
     tokenizer: str = option(
-        "",
-        "word tokeniser before the subwords (default: moses for bpe; none for sentencepiece, and "
-        "for languages that Moses' rules do not serve)",
-        choices=TOKENIZERS,
+        "", "word tokeniser (default: moses if it suits the languages)", choices=TOKENIZERS
     )
-    max_dropped: float = option(
-        50.0,
-        "refuse if cleaning drops more than X%% of a text's pairs",
-        type=between(0, 100),
-        metavar="X",
+    max_dropped: float = bounded(
+        50.0, "refuse texts that lose over X%% of their pairs", 0, 100
     )
-    max_tokens: int = option(
-        250,
-        "drop pairs with a side of more than N tokens (without tokens: 8 N characters)",
-        type=positive,
-        metavar="N",
+    max_tokens: int = integer(
+        250, "drop pairs with a side of over N tokens (without tokeniser: 8 N characters)"
     )
-    max_ratio: float | None = option(
-        1.5,
-        "drop train pairs with over X times as many tokens on one side as on the other",
-        type=between(1, math.inf),
-        metavar="X",
-    )
-    punctuation: bool = option(
-        False, "write quotes, dashes and spaces around punctuation in one way, for the model"
-    )
+    max_ratio: float | None = bounded(1.5, "drop train pairs with a side X times as long", 1)
+    punctuation: bool = option(False, "unify quotes, dashes and spaces, for the model only")
 
     @property
     def langs(self) -> tuple[str, str]:
@@ -198,45 +176,39 @@ class PrepareConfig(TextOptions):
         """The folder of the text that subwords are made of: the plain text, if nothing changes."""
         return "raw" if self.tokenizer == "none" and not self.punctuation else "tokenised"
 
+    def checked(self) -> Self:
+        """These options and what suits the languages; UserError for some that cannot work."""
+        self.check_splits()
+        if self.source_lang == self.target_lang:
+            both = f"source and target language are both {self.source_lang!r}"
+            raise UserError(f"{both}; they must differ")
+        for lang in self.langs:
+            if not _LANGUAGE.fullmatch(lang):
+                raise UserError(
+                    f"{lang!r} is not a language code; use letters, digits and _ only, as in en, "
+                    "pt_BR or zho_Hans"
+                )
+        suits = self.spaced and restored_by_moses(self.target_lang)
+        moses = suits and self.subword != "sentencepiece"
+        tokenizer = self.tokenizer or ("moses" if moses else "none")
+        bpe = self.spaced and tokenizer != "none"
+        subword = self.subword or ("bpe" if bpe else "sentencepiece")
+        return replace(self, tokenizer=tokenizer, subword=subword)
 
-def checked(config: PrepareConfig) -> PrepareConfig:
-    """``config`` with what suits its languages; raises UserError for options that cannot work."""
-    config.check_splits()
-    if config.source_lang == config.target_lang:
-        raise UserError(
-            f"source and target language are both {config.source_lang!r}; they must differ"
-        )
-    for lang in config.langs:
-        if not _LANGUAGE.fullmatch(lang):
-            raise UserError(
-                f"{lang!r} is not a language code; use letters, digits and _ only, as in en, "
-                "pt_BR or zho_Hans"
-            )
-    suits = config.spaced and restored_by_moses(config.target_lang)
-    moses = suits and config.subword != "sentencepiece"
-    tokenizer = config.tokenizer or ("moses" if moses else "none")
-    bpe = config.spaced and tokenizer != "none"
-    subword = config.subword or ("bpe" if bpe else "sentencepiece")
-    return replace(config, tokenizer=tokenizer, subword=subword)
+    def files(self) -> dict[str, list[tuple[Path, ...]]]:
+        """Split -> its corpora, each the files of both sides, or the one file that has both.
 
+        Raises UserError if one is missing, empty or would be lost.
+        """
+        return {
+            split: list(map(self._sides, texts)) for split, texts in self.texts().items()
+        }
 
-def input_files(config: PrepareConfig) -> Inputs:
-    """The files that ``config`` names; UserError if one is missing, empty or would be lost."""
-
-    def sides(prefix: Path) -> tuple[Path, ...]:
-        if prefix.name.endswith(tuple(f".tsv{suffix}" for suffix in SUFFIXES)):
-            paths: tuple[Path, ...] = (existing_text(prefix),)
+    def _sides(self, text: Path) -> tuple[Path, ...]:
+        if text.name.endswith(_TABLES):
+            paths: tuple[Path, ...] = (existing_text(text),)
         else:
-            paths = tuple(side_path(prefix, lang) for lang in config.langs)
+            paths = tuple(side_path(text, lang) for lang in self.langs)
         for path in paths:
-            check_outside(path, config.out)
+            self.check_outside(path)
         return paths
-
-    return {split: list(map(sides, texts)) for split, texts in config.texts().items()}
-
-
-def check_outside(path: Path, out: Path) -> None:
-    """Raise UserError if making ``out`` might overwrite the text ``path``."""
-    inside, folder = path.resolve(), out.resolve()
-    if inside.is_relative_to(folder) and not inside.is_relative_to(folder / ORIGINAL):
-        raise UserError(f"{path} lies inside the output folder {out}; choose another --out")

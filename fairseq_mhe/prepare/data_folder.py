@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import key, no_colon
-from fairseq_mhe.prepare.manifest import (
-    CONTENT,
-    MANIFEST,
-    PARALLEL,
-    TEXT,
-    file_checksums,
-    read_manifest,
-)
-from fairseq_mhe.prepare.text_processing import TextProcessing, plain_text, processing_of
+from fairseq_mhe.prepare.manifest import MANIFEST, PARALLEL, TEXT, file_hashes, read_manifest
+from fairseq_mhe.prepare.text_processing import TextProcessing, processing_of
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
@@ -30,10 +23,9 @@ MASK = "<mask>"
 
 @dataclass(frozen=True)
 class DataFolder:
-    """A folder of fairseq-mhe prepare; or, without a manifest, of fairseq-preprocess alone.
+    """A folder of fairseq-mhe prepare; or, without a manifest, the binary form alone.
 
-    ``languages``: source and target, whose sides are 0 and 1. Whatever is more than the binary form
-    needs a manifest.
+    ``languages``: source and target, whose sides are 0 and 1.
     """
 
     folder: Path
@@ -48,7 +40,7 @@ class DataFolder:
     @property
     def fingerprint(self) -> str:
         """A hash of the content of all prepared files: the same on every machine."""
-        return key(file_checksums(self.manifest))
+        return key(file_hashes(self.manifest))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -68,10 +60,10 @@ class DataFolder:
         """A split in subwords."""
         return self.folder / "subword" / f"{subset}.{self.languages[side]}"
 
-    def detokenise(self, lines: Iterable[str], side: int = 1) -> list[str]:
-        """Subwords, as hypotheses have them, as the plain text that is scored."""
-        manifest, language = self.manifest, self.languages[side]
-        return plain_text(lines, manifest["subword"], manifest["tokenizer"], language)
+    def processing(self) -> TextProcessing:
+        """How the folder's text was processed, for new text and for hypotheses."""
+        settings = {**self.manifest["options"], **self.manifest}
+        return processing_of(settings, self.folder / "subword")
 
     def given_tokens(self, lines: Iterable[str]) -> list[str] | None:
         """Subwords as the tokens of a text that others have tokenised, on which others score.
@@ -80,20 +72,13 @@ class DataFolder:
         """
         if self.manifest.get("tokenizer") != ESCAPED:
             return None
-        return plain_text(lines, self.manifest["subword"], "none", self.languages[1])
-
-    def processing(self) -> TextProcessing:
-        """How the folder's text was processed, for new text."""
-        settings = {**self.manifest["options"], **self.manifest}
-        return processing_of(settings, self.folder / "subword")
+        return replace(self.processing(), tokenizer="none").plain(lines)
 
 
 def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
     """A finished folder of a form: ``PARALLEL`` text, running ``TEXT`` or a ``TASK``.
 
-    Raises:
-        UserError: the folder has no manifest, an unfinished one or one of another form; or fairseq
-            cannot read such a path.
+    Raises UserError where there is no such folder, or fairseq cannot read its path.
     """
     place = folder.resolve()
     no_colon(place)
@@ -101,10 +86,7 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
         raise UserError(
             f"{folder} is fairseq's part of a data folder: give the folder above"
         )
-    manifest = read_manifest(place)
-    if manifest["form"] != form:
-        content = CONTENT[manifest["form"]]
-        raise UserError(f"{folder} is {content}, not {CONTENT[form]}: give another folder")
+    manifest = read_manifest(place, form)
     if manifest["state"] != "complete":
         raise UserError(
             f"{folder} is not finished: run the same preparation again, which resumes"
@@ -119,9 +101,8 @@ def open_binary(folder: Path) -> DataFolder:
         return open_data(folder)
     example = next(folder.glob("*.*-*.*.idx"), None)  # train.en-de.en.idx
     if example is None:
-        raise UserError(
-            f"{folder} is no data folder: give one of fairseq-mhe prepare or fairseq-preprocess"
-        )
+        kinds = "fairseq-mhe prepare or fairseq-preprocess"
+        raise UserError(f"{folder} is no data folder: give one of {kinds}")
     source, _, target = example.name.split(".")[1].partition("-")
     return DataFolder(folder, (source, target))
 
@@ -140,13 +121,13 @@ def load_task(data: DataFolder) -> TranslationTask:
     """fairseq's task with the dictionaries of a data folder."""
     from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-    config = TranslationConfig(
-        data=str(data.binary),
-        source_lang=data.languages[0],
-        target_lang=data.languages[1],
-        # References to other parts of a whole configuration by default.
-        dataset_impl=None,
-        required_seq_len_multiple=1,
-        train_subset="train",
-    )
+    source, target = data.languages
+    # By default these refer to other parts of a whole configuration.
+    rest: Any = {
+        "dataset_impl": None,
+        "required_seq_len_multiple": 1,
+        "train_subset": "train",
+    }
+    place = str(data.binary)
+    config = TranslationConfig(data=place, source_lang=source, target_lang=target, **rest)
     return TranslationTask.setup_task(config)

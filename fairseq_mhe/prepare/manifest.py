@@ -26,8 +26,7 @@ from fairseq_mhe.common.system import installed
 MANIFEST = "manifest.json"
 #: The "form" of a manifest.
 PARALLEL, TEXT, TASK, DOWNLOADED = "parallel", "text", "task", "downloaded"
-#: Form -> what the folder holds.
-CONTENT = {
+_CONTENT = {
     PARALLEL: "parallel text",
     TEXT: "running text",
     TASK: "a task",
@@ -37,19 +36,23 @@ CONTENT = {
 _PACKAGES = ("ve-fairseq", "fairseq", "sacremoses", "subword-nmt", "sentencepiece")
 
 Counts = dict[str, Any]
+Facts = Mapping[str, Any]
 
 
-def read_manifest(data: Path) -> dict[str, Any]:
-    """The manifest of a data folder; UserError if it is missing, damaged or of another version."""
+def read_manifest(data: Path, form: str = "") -> dict[str, Any]:
+    """A data folder's manifest; UserError if it is missing, damaged, or not of version and form."""
     path = data / MANIFEST
     if not path.exists():
         raise UserError(f"{path} is missing; make {data} with fairseq-mhe prepare")
     manifest: dict[str, Any] = read_json(path)
     check_folder_version(data, manifest, "prepare it again, into a new folder")
+    if form and manifest["form"] != form:
+        content = _CONTENT[manifest["form"]]
+        raise UserError(f"{data} is {content}, not {_CONTENT[form]}: give another folder")
     return manifest
 
 
-def file_checksums(manifest: Mapping[str, Any]) -> dict[str, str]:
+def file_hashes(manifest: Facts) -> dict[str, str]:
     """Every file of a data folder -> its SHA-256."""
     steps = manifest["steps"].values()
     return {name: entry["sha256"] for step in steps for name, entry in step["files"].items()}
@@ -69,15 +72,10 @@ class Manifest:
 
     def checksums(self, names: Iterable[str]) -> dict[str, str]:
         """File of a finished step -> its SHA-256."""
-        checksums = file_checksums(self.content)
-        return {name: checksums[name] for name in names}
+        hashes = file_hashes(self.content)
+        return {name: hashes[name] for name in names}
 
-    def run(
-        self,
-        step: str,
-        made_from: Mapping[str, Any],
-        action: Callable[[Path], Counts | None],
-    ) -> Counts:
+    def run(self, step: str, made_from: Facts, action: Callable[[Path], Any]) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
         ``made_from``: all that decides what it writes (checksums of inputs, options) beside the
@@ -90,22 +88,18 @@ class Manifest:
             with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder) as work:
                 self._finish(step, made_from, action(Path(work)) or {}, Path(work))
             say(f"{step}: {time.monotonic() - begin:.0f} s")
-        result: Counts = self.content["steps"][step]["counts"]
-        return result
+        counts: Counts = self.content["steps"][step]["counts"]
+        return counts
 
-    def _done(self, step: str, made_from: Mapping[str, Any]) -> bool:
+    def _done(self, step: str, made_from: Facts) -> bool:
         """Whether a step was made from these inputs and its files have the recorded sizes."""
-        record = self.content["steps"].get(step)
-        if record is None or record["made_from"] != made_from:
+        record = self.content["steps"].get(step, {})
+        if record.get("made_from") != made_from:
             return False
-        paths = {
-            self.folder / name: entry["bytes"] for name, entry in record["files"].items()
-        }
-        return all(path.is_file() and path.stat().st_size == paths[path] for path in paths)
+        sizes = {self.folder / name: file["bytes"] for name, file in record["files"].items()}
+        return all(path.is_file() and path.stat().st_size == sizes[path] for path in sizes)
 
-    def _finish(
-        self, step: str, made_from: Mapping[str, Any], counts: Counts, work: Path
-    ) -> None:
+    def _finish(self, step: str, made_from: Facts, counts: Counts, work: Path) -> None:
         """Move the files of a step to their places and record them."""
         paths = sorted(path for path in work.rglob("*") if path.is_file())
         files = {
@@ -113,63 +107,48 @@ class Manifest:
             for path, checksum in sha256_of_all(paths, self.workers).items()
         }
         # The old record goes first: killed while files are moved, the step counts as not done.
-        stale = self.content["steps"].pop(step, {"files": {}})
+        steps = self.content["steps"]
+        stale = steps.pop(step, {"files": {}})
         write_json(self.folder / MANIFEST, self.content)
         for file in stale["files"]:
             (self.folder / file).unlink(missing_ok=True)
         for file in files:
             (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
             os.replace(work / file, self.folder / file)
-        self.content["steps"][step] = {
-            "made_from": made_from,
-            "counts": counts,
-            "files": files,
-        }
+        steps[step] = {"made_from": made_from, "counts": counts, "files": files}
         write_json(self.folder / MANIFEST, self.content)
 
     def complete(self, **facts: Any) -> None:
         """All steps are done; ``facts``: further keys of the manifest."""
-        content = {**self.content, **facts, "state": "complete"}
-        path = self.folder / MANIFEST
-        if not path.exists() or read_json(path) != content:
+        path, content = (
+            self.folder / MANIFEST,
+            {**self.content, **facts, "state": "complete"},
+        )
+        if read_json(path) != content:
             write_json(path, content)
 
 
 @contextlib.contextmanager
 def open_manifest(
-    data: Path, form: str, facts: Mapping[str, Any], workers: int = 1
+    data: Path, form: str, facts: Facts, workers: int = 1
 ) -> Iterator[Manifest]:
     """Make or reopen a data folder of a ``form``, for one process at a time.
 
     ``facts``: the manifest's keys above its steps. They hold no path, no time and no machine, so
-    that equal data have equal manifests. ``workers``: processes for the steps.
-
-    Raises:
-        UserError: the folder holds something of another form, cannot be written, the disk is full,
-            or another process is at work.
+    that equal data have equal manifests. Raises UserError where the folder is of another form or in
+    use, cannot be written, or the disk is full.
     """
-    content = {
-        "folder_version": FOLDER_VERSION,
-        "state": "unfinished",
-        "form": form,
-        **facts,
-        "versions": {
-            "python": platform.python_version(),
-            **installed(("fairseq-mhe", *_PACKAGES)),
-        },
-        "steps": {},
+    versions = {
+        "python": platform.python_version(),
+        **installed(("fairseq-mhe", *_PACKAGES)),
     }
+    state = {"folder_version": FOLDER_VERSION, "state": "unfinished", "form": form}
+    content = {**state, **facts, "versions": versions, "steps": {}}
     try:
         with only_one(data):
             if (data / MANIFEST).exists():
-                before = read_manifest(data)
-                if before["form"] != form:
-                    raise UserError(
-                        f"{data} holds {CONTENT[before['form']]}: name another --out"
-                    )
-                content["steps"] = before["steps"]
+                content["steps"] = read_manifest(data, form)["steps"]
             yield Manifest(data, content, workers)
     except OSError as error:
-        raise UserError(
-            f"cannot write {error.filename or data}: {error.strerror or error}"
-        ) from error
+        reason = f"{error.filename or data}: {error.strerror or error}"
+        raise UserError(f"cannot write {reason}") from error

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
+from pathlib import Path
 from typing import TypeVar
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import Board
+from fairseq_mhe.prepare.text import text_blocks
 
 #: Items from which on their progress is shown: the work takes more than seconds.
 _MANY = 20
@@ -56,6 +58,16 @@ def ordered_map(
         for done, result in enumerate(results, 1):
             board.update(name, done, max(done, total))
             yield result
+
+
+def map_blocks(
+    function: Callable[[bytes], Result], path: Path, size: int, workers: int, verb: str
+) -> Iterator[Result]:
+    """`ordered_map` over a text file in blocks of whole lines of about ``size`` bytes."""
+    total = path.stat().st_size // size
+    return ordered_map(
+        function, text_blocks(path, size), workers, f"{verb} {path.name}", total
+    )
 
 
 def _results(

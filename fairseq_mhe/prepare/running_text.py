@@ -1,21 +1,18 @@
 """From running text, documents with empty lines between them, to a folder for language models."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.prepare.config import SPLITS, TextOptions, check_outside, option, vocabulary
-from fairseq_mhe.prepare.manifest import TEXT, Counts, open_manifest
-from fairseq_mhe.prepare.steps import make_subwords, text_facts
+from fairseq_mhe.prepare.config import SPLITS, TextOptions, integer, option, vocabulary
+from fairseq_mhe.prepare.manifest import TEXT, Counts, Facts, open_manifest
+from fairseq_mhe.prepare.steps import hashes_of, make_subwords, text_facts
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines
 from fairseq_mhe.prepare.text_processing import normalise
 
@@ -30,40 +27,28 @@ class TextConfig(TextOptions):
     """What to prepare, and how: UTF-8 text with a paragraph a line; documents are held out."""
 
     vocab_size: int = vocabulary(8000)
-    block: int = option(
-        512,
-        "split paragraphs between words if they are longer than a block of N subwords, since "
-        "fairseq skips them in training and stops at them in validation; not less than "
-        "--tokens-per-sample in training",
-        type=at_least(8),
-        metavar="N",
+    # fairseq skips longer paragraphs in training and stops at them in validation.
+    block: int = integer(
+        512, "split paragraphs of over N subwords (>= --tokens-per-sample)", 8
     )
     lang: str = option("en", "the language, as en", metavar="LANG")
     documents: str = EMPTY_LINES
 
 
-def prepare_text(config: TextConfig, source: Mapping[str, Any] | None = None) -> Path:
+def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
     """Make the folder of ``config``, or what of it is missing, and return its path.
 
-    ``source``: where the text comes from, for the manifest.
-
-    Raises:
-        UserError: an option or an input is bad, or the folder cannot be written; the same call
-            resumes.
+    ``source`` and errors: as in `parallel_text.prepare`.
     """
     config.check_splits()
-    for path in chain(*config.texts().values()):
-        check_outside(existing_text(path), config.out)
+    files = config.texts()
+    for path in chain(*files.values()):
+        config.check_outside(existing_text(path))
     config = replace(config, subword=config.subword or "sentencepiece")
-    langs, options = (config.lang, config.lang), {"lowercase": config.lowercase}
-    facts = text_facts(langs, config.subword, "none", source, **options)
-    made_from = {
-        "inputs": {
-            split: list(sha256_of_all(paths, config.workers).values())
-            for split, paths in config.texts().items()
-        },
-        "options": [config.hold_out, config.lowercase, config.documents],
-    }
+    langs, lowercase = (config.lang, config.lang), config.lowercase
+    facts = text_facts(langs, config.subword, "none", source, lowercase=lowercase)
+    options = [config.hold_out, lowercase, config.documents]
+    made_from = {"inputs": hashes_of(files, config.workers), "options": options}
     with open_manifest(config.out, TEXT, facts, config.workers) as manifest:
         counts = manifest.run("clean", made_from, partial(_clean, config))
         texts = {split: f"raw/{split}.txt" for split in SPLITS}

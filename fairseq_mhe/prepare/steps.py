@@ -6,27 +6,26 @@ a test compares all files with those of fairseq-preprocess.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import fairseq_mhe
-from fairseq_mhe.common.files import write_text
+from fairseq_mhe.common.files import sha256_of_all, write_text
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.config import TextOptions
-from fairseq_mhe.prepare.manifest import Counts, Manifest
-from fairseq_mhe.prepare.parallel import ordered_map
+from fairseq_mhe.prepare.manifest import Counts, Facts, Manifest
+from fairseq_mhe.prepare.parallel import map_blocks
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
-from fairseq_mhe.prepare.text import lines_of, text_blocks
+from fairseq_mhe.prepare.text import lines_of
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.data import Dictionary
-
-    Numbers = np.ndarray[Any, np.dtype[Any]]
 
 SEGMENT_BYTES = 1 << 20  # of text at a time
 BINARY_BYTES = 1 << 21
@@ -38,9 +37,9 @@ def text_facts(
     langs: tuple[str, str],
     subword: str,
     tokenizer: str,
-    source: Mapping[str, Any] | None,
+    source: Facts | None,
     **options: Any,
-) -> dict[str, Any]:
+) -> Facts:
     """The keys of a manifest that `data_folder.DataFolder` reads, and some for people."""
     return {
         "source_lang": langs[0],
@@ -50,6 +49,12 @@ def text_facts(
         "options": options,
         "source": source or {},
     }
+
+
+def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, list[str]]:
+    """The SHA-256 of named files, for `Manifest.run`."""
+    hashes = sha256_of_all(list(chain(*files.values())), workers)
+    return {name: [hashes[path] for path in paths] for name, paths in files.items()}
 
 
 def make_subwords(
@@ -65,9 +70,8 @@ def make_subwords(
     """
     model = _learn(manifest, options, _train(texts.values()))
     _segment(manifest, model, list(texts.values()), most)
-    make_binary(
-        manifest, {name: f"subword/{Path(text).name}" for name, text in texts.items()}
-    )
+    segmented = {name: f"subword/{Path(text).name}" for name, text in texts.items()}
+    make_binary(manifest, segmented)
 
 
 def _train(texts: Iterable[str]) -> list[str]:
@@ -90,7 +94,7 @@ def _learn(manifest: Manifest, options: TextOptions, train: list[str]) -> Subwor
 
     made_from = {"inputs": manifest.checksums(train), "options": [kind, size]}
     manifest.run("learn", made_from, action)
-    return SubwordModel(kind, manifest.folder / name, manifest.checksums([name])[name])
+    return SubwordModel(kind, manifest.folder / name)
 
 
 def _segment(
@@ -105,32 +109,25 @@ def _segment(
         counts = {}
         for path in (manifest.folder / text for text in texts):
             lengths: list[int] = []
-            blocks, total = (
-                text_blocks(path, SEGMENT_BYTES),
-                path.stat().st_size // SEGMENT_BYTES,
-            )
-            shown = f"segment {path.name}", total
+            blocks = map_blocks(apply, path, SEGMENT_BYTES, manifest.workers, "segment")
             with (work / "subword" / path.name).open("wb") as stream:
-                for text, text_lengths in ordered_map(
-                    apply, blocks, manifest.workers, *shown
-                ):
+                for text, text_lengths in blocks:
                     stream.write(text)
                     lengths += text_lengths
             sizes = {"lines": len(lengths), "tokens": sum(lengths), "longest": max(lengths)}
             counts[path.name] = sizes
         return counts
 
-    inputs = manifest.checksums(texts)
-    manifest.run(
-        "segment", {"inputs": inputs, "model": model.checksum, "most": most}, action
-    )
+    learnt = f"subword/{model.path.name}"
+    (checksum,) = manifest.checksums([learnt]).values()
+    made_from = {"inputs": manifest.checksums(texts), "model": checksum, "most": most}
+    manifest.run("segment", made_from, action)
 
 
 def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
-    """The step from subword/ to bin/.
+    """The step from subword/ to bin/: texts, and the dictionary of train for each language.
 
-    ``texts``: fairseq's name of each text -> its file in subwords (subword/train.en). The one
-    dictionary has the words of the train texts, and a file for each language.
+    ``texts``: fairseq's name of each text -> its file in subwords (subword/train.en).
     """
 
     def action(work: Path) -> Counts:
@@ -160,7 +157,7 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
 def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1) -> str:
     """Write a text in subwords as PREFIX.bin, its numbers, and PREFIX.idx, its lines' lengths.
 
-    Returns a line on how many lines, tokens and unknown tokens there are.
+    Returns a line with the counts of lines, tokens and unknown tokens.
     """
     from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
 
@@ -168,12 +165,12 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
     _dictionary = dictionary
     dtype = best_fitting_int_dtype(len(dictionary))
     number = partial(_number_text, dtype=dtype)
-    blocks, total = text_blocks(text, BINARY_BYTES), text.stat().st_size // BINARY_BYTES
-    shown = f"binarise {text.name}", total
     lengths: list[int] = []
     unknown = 0
     with Path(f"{prefix}.bin").open("wb") as data:
-        for numbers, line_lengths in ordered_map(number, blocks, workers, *shown):
+        for numbers, line_lengths in map_blocks(
+            number, text, BINARY_BYTES, workers, "binarise"
+        ):
             data.write(numbers.tobytes())
             lengths += line_lengths
             unknown += int(np.count_nonzero(numbers == dictionary.unk()))
@@ -182,7 +179,9 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
     return f"{text.name}: {len(lengths)} lines, {sum(lengths)} tokens, {unknown} unknown\n"
 
 
-def _number_text(block: bytes, dtype: type[np.integer[Any]]) -> tuple[Numbers, list[int]]:
+def _number_text(
+    block: bytes, dtype: type[np.integer[Any]]
+) -> tuple[NDArray[Any], list[int]]:
     """The numbers of whole lines one after another, and how many each line has."""
     known, unknown, end = _dictionary.indices, _dictionary.unk(), _dictionary.eos()
     numbers: list[int] = []

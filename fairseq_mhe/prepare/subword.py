@@ -4,12 +4,12 @@ subword-nmt and SentencePiece learn. `_Splits` applies BPE: it remembers words, 
 subword-nmt's time for a new one (26,000 German words, CPU time).
 """
 
-import contextlib
 import io
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, pairwise
@@ -20,8 +20,8 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.text import lines_of, read_lines, text_blocks
+from fairseq_mhe.prepare.parallel import map_blocks
+from fairseq_mhe.prepare.text import lines_of, read_lines
 
 SUBWORDS = ("bpe", "sentencepiece")
 WORD_START = "\u2581"  # begins a word of SentencePiece
@@ -41,8 +41,7 @@ def count_words(paths: Sequence[Path], workers: int) -> Counter[str]:
     """How often each word, with spaces around it, occurs in some texts."""
     words: Counter[str] = Counter()
     for path in paths:
-        blocks, total = text_blocks(path, COUNT_BYTES), path.stat().st_size // COUNT_BYTES
-        for counted in ordered_map(_count, blocks, workers, f"count {path.name}", total):
+        for counted in map_blocks(_count, path, COUNT_BYTES, workers, "count"):
             words.update(counted)
     return words
 
@@ -59,19 +58,15 @@ def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
         )
     counts = (f"{word} {count}" for word, count in words.items())
     # subword-nmt draws a progress bar, which only a terminal can show.
-    is_shown = sys.stderr.isatty()
-    quiet = (
-        contextlib.nullcontext() if is_shown else contextlib.redirect_stderr(io.StringIO())
-    )
-    with path.open("w", encoding="utf-8", newline="\n") as codes, quiet:
+    shown = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    with path.open("w", encoding="utf-8", newline="\n") as codes, redirect_stderr(shown):
         learn_bpe(counts, codes, merges, is_dict=True)
 
 
 def learn_sentencepiece(texts: Sequence[Path], pieces: int, path: Path) -> None:
     """Learn a unigram model of at most ``pieces`` (Kudo 2018) and write it to ``path``.
 
-    Raises:
-        UserError: the text has too many different characters for so few pieces.
+    Raises UserError where the text has too many different characters for so few pieces.
     """
 
     def lines() -> Iterator[str]:
@@ -96,9 +91,8 @@ def learn_sentencepiece(texts: Sequence[Path], pieces: int, path: Path) -> None:
                 minloglevel=2,
             )
     except RuntimeError as error:
-        raise UserError(
-            f"SentencePiece cannot learn {pieces} pieces from this text: {error}"
-        ) from error
+        message = f"SentencePiece cannot learn {pieces} pieces from this text: {error}"
+        raise UserError(message) from error
 
 
 def _in_stretches(lines: Iterable[str]) -> Iterator[str]:
@@ -112,36 +106,36 @@ def _in_stretches(lines: Iterable[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class SubwordModel:
-    """A learnt model.
+    """A learnt model, of a kind of `SUBWORDS`."""
 
-    ``checksum`` is the SHA-256 of the file: with another one, the file is read again.
-    """
-
-    kind: str  # of `SUBWORDS`
+    kind: str
     path: Path
-    checksum: str
+
+
+def segment(lines: list[str], model: SubwordModel) -> list[str]:
+    """``lines`` in subwords with spaces between them.
+
+    BPE ends with ``@@`` what does not end a word, SentencePiece begins words with U+2581.
+    """
+    return _load(model, model.path.stat().st_mtime_ns)(lines)
 
 
 @lru_cache(maxsize=8)
-def _load(model: SubwordModel) -> Callable[[list[str]], list[str]]:
-    """A function from lines to lines in subwords."""
+def _load(model: SubwordModel, changed: int) -> Callable[[list[str]], list[str]]:
+    """A function from lines to lines in subwords; a file that has ``changed`` is read again."""
     if model.kind == "sentencepiece":
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(model.path))
-        return lambda lines: [
-            " ".join(pieces) for pieces in processor.encode(lines, out_type=str)
-        ]
+        encode = sentencepiece.SentencePieceProcessor(model_file=str(model.path)).encode
+        return lambda lines: [" ".join(pieces) for pieces in encode(lines, out_type=str)]
     with model.path.open(encoding="utf-8") as codes:
         splits = _Splits(BPE(codes).bpe_codes)
     return lambda lines: [" ".join(map(splits.__getitem__, line.split())) for line in lines]
 
 
 class _Splits(dict[str, str]):
-    """Word -> its subwords with spaces between them, computed when first asked for.
-
-    ``ranks``: pair -> its number among the merges.
-    """
+    """Word -> its subwords with spaces between them, computed when first asked for."""
 
     def __init__(self, ranks: dict[tuple[str, str], int]) -> None:
+        """``ranks``: pair -> its number among the merges."""
         self._ranks, self._none = ranks, len(ranks)
 
     def __missing__(self, word: str) -> str:
@@ -174,15 +168,6 @@ class _Splits(dict[str, str]):
         return symbols
 
 
-def segment(lines: list[str], model: SubwordModel) -> list[str]:
-    """``lines`` in subwords with spaces between them.
-
-    BPE marks with a final ``@@`` what does not end a word, SentencePiece with U+2581 what begins
-    one.
-    """
-    return _load(model)(lines)
-
-
 def segment_text(
     block: bytes, model: SubwordModel, most: int | None = None
 ) -> tuple[bytes, list[int]]:
@@ -198,12 +183,8 @@ def segment_text(
 
 
 def split_long(line: str, most: int, kind: str) -> list[str]:
-    """A line of subwords of a ``kind`` in lines of at most ``most``, split between words.
-
-    A word that has more than ``most`` subwords is split too.
-    """
-    tokens = line.split(" ")
-    lines = []
+    """A line in lines of at most ``most`` subwords, split between words, or in too long words."""
+    tokens, lines = line.split(" "), []
     while len(tokens) > most:
         ends = range(most, 0, -1)
         between = (end for end in ends if _between_words(tokens[end - 1], tokens[end], kind))
@@ -215,3 +196,14 @@ def split_long(line: str, most: int, kind: str) -> list[str]:
 
 def _between_words(before: str, after: str, kind: str) -> bool:
     return not before.endswith(NOT_LAST) if kind == "bpe" else after.startswith(WORD_START)
+
+
+def join(line: str, kind: str) -> str:
+    """The text that subwords of a kind were made of.
+
+    A piece of BPE that ends in ``@@`` is joined to the next; a space stands only where a piece of
+    SentencePiece begins with U+2581.
+    """
+    if kind == "bpe":
+        return f"{line} ".replace(f"{NOT_LAST} ", "").strip()
+    return line.replace(" ", "").replace(WORD_START, " ").strip()

@@ -11,7 +11,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import key, read_json, sha256, write_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
-from fairseq_mhe.prepare.manifest import TASK, TEXT, Counts, file_checksums, open_manifest
+from fairseq_mhe.prepare.manifest import TASK, TEXT, Counts, file_hashes, open_manifest
 from fairseq_mhe.prepare.steps import binarise
 from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
@@ -52,7 +52,7 @@ class TaskFolder:
 def open_task(folder: Path) -> TaskFolder:
     """A folder that `prepare_task` has finished; raises UserError as `open_data`."""
     data = open_data(folder, TASK)
-    manifest, files = data.manifest, file_checksums(data.manifest)
+    manifest, files = data.manifest, file_hashes(data.manifest)
     train = {name: value for name, value in files.items() if "/train." in name}
     others = {name: value for name, value in files.items() if name not in train}
     return TaskFolder(

@@ -8,14 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.subword import (
-    MODEL_NAMES,
-    NOT_LAST,
-    WORD_START,
-    SubwordModel,
-    segment,
-)
+from fairseq_mhe.prepare.subword import MODEL_NAMES, WORD_START, SubwordModel, join, segment
 from fairseq_mhe.prepare.tokenise import detokeniser, punctuation_normaliser, tokeniser
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
@@ -53,10 +46,7 @@ def model_text(
 
 @dataclass(frozen=True)
 class TextProcessing:
-    """How plain text of both ``languages`` (source, target) becomes subwords.
-
-    ``tokenizer``, ``punctuation`` and ``lowercase`` as `PrepareConfig` has them.
-    """
+    """How plain text of both ``languages`` (source, target) becomes subwords, and plain again."""
 
     languages: tuple[str, str]
     tokenizer: str
@@ -78,40 +68,22 @@ class TextProcessing:
 
     def segment(self, lines: Sequence[str], side: int = 0) -> list[str]:
         """Plain lines of the source (``side`` 0) or target (1) as subwords with spaces between."""
-        text = model_text(
-            self.languages[side], self.tokenizer, self.punctuation, self.lowercase
-        )
+        language = self.languages[side]
+        text = model_text(language, self.tokenizer, self.punctuation, self.lowercase)
         return segment(text([normalise(line) for line in lines]), self.model)
 
     def plain(self, lines: Iterable[str], side: int = 1) -> list[str]:
         """Subwords as text that a person writes."""
-        return plain_text(lines, self.model.kind, self.tokenizer, self.languages[side])
+        finish = detokeniser(self.tokenizer, self.languages[side])
+        return [finish(join(line, self.model.kind)) for line in lines]
 
 
 def processing_of(settings: Mapping[str, Any], folder: Path) -> TextProcessing:
     """The processing that ``TextProcessing.settings`` describe, its subword model in ``folder``."""
-    path = folder / MODEL_NAMES[settings["subword"]]
+    kind, options = settings["subword"], ("punctuation", "lowercase")
     return TextProcessing(
         (settings["source_lang"], settings["target_lang"]),
         settings["tokenizer"],
-        SubwordModel(settings["subword"], path, sha256(path)),
-        settings.get("punctuation", False),
-        settings.get("lowercase", False),
+        SubwordModel(kind, folder / MODEL_NAMES[kind]),
+        *(settings.get(name, False) for name in options),
     )
-
-
-def plain_text(lines: Iterable[str], subword: str, tokenizer: str, lang: str) -> list[str]:
-    """Subwords of a kind as text that a person writes in ``lang``."""
-    join = join_bpe if subword == "bpe" else join_sentencepiece
-    finish = detokeniser(tokenizer, lang)
-    return [finish(join(line)) for line in lines]
-
-
-def join_bpe(line: str) -> str:
-    """Undo subword-nmt's segmentation: a piece that ends in ``@@`` is joined to the next."""
-    return f"{line} ".replace(f"{NOT_LAST} ", "").strip()
-
-
-def join_sentencepiece(line: str) -> str:
-    """Undo SentencePiece's: a space stands only where a piece begins with U+2581."""
-    return line.replace(" ", "").replace(WORD_START, " ").strip()

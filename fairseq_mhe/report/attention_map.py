@@ -197,7 +197,7 @@ def run(args: argparse.Namespace) -> None:
     texts = args.sentence, args.target
     shown = draw_sentence(opened, task, processing, args.place, *texts, args.out)
     if args.target is None and args.place != "encoder":
-        print(*data.detokenise([" ".join(shown.queries[:-1])]))
+        print(*processing.plain([" ".join(shown.queries[:-1])]))
     kind, size = opened.attention[args.place], len(shown.layers)
     heads = shown.layers[0].size(0)
     print(f"{args.out}: {args.place} attention ({kind}), {size} layers, {heads} heads")

@@ -99,7 +99,7 @@ def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Bo
     board.add(job.name, len(references))
     lines = _generate(job, data, subset, device, board)
     subwords = parse_hypotheses(lines, len(references), folder)
-    hypotheses = data.detokenise(subwords)
+    hypotheses = data.processing().plain(subwords)
     texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
     if tokens := data.given_tokens(subwords):
         texts["hypotheses.tokens"] = tokens

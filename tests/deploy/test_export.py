@@ -17,7 +17,6 @@ import torch
 
 import fairseq_mhe
 from fairseq_mhe import cli
-from fairseq_mhe.common.files import sha256
 from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.trained import read_bundle
 from fairseq_mhe.deploy.translator import Translator
@@ -119,7 +118,7 @@ def test_the_example_does_to_text_what_the_data_folder_did(
         learn_sentencepiece([tmp_path / "text"], 60, path)
     else:
         shutil.copyfile(MADE / "data" / "subword" / "bpe.codes", path)
-    text = TextProcessing(("en", "de"), tokenizer, SubwordModel(kind, path, sha256(path)), **marks)
+    text = TextProcessing(("en", "de"), tokenizer, SubwordModel(kind, path), **marks)
     seen: list[list[str]] = []
 
     def translate_batch(sentences: list[list[str]], **_: Any) -> list[types.SimpleNamespace]:

@@ -9,7 +9,6 @@ import pytest
 from fairseq.data import Dictionary
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.prepare.subword import (
     SubwordModel,
@@ -65,18 +64,17 @@ def make_sample(
     tokenizer: str = "moses",
     lowercase: bool = False,
 ) -> Sample:
-    nothing = SubwordModel(kind, folder / "model", "")
-    text = TextProcessing(("en", "de"), tokenizer, nothing, lowercase=lowercase)
+    model = SubwordModel(kind, folder / "model")
+    text = TextProcessing(("en", "de"), tokenizer, model, lowercase=lowercase)
     lines = []
     for side, lang in enumerate(text.languages):
         tokens = model_text(lang, tokenizer, False, lowercase)
         lines += tokens([normalise(line) for line in sides(corpus, side)])
     write_lines(folder / "text", lines)
     if kind == "bpe":
-        learn_bpe_model(count_words([folder / "text"], 1), 300, nothing.path)
+        learn_bpe_model(count_words([folder / "text"], 1), 300, model.path)
     else:
-        learn_sentencepiece([folder / "text"], 300, nothing.path)
-    text = replace(text, model=replace(nothing, checksum=sha256(nothing.path)))
+        learn_sentencepiece([folder / "text"], 300, model.path)
     dictionary = Dictionary()
     for side in (0, 1):
         for line in text.segment(sides(corpus, side), side):

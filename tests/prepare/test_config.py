@@ -11,7 +11,7 @@ import pytest
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
-from fairseq_mhe.prepare.config import PrepareConfig, checked
+from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.parallel_text import add_arguments, prepare
 
 
@@ -79,5 +79,5 @@ def test_the_command_refuses_numbers_and_names_that_make_no_sense(
 def test_what_is_left_open_goes_with_the_languages(
     config: PrepareConfig, change: dict[str, Any], expected: tuple[str, str]
 ) -> None:
-    found = checked(replace(config, **change))
+    found = replace(config, **change).checked()
     assert (found.tokenizer, found.subword) == expected

@@ -19,7 +19,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import parallel_text, steps
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
-from fairseq_mhe.prepare.manifest import Manifest, file_checksums, read_manifest
+from fairseq_mhe.prepare.manifest import Manifest, file_hashes, read_manifest
 from fairseq_mhe.prepare.parallel_text import clean_pairs, prepare, usual_ratio
 from tests.fixtures.processes import python
 from tests.fixtures.text import Pairs
@@ -114,7 +114,7 @@ def test_layout_and_manifest(prepared: Path) -> None:
     files = snapshot(prepared)
     for name in (".lock", "manifest.json"):
         del files[name]
-    assert file_checksums(manifest) == files
+    assert file_hashes(manifest) == files
     assert str(prepared) not in (prepared / "manifest.json").read_text()
 
 

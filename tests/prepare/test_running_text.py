@@ -14,11 +14,9 @@ from fairseq_mhe.prepare.corpora.language import PennTreebank, WikiText103
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
-from fairseq_mhe.prepare.subword import split_long
-from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
+from fairseq_mhe.prepare.subword import join, split_long
 
 SP = "sentencepiece"
-JOIN = {"bpe": join_bpe, "sentencepiece": join_sentencepiece}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def read_back(out: Path, split: str, subword: str) -> list[str]:
     """The lines that fairseq reads, without their subwords."""
     dictionary = Dictionary.load(str(out / "bin" / "dict.txt"))
     dataset = data_utils.load_indexed_dataset(str(out / "bin" / split), dictionary)
-    return [JOIN[subword](dictionary.string(item)) for item in dataset]
+    return [join(dictionary.string(item), subword) for item in dataset]
 
 
 @pytest.mark.parametrize("subword", ["bpe", "sentencepiece"])

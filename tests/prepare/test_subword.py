@@ -12,28 +12,23 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.subword import (
     SPECIAL_SYMBOLS,
     SubwordModel,
     count_words,
+    join,
     learn_bpe_model,
     learn_sentencepiece,
     segment,
     segment_text,
 )
 from fairseq_mhe.prepare.text import write_lines
-from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
 from tests.fixtures.text import Pairs
 
 
 def counted(lines: Iterable[str]) -> Counter[str]:
     """How often each word occurs."""
     return Counter(word for line in lines for word in line.split())
-
-
-def as_model(kind: str, path: Path) -> SubwordModel:
-    return SubwordModel(kind, path, sha256(path))
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +47,9 @@ def test_bpe_is_subword_nmts_own(
     learn_bpe_model(counted(lines), 100, tmp_path / "codes")
     assert (tmp_path / "codes").read_text(encoding="utf-8") == codes.getvalue()
     expected = [BPE(codes).process_line(line) for line in lines]
-    assert list(map(join_bpe, expected)) == lines
+    assert [join(line, "bpe") for line in expected] == lines
     text = "".join(f"{line}\n" for line in lines).encode()
-    segmented, lengths = segment_text(text, as_model("bpe", tmp_path / "codes"))
+    segmented, lengths = segment_text(text, SubwordModel("bpe", tmp_path / "codes"))
     assert segmented.decode() == "".join(f"{line}\n" for line in expected)
     assert lengths == [len(line.split()) for line in expected]
 
@@ -63,8 +58,8 @@ def test_marks_and_special_symbols_in_the_text_are_ordinary_words(tmp_path: Path
     """Learnt whole, as frequent words are, they come back, and fairseq's symbols never appear."""
     text = "runs@@ runs <s> </s> a<unk> <pad>b <mask> @@ a@@@ @"
     learn_bpe_model(counted([text] * 9), 200, tmp_path / "codes")
-    (line,) = segment([text], as_model("bpe", tmp_path / "codes"))
-    assert join_bpe(line) == text
+    (line,) = segment([text], SubwordModel("bpe", tmp_path / "codes"))
+    assert join(line, "bpe") == text
     assert SPECIAL_SYMBOLS.isdisjoint(line.split())
     assert "<pad>b" in line.split()
 
@@ -90,8 +85,8 @@ def test_sentencepiece_is_the_same_twice_and_loses_nothing(
     # Characters that the model has never seen, and such as Unicode's compatibility forms would
     # change.
     odd = [*lines, "½ … ﬁ ² ① 漢字 🙂", "e\u0301"]
-    segmented = segment(odd, as_model("sentencepiece", tmp_path / "one"))
-    assert list(map(join_sentencepiece, segmented)) == odd
+    segmented = segment(odd, SubwordModel("sentencepiece", tmp_path / "one"))
+    assert [join(line, "sentencepiece") for line in segmented] == odd
     assert len({piece for line in segmented for piece in line.split(" ")}) < 300 + 20
 
 
@@ -99,13 +94,13 @@ def test_sentencepiece_learns_from_lines_of_any_length(tmp_path: Path, lines: li
     """It leaves out what is longer than 4,192 bytes, with and without spaces."""
     write_lines(tmp_path / "text", ["zebra" * 1000])
     learn_sentencepiece([tmp_path / "text"], 30, tmp_path / "model")
-    (line,) = segment(["zebra" * 9], as_model("sentencepiece", tmp_path / "model"))
+    (line,) = segment(["zebra" * 9], SubwordModel("sentencepiece", tmp_path / "model"))
     assert len(line.split()) < len("zebra" * 9) / 2
     counts = []
     for name, text in (("whole", [" ".join(lines)]), ("lines", lines)):
         write_lines(tmp_path / "text", text)
         learn_sentencepiece([tmp_path / "text"], 300, tmp_path / name)
-        subwords = segment(lines, as_model("sentencepiece", tmp_path / name))
+        subwords = segment(lines, SubwordModel("sentencepiece", tmp_path / name))
         counts.append(sum(len(line.split()) for line in subwords))
     assert counts[0] == pytest.approx(counts[1], rel=0.02)
 

@@ -18,7 +18,7 @@ def processing(prepared: Path) -> TextProcessing:
     """Of running text, with each kind of subwords."""
     kind = open_data(prepared).manifest["subword"]
     path = prepared / "subword" / MODEL_NAMES[kind]
-    return TextProcessing(("en", "en"), "none", SubwordModel(kind, path, "of the test"))
+    return TextProcessing(("en", "en"), "none", SubwordModel(kind, path))
 
 
 @pytest.mark.parametrize("text", [*LINES[:40], "  Two\tspaces,  (and\u00a0more) ", "it's\u0007 x"])

@@ -7,6 +7,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,16 @@ from fairseq_mhe.prepare.corpora.understanding import obtain_task
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import TEXT
+from fairseq_mhe.prepare.subword import join
 from fairseq_mhe.prepare.task_files import read_task, task_file
 from fairseq_mhe.prepare.task_folder import open_task, open_tasks, prepare_task
 from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, shortened, windows
 from fairseq_mhe.prepare.tasks import TASKS, Task
-from fairseq_mhe.prepare.text_processing import join_sentencepiece as plain
 from tests.fixtures.miniature import Server, remote_file, serve
 from tests.fixtures.task_files import put_task, squad_content, superglue_rows, table
 from tests.prepare.conftest import LINES
 
+plain = partial(join, kind="sentencepiece")
 LONG = [line for line in LINES[40:] if len(line.split()) > 3]
 
 
@@ -305,7 +307,7 @@ def test_folders_are_of_one_task_each(language_text: Path, tmp_path: Path) -> No
     assert first.scored == other.scored
     with pytest.raises(UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"):
         open_tasks(folders)
-    with pytest.raises(UserError, match="holds running text: name another --out"):
+    with pytest.raises(UserError, match="is running text, not a task: give another folder"):
         prepare_task(TASKS["rte"], tmp_path / "in", language_text, language_text, block=64)
     with pytest.raises(UserError, match="is running text, not a task"):
         open_task(language_text)

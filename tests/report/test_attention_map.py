@@ -119,7 +119,7 @@ def test_without_a_target_the_models_own_translation_is_shown(
     printed, _ = run(capsys, out, "--sentence", SENTENCE)
     model, task, (source, _) = opened()
     best = module.translate(model, task, source)
-    text = DATA.detokenise([task.target_dictionary.string(best[0])])[0]
+    text = DATA.processing().plain([task.target_dictionary.string(best[0])])[0]
     assert printed.split("\n")[0] == text
     assert best[0, -1] == task.target_dictionary.eos()
     assert out.read_text().count("<svg") == 1
