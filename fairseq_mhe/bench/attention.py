@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Cell
-from fairseq_mhe.bench.meters import Stopwatch, attention_kernel, tensor_peak
+from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values
+from fairseq_mhe.bench.meters import Stopwatch, tensor_peak
 from fairseq_mhe.common.arguments import at_least, list_of, positive, some_of
 
 #: Places measured in training, forward and backward.
@@ -19,8 +19,6 @@ TRAINING_PLACES = ("encoder", "decoder", "cross", "cross_last")
 #: Places measured in generation, where a sublayer is called once for each token.
 STEP_PLACES = ("decoder_steps", "cross_steps")
 PLACES = (*TRAINING_PLACES, *STEP_PLACES)
-#: Tokens of a batch unless said otherwise: what a CPU does in seconds, and what keeps a GPU busy.
-_TOKENS = {"cpu": 2048, "cuda": 16384}
 #: More positions than fairseq's models have unless asked, as language models do.
 _LONGEST = 4096
 #: Two decoder layers, because stock fairseq treats the last one in another way.
@@ -44,36 +42,32 @@ class AttentionBenchmark(Benchmark):
         "backward, ms": "backward",
         "in all, ms": "total",
     }
-    columns["kernel"] = "kernel"
     default_places, default_lengths = "all", "32,64,128,256,512,1024"
 
     @classmethod
     def add_options(cls, parser: ArgumentParser) -> None:
         add = parser.add_argument
         help_ = f"{', '.join(PLACES)}, or all (default: %(default)s)"
-        places: dict[str, Any] = {"type": some_of(PLACES), "metavar": "PLACE,..."}
+        places: Values = {"type": some_of(PLACES), "metavar": "PLACE,..."}
         add("--places", **places, default=cls.default_places, help=help_)
         help_ = "tokens of source and target (default: %(default)s)"
-        lengths: dict[str, Any] = {
-            "type": list_of(at_least(2, _LONGEST)),
-            "metavar": "N,...",
-        }
+        lengths: Values = {"type": list_of(at_least(2, _LONGEST)), "metavar": "N,..."}
         add("--lengths", **lengths, default=cls.default_lengths, help=help_)
-        defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TOKENS.items())
-        help_ = f"tokens of a batch (default: {defaults})"
-        add("--tokens", type=positive, metavar="N", help=help_)
+        # What keeps a GPU busy, and what a CPU does in seconds.
+        tokens = 16384 if torch.cuda.is_available() else 2048
+        help_ = "tokens of a batch (default: %(default)s)"
+        add("--tokens", type=positive, default=tokens, metavar="N", help=help_)
         help_ = "seconds of calls in a repetition (default: %(default)s)"
         add("--seconds", type=float, default=0.2, metavar="S", help=help_)
 
     @classmethod
-    def cells(cls, args: Namespace) -> Iterator[Cell]:
+    def cells(cls, args: Namespace) -> Iterator[Values]:
         """By dtype, place and length; batches have about the same number of tokens."""
-        tokens = args.tokens or _TOKENS[args.device]
         for dtype, place, length in itertools.product(args.dtype, args.places, args.lengths):
-            batch = max(1, tokens // length)
+            batch = max(1, args.tokens // length)
             yield {"place": place, "length": length, "batch": batch, "dtype": dtype}
 
-    def prepare(self, cell: Cell) -> None:
+    def prepare(self, cell: Values) -> None:
         """Record what the model calls the sublayer with, to call it with the same again."""
         cfg = models.configuration(self.variant, self.settings, cell["dtype"], _MODEL)
         task, model = models.build(cfg, _VOCABULARY)
@@ -83,11 +77,11 @@ class AttentionBenchmark(Benchmark):
         batch = {name: tensor.to(self.device) for name, tensor in pairs["net_input"].items()}
         self._steps = cell["place"] in STEP_PLACES
         self._layer = _sublayer(model, cell["place"])
-        self._calls: list[dict[str, Any]] = []
+        self._calls: list[Values] = []
         self._times = 0
 
         # fairseq's layers call attention with keywords only.
-        def record(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def record(_: nn.Module, args: tuple[Any, ...], kwargs: Values) -> None:
             inputs = {n: value for n, value in kwargs.items() if n != "incremental_state"}
             self._calls.append(inputs)
 
@@ -116,14 +110,12 @@ class AttentionBenchmark(Benchmark):
         parts = {part: spent / calls for part, spent in self._measure(self._times).items()}
         return {"total": sum(parts.values()), **parts}
 
-    def facts(self) -> dict[str, Any]:
-        """The kernel that ran, the weights' bytes and, on a CPU, the peak of the tensors'.
+    def facts(self) -> Values:
+        """Bytes of the weights and, on a CPU, the peak of the tensors'.
 
         Resident memory, which is known of every workload, says little of a single sublayer.
         """
-        state: dict[str, Any] = {"incremental_state": {}} if self._steps else {}
-        kernel = attention_kernel(lambda: self._layer(**self._calls[0], **state))
-        facts = {"kernel": kernel, "weight_bytes": models.weight_bytes(self._layer)}
+        facts = {"weight_bytes": models.weight_bytes(self._layer)}
         if self.device.type == "cpu":
             facts["peak_bytes"] = tensor_peak(lambda: self._measure(1))
         return facts
@@ -132,7 +124,7 @@ class AttentionBenchmark(Benchmark):
         watch = Stopwatch(self.device)
         for _ in range(times):
             if self._steps:
-                state: dict[str, Any] = {}
+                state: Values = {}
                 with torch.no_grad(), watch.part("steps"):
                     for inputs in self._calls:
                         self._layer(**inputs, incremental_state=state)
@@ -169,6 +161,6 @@ def _decode(model: Any, batch: dict[str, Tensor]) -> None:
     target = batch["prev_output_tokens"]  # (B, T)
     # Hypotheses are never padded; the first sentence is the longest.
     target = target[:1].expand_as(target)
-    state: dict[str, Any] = {}
+    state: Values = {}
     for step in range(target.size(1)):
         model.decoder(target[:, : step + 1], encoder_out=memory, incremental_state=state)

@@ -3,7 +3,7 @@
 import gc
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -13,8 +13,9 @@ from fairseq_mhe.bench.meters import PeakMemory, gpu_work
 #: fairseq's own ``transformer``, biases and all, as it is shipped; ratios are relative to it.
 STOCK = "stock"
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-#: What all variants of one comparison share, plain values: shape, beam, dtype and so on.
-Cell = Mapping[str, Any]
+#: Plain values by name: a cell, which all variants of one comparison share (shape, beam, dtype), or
+#: what was measured.
+Values = dict[str, Any]
 
 
 class Benchmark(ABC):
@@ -43,7 +44,7 @@ class Benchmark(ABC):
 
     @classmethod
     @abstractmethod
-    def cells(cls, args: Namespace) -> Iterator[Cell]:
+    def cells(cls, args: Namespace) -> Iterator[Values]:
         """What to compare, one after another."""
 
     @classmethod
@@ -52,7 +53,7 @@ class Benchmark(ABC):
         return dict.fromkeys([STOCK, *args.attention], cls)
 
     @abstractmethod
-    def prepare(self, cell: Cell) -> None:
+    def prepare(self, cell: Values) -> None:
         """Build the model and the inputs of a cell."""
 
     @abstractmethod
@@ -60,10 +61,10 @@ class Benchmark(ABC):
         """Do the work once: seconds by part, ``total`` among them."""
 
     @abstractmethod
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Values:
         """What is known besides time, after at least one repetition; plain values."""
 
-    def begin(self, cell: Cell) -> None:
+    def begin(self, cell: Values) -> None:
         """Make everything ready for a cell; memory counts from here.
 
         The work is done once before the very first cell: libraries load code and make buffers of
@@ -91,7 +92,7 @@ class Benchmark(ABC):
             torch.cuda.empty_cache()
         return seconds
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Values:
         """The facts, the peak of memory, and on a GPU what it does in a repetition."""
         result = {"peak_bytes": self._memory.peak(), **self.facts()}
         return result | gpu_work(self.repetition) if self.device.type == "cuda" else result

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Cell
+from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Values
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.bench.models import BF16, INT8, LANGUAGES, translation_batch
 from fairseq_mhe.common.arguments import at_least, list_of, positive, positive_list
@@ -43,13 +43,13 @@ class GenerationBenchmark(Benchmark):
 
     title = "translation by fairseq's beam search"
     legend = "Seconds, medians with quartiles; cache and encoder output as at the last step."
-    columns: ClassVar = {"s": "total", "sentences/s": "rate", "reordering, s": "reorder"}
+    columns: ClassVar = {"s": "total", "sentences/s": "units", "reordering, s": "reorder"}
     columns |= {"cache, MiB": "cache_bytes", "encoder output, MiB": "encoder_output_bytes"}
 
     @classmethod
     def add_options(cls, parser: ArgumentParser) -> None:
         add = parser.add_argument
-        several: dict[str, Any] = {"type": positive_list, "metavar": "N,..."}
+        several: Values = {"type": positive_list, "metavar": "N,..."}
         help_ = "hypotheses; 1 is greedy (default: %(default)s)"
         add("--beams", **several, default="1,5", help=help_)
         help_ = "sentences (default: %(default)s)"
@@ -70,7 +70,7 @@ class GenerationBenchmark(Benchmark):
         add("--ctranslate2", action="store_true", help=help_)
 
     @classmethod
-    def cells(cls, args: Namespace) -> Iterator[Cell]:
+    def cells(cls, args: Namespace) -> Iterator[Values]:
         """By dtype, beam, length and batch."""
         lengths, several = args.lengths, {}
         if args.sentences:
@@ -98,7 +98,7 @@ class GenerationBenchmark(Benchmark):
             variants |= dict.fromkeys(names, CTranslate2Benchmark)
         return variants
 
-    def prepare(self, cell: Cell) -> None:
+    def prepare(self, cell: Values) -> None:
         """The model as fairseq-generate makes it ready, its search, and the batch."""
         cfg = models.configuration(self.variant, self.settings, cell["dtype"])
         limits = cfg.generation
@@ -131,7 +131,7 @@ class GenerationBenchmark(Benchmark):
                 last.clear()  # else the next repetition's peak would count it
         return watch.seconds()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Values:
         """Sentences, and bytes of the weights and of what was held at the last step."""
         weights = models.weight_bytes(self._model)
         sentences = sum(len(batch["id"]) for _, batch in self._batches)
@@ -143,7 +143,7 @@ class CTranslate2Benchmark(GenerationBenchmark):
 
     _translator: Any = None
 
-    def prepare(self, cell: Cell) -> None:
+    def prepare(self, cell: Values) -> None:
         """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
         if not self._translator:
             self._convert()
@@ -189,13 +189,13 @@ class CTranslate2Benchmark(GenerationBenchmark):
                 self._translator.translate_batch(sentences, **search)
         return watch.seconds()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Values:
         """Sentences, and bytes of the weights."""
         units = sum(len(sentences) for _, sentences in self._batches)
         return {"units": units, "weight_bytes": self._weight_bytes}
 
 
-def shapes(cell: Cell) -> list[tuple[int, int]]:
+def shapes(cell: Values) -> list[tuple[int, int]]:
     """Sentences and tokens of the longest of each batch of a cell."""
     if "sentences" not in cell:
         return [(cell["batch"], cell["length"])]

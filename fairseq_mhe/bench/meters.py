@@ -19,13 +19,6 @@ from torch.profiler import ProfilerActivity
 
 _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"  # for clear_refs (proc(5)): resets the peak resident set size, VmHWM
-#: Operators that torch's scaled_dot_product_attention may choose, and what people call them.
-_FUSED = {
-    "_scaled_dot_product_flash_attention": "flash",
-    "_scaled_dot_product_flash_attention_for_cpu": "flash (CPU)",
-    "_scaled_dot_product_efficient_attention": "memory-efficient",
-    "_scaled_dot_product_cudnn_attention": "cuDNN",
-}
 
 
 class Stopwatch:
@@ -112,26 +105,15 @@ def tensor_peak(call: Callable[[], object]) -> int:
 
     Torch's allocator counts them, as on CUDA: exact, unlike resident memory. The call is slower.
     """
-    events = [event for event in _profiled(call) if event.name() == "[memory]"]
-    events.sort(key=lambda event: event.start_ns())
-    return max(accumulate((event.nbytes() for event in events), initial=0))
-
-
-def attention_kernel(call: Callable[[], object]) -> str:
-    """The kernel that ``call`` ends in: of `_FUSED`, "plain" for its own softmax, or "none"."""
-    names = {event.name().removeprefix("aten::") for event in _profiled(call)}
-    fused = [label for name, label in _FUSED.items() if name in names]
-    plain = "plain" if any("softmax" in name for name in names) else "none"
-    return ", ".join(fused) or plain
-
-
-def _profiled(call: Callable[[], object]) -> list[Any]:
-    """What torch's profiler notes of a call: operators and memory."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it prints when it starts
+    os.environ.setdefault(
+        "KINETO_LOG_LEVEL", "99"
+    )  # else the profiler prints when it starts
     with profile(profile_memory=True) as profiler:
         call()
     results: Any = profiler.kineto_results
-    return results.events()
+    events = [event for event in results.events() if event.name() == "[memory]"]
+    events.sort(key=lambda event: event.start_ns())
+    return max(accumulate((event.nbytes() for event in events), initial=0))
 
 
 def gpu_work(call: Callable[[], object]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mhe.bench.benchmark import STOCK
+from fairseq_mhe.bench.benchmark import STOCK, Values
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import sizes
@@ -56,7 +56,7 @@ def configuration(
     ``variant``: ``STOCK``, or a kind of attention, ``INT8`` or ``BF16`` behind it or not;
     ``dtype``: a key of ``DTYPES``; ``extra``: further words of the command line.
     """
-    chosen: dict[str, Any] = {dtype: dtype != "float32", "seed": settings.seed}
+    chosen: Values = {dtype: dtype != "float32", "seed": settings.seed}
     chosen["cpu"] = settings.device == "cpu"
     if variant == STOCK:  # without what is quicker of ours
         chosen |= {"arch": "transformer", **sizes(settings.row).options()}
@@ -97,7 +97,7 @@ def random_lengths(random: np.random.Generator, count: int, spread: float) -> np
 
 def random_batches(
     dictionary: Dictionary, max_tokens: int, count: int, seed: int
-) -> Iterable[dict[str, Any]]:
+) -> Iterable[Values]:
     """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``."""
 
     def bounded(lengths: np.ndarray) -> np.ndarray:
@@ -118,7 +118,7 @@ def random_batches(
 
 def real_batches(
     folder: Path, cfg: DictConfig, vocabulary: int, max_tokens: int
-) -> Iterable[dict[str, Any]]:
+) -> Iterable[Values]:
     """An epoch of shuffled batches of a data folder's training pairs, whose shapes vary.
 
     Raises UserError where it is no data folder, or has more words than ``vocabulary``.
@@ -133,13 +133,13 @@ def real_batches(
     task.load_dataset("train")
     limits = {"max_tokens": max_tokens, "required_batch_size_multiple": 8}
     epoch = task.get_batch_iterator(task.dataset("train"), **limits, seed=1)
-    batches: Iterable[dict[str, Any]] = epoch.next_epoch_itr()
+    batches: Iterable[Values] = epoch.next_epoch_itr()
     return batches
 
 
 def translation_batch(
     dictionary: Dictionary, sentences: int, length: int, seed: int, with_target: bool = False
-) -> dict[str, Any]:
+) -> Values:
     """One batch as fairseq-generate would see it: src_tokens (B, S), padded on the left.
 
     The longest sentence has ``length`` tokens, its end among them; the others are down to a tenth

@@ -1,46 +1,56 @@
 """The results as Markdown: a table of ratios for the eye, then all that was measured by cell."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from fairseq_mhe.bench.benchmark import STOCK, Benchmark
+import numpy as np
+
+from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Values
 from fairseq_mhe.common.tables import align
 
-#: By variant what was measured.
-Results = Mapping[str, Mapping[str, Any]]
 _MISSING = "-"
 #: Columns of all benchmarks, and on a GPU.
 _SHARED = {"peak, MiB": "peak_bytes", "weights, MiB": "weight_bytes"}
-_GPU = {"kernels": "kernels", "GPU waits": "waiting"}
+_GPU = {"kernels": "kernels", "GPU waits": "busy_seconds"}
 _PEAK = "Peak: memory above what was in use once the model and the inputs were there."
 
 
-def label(cell: Mapping[str, Any]) -> str:
+def label(cell: Values) -> str:
     """A cell in words."""
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in cell.items())
 
 
-def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
-    """The whole report of what ``fairseq-mhe bench`` writes as JSON."""
+def markdown(benchmark: type[Benchmark], results: Values) -> str:
+    """The whole report of what ``fairseq-mhe bench`` writes as JSON.
+
+    Ratios are quartiles of the ratios within each round, in which the machine is as busy for all.
+    """
     facts = {"date": results["date"], "load average at the start": results["load_average"]}
     facts |= {"command": f"`{results['command']}`", **results["machine"]}
     facts |= {**results["software"], "settings": label(results["settings"])}
     cells = {label(entry["cell"]): entry["variants"] for entry in results["cells"]}
-    ratios, everything = [], []
+    speed, everything = [], []
     for cell, variants in cells.items():
-        medians = [f"{result['relative']['median']:.2f}" for result in variants.values()]
-        ratios.append([cell, *medians])
-        everything += [f"### {cell}", _everything(benchmark.columns, variants)]
+        on_gpu = "kernels" in variants[STOCK]
+        columns = {**benchmark.columns, **_SHARED, **(_GPU if on_gpu else {})}
+        medians, rows = [], []
+        for variant, result in variants.items():
+            stock, own = (variants[name]["seconds"]["total"] for name in (STOCK, variant))
+            low, ratio, high = _quartiles(np.divide(stock, own))
+            medians.append(f"{ratio:.2f}")
+            texts = [_text(result, *column) for column in columns.items()]
+            rows.append([variant, f"{ratio:.2f} [{low:.2f}, {high:.2f}]", *texts])
+        speed.append([cell, *medians])
+        everything += [f"### {cell}", align(["", "vs stock", *columns], rows)]
     blocks = [f"# Benchmark: {results['benchmark']}"]
     blocks.append("\n".join(f"- {name}: {value}" for name, value in facts.items()))
-    blocks += ["## Speed, stock fairseq = 1.00", align(["", *variants], ratios)]
+    blocks += ["## Speed, stock fairseq = 1.00", align(["", *variants], speed)]
     if benchmark.saves_memory:
         blocks += memory_saved(cells)
     blocks += ["## Everything measured", f"{benchmark.legend} {_PEAK}", *everything]
     return "\n\n".join(blocks) + "\n"
 
 
-def memory_saved(cells: Mapping[str, Results]) -> tuple[str, str]:
+def memory_saved(cells: Values) -> tuple[str, str]:
     """What each variant saves of MHA's peak memory, ours where it was measured, else stock's."""
     rows = []
     for cell, variants in cells.items():
@@ -53,30 +63,24 @@ def memory_saved(cells: Mapping[str, Results]) -> tuple[str, str]:
     return f"## Memory saved, % of the peak of {owner}", table
 
 
-def _everything(own: Mapping[str, str], variants: Results) -> str:
-    """A row for each variant."""
-    on_gpu = any("kernels" in result for result in variants.values())
-    columns = {**own, **_SHARED, **(_GPU if on_gpu else {})}
-    rows = []
-    for variant, result in variants.items():
-        ratio = "{median:.2f} [{low:.2f}, {high:.2f}]".format_map(result["relative"])
-        rows.append(
-            [variant, ratio, *(_text(result, *column) for column in columns.items())]
+def _text(result: Values, heading: str, name: str) -> str:
+    """A value in the unit that its heading names: a part of the time with quartiles."""
+    seconds, value = result["seconds"], result.get(name)
+    if name in seconds:
+        low, median, high = _quartiles(seconds[name]) * (
+            1e3 if heading.endswith("ms") else 1
         )
-    return align(["", "vs stock", *columns], rows)
-
-
-def _text(result: Mapping[str, Any], heading: str, name: str) -> str:
-    """A value in the unit that its heading names: with quartiles, if it is a part of the time."""
-    if name in result["median"]:
-        unit = 1e3 if heading.endswith("ms") else 1.0
-        low, high = (f"{seconds * unit:.3g}" for seconds in result["quartiles"][name])
-        return f"{result['median'][name] * unit:.3g} [{low}, {high}]"
-    if name == "waiting" and "busy_seconds" in result:
-        return f"{1 - result['busy_seconds'] / result['median']['total']:.0%}"
-    value = result.get(name)
-    if value is None or isinstance(value, str):
-        return value or _MISSING
+        return f"{median:.3g} [{low:.3g}, {high:.3g}]"
+    if value is None:
+        return _MISSING
     if name.endswith("_bytes"):
         return f"{value / 2**20:,.1f}"
+    _, total, _ = _quartiles(seconds["total"])
+    if name == "busy_seconds":
+        return f"{1 - value / total:.0%}"
+    value = value / total if name == "units" else value
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _quartiles(values: Any) -> Any:
+    return np.quantile(values, (0.25, 0.5, 0.75))

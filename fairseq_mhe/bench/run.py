@@ -13,19 +13,18 @@ import time
 import warnings
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench.attention import AttentionBenchmark, MemoryBenchmark
-from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Cell
+from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
@@ -44,7 +43,7 @@ BENCHMARKS: dict[str, type[Benchmark]] = {
     "generation": GenerationBenchmark,
 }
 #: What the reports say was held fixed; the command names the rest.
-_SETTINGS = [
+_FIXED = (
     "row",
     "device",
     "threads",
@@ -53,9 +52,11 @@ _SETTINGS = [
     "seconds",
     "batches",
     "repetitions",
-]
+)
 #: What a report must share with the command that resumes it.
 _SAME = ("command", "machine", "software")
+#: By variant the process that measures it.
+Workers = dict[str, ProcessPoolExecutor]
 _ADVICE = "leave it out, or choose smaller batches"
 #: In a process that measures: its variant's benchmark.
 _benchmarks: dict[str, Benchmark] = {}
@@ -102,30 +103,28 @@ def run(args: Namespace) -> None:
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
     cells, variants = list(benchmark.cells(args)), benchmark.variants(args)
-    results: dict[str, Any] = {
+    results: Values = {
         "benchmark": args.bench,
         "command": shlex.join(["fairseq-mhe", *args.typed]),
         "machine": machine(args.device),
         "software": software(),
-        "settings": {name: value for name, value in vars(args).items() if name in _SETTINGS},
+        "settings": {name: value for name, value in vars(args).items() if name in _FIXED},
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "load_average": round(os.getloadavg()[0], 2),
         "cells": [],
     }
     out = str(args.out or "").removesuffix(".json").removesuffix(".md")
     in_json, in_markdown = Path(f"{out}.json"), Path(f"{out}.md")
-    if out:
-        output_folder(in_json.parent)
-    if out and in_json.exists():
+    if out and output_folder(in_json.parent) and in_json.exists():
         before = read_json(in_json)
         same = all(before.get(name) == results[name] for name in _SAME)
         if same and len(before["cells"]) < len(cells):
             results = before
     with workers(variants, args) as started, board:
         for cell in cells[len(results["cells"]) :]:
-            board.add(label(cell), len(started) * args.repetitions)
-            progress = partial(board.update, label(cell))
-            measured = measure(started, cell, args.repetitions, progress)
+            name = label(cell)
+            board.add(name, len(started) * args.repetitions)
+            measured = measure(started, cell, args.repetitions, partial(board.update, name))
             results["cells"].append({"cell": cell, "variants": measured})
             text = markdown(benchmark, results)
             if out:
@@ -135,9 +134,7 @@ def run(args: Namespace) -> None:
 
 
 @contextlib.contextmanager
-def workers(
-    makes: Mapping[str, type[Benchmark]], settings: Namespace
-) -> Iterator[dict[str, ProcessPoolExecutor]]:
+def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[Workers]:
     """A process for each variant while the block runs.
 
     It is forked from a server that has imported everything but never computed: quick, and safe with
@@ -177,25 +174,16 @@ def _call(variant: str, method: str, *arguments: Any) -> Any:
 
 
 def measure(
-    workers: Mapping[str, ProcessPoolExecutor],
-    cell: Cell,
-    repetitions: int,
-    progress: Callable[[int], None],
-) -> dict[str, dict[str, Any]]:
+    workers: Workers, cell: Values, repetitions: int, progress: Callable[[int], None]
+) -> dict[str, Values]:
     """Repeat a cell's work, each variant once a round and another one first in each round.
 
-    ``progress`` is called with the number of turns after each.
-
-    Returns:
-        By variant the ``seconds`` by part, the benchmark's result and what `_summary` says.
-
-    Raises:
-        UserError: a variant cannot be built or runs out of memory, or its process was killed.
+    ``progress`` is called with the number of turns after each. Returns by variant the ``seconds``
+    of each round by part and the benchmark's result. Raises UserError where a variant cannot be
+    built or runs out of memory, or its process was killed.
     """
     variants = list(workers)
-    seconds: dict[str, dict[str, list[float]]] = {
-        name: defaultdict(list) for name in variants
-    }
+    results: dict[str, Values] = {name: {"seconds": defaultdict(list)} for name in variants}
 
     def ask(variant: str, method: str, *arguments: Any) -> Any:
         try:
@@ -204,36 +192,13 @@ def measure(
             raise UserError(f"the process of {variant} was killed: {_ADVICE}") from None
 
     for variant in variants:
-        ask(variant, "begin", dict(cell))
+        ask(variant, "begin", cell)
     for number in range(repetitions):
         first = number % len(variants)
         for turn, variant in enumerate(variants[first:] + variants[:first], 1):
-            for part, spent in ask(variant, "turn").items():
-                seconds[variant][part].append(spent)
+            for part, seconds in ask(variant, "turn").items():
+                results[variant]["seconds"][part].append(seconds)
             progress(number * len(variants) + turn)
-    results = {}
     for variant in variants:
-        result = {"seconds": seconds[variant], **ask(variant, "result")}
-        results[variant] = result | _summary(result, seconds[STOCK]["total"])
+        results[variant] |= ask(variant, "result")
     return results
-
-
-def _summary(result: Mapping[str, Any], stock: list[float]) -> dict[str, Any]:
-    """``median`` and ``quartiles`` of the seconds by part.
-
-    ``rate``: the result's units a second, where it has any; ``relative``: how many times as fast
-    as stock fairseq, the median and quartiles of the rounds' ratios.
-    """
-    quartiles = {part: _quartiles(values) for part, values in result["seconds"].items()}
-    summary: dict[str, Any] = {
-        "median": {part: median for part, (_, median, _) in quartiles.items()},
-        "quartiles": {part: [low, high] for part, (low, _, high) in quartiles.items()},
-    }
-    if "units" in result:
-        summary["rate"] = result["units"] / summary["median"]["total"]
-    low, median, high = _quartiles(np.divide(stock, result["seconds"]["total"]))
-    return {**summary, "relative": {"median": median, "low": low, "high": high}}
-
-
-def _quartiles(values: Any) -> Any:
-    return np.quantile(values, (0.25, 0.5, 0.75)).tolist()

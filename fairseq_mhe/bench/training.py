@@ -5,18 +5,15 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from fairseq.trainer import Trainer
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import Benchmark, Cell
+from fairseq_mhe.bench.benchmark import Benchmark, Values
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.common.arguments import positive, positive_list
-
-#: Tokens of a batch unless said otherwise.
-_TOKENS = {"cpu": 1024, "cuda": 4096}
 
 
 class TrainingBenchmark(Benchmark):
@@ -24,14 +21,14 @@ class TrainingBenchmark(Benchmark):
 
     title = "a full training step by fairseq's Trainer"
     legend = "Seconds of an update on each batch, medians with quartiles; target tokens."
-    columns: ClassVar = {"s": "total", "tokens/s": "rate"}
+    columns: ClassVar = {"s": "total", "tokens/s": "units"}
 
     @classmethod
     def add_options(cls, parser: ArgumentParser) -> None:
         add = parser.add_argument
-        defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TOKENS.items())
-        help_ = f"fairseq's --max-tokens (default: {defaults})"
-        add("--max-tokens", type=positive_list, metavar="N,...", help=help_)
+        tokens = "4096" if torch.cuda.is_available() else "1024"
+        help_ = "tokens of a batch (default: %(default)s)"
+        add("--max-tokens", type=positive_list, default=tokens, metavar="N,...", help=help_)
         help_ = "updates of a repetition (default: %(default)s)"
         add("--batches", type=positive, default=4, metavar="N", help=help_)
         help_ = "train on the pairs of a data folder, each repetition on its next batches"
@@ -39,13 +36,12 @@ class TrainingBenchmark(Benchmark):
         add("--compile", action="store_true", help="compile each layer by torch.compile")
 
     @classmethod
-    def cells(cls, args: Namespace) -> Iterator[Cell]:
+    def cells(cls, args: Namespace) -> Iterator[Values]:
         """By dtype and size of the batch."""
-        sizes = args.max_tokens or [_TOKENS[args.device]]
-        for dtype, tokens in itertools.product(args.dtype, sizes):
+        for dtype, tokens in itertools.product(args.dtype, args.max_tokens):
             yield {"max_tokens": tokens, "dtype": dtype}
 
-    def prepare(self, cell: Cell) -> None:
+    def prepare(self, cell: Values) -> None:
         """A trainer with its optimizer, and the batches."""
         tokens, settings = cell["max_tokens"], self.settings
         # fairseq saves the state where an update fails; there is nothing worth keeping here.
@@ -65,7 +61,7 @@ class TrainingBenchmark(Benchmark):
             shape = tokens, settings.batches, settings.seed
             batches = models.random_batches(task.source_dictionary, *shape)
         self._batches = itertools.cycle(batches)
-        self._done: list[dict[str, Any]] = []
+        self._done: list[Values] = []
 
     def repetition(self) -> dict[str, float]:
         """Seconds of all updates."""
@@ -77,7 +73,7 @@ class TrainingBenchmark(Benchmark):
         self._done += batches
         return watch.seconds()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Values:
         """Of a repetition the tokens, on average, that fairseq's words per second count."""
         repetitions = len(self._done) / self.settings.batches
         tokens = sum(batch["ntokens"] for batch in self._done) / repetitions

@@ -1,4 +1,4 @@
-"""Time is added up by part, the peak is what came since the start, the kernel the one that ran."""
+"""Time is added up by part, the peak is what came since the start."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import time
 
 import pytest
 import torch
-from torch.nn import functional as F
 
-from fairseq_mhe.bench.meters import PeakMemory, Stopwatch, attention_kernel, tensor_peak
+from fairseq_mhe.bench.meters import PeakMemory, Stopwatch, tensor_peak
 
 MIB = 2**20
 CPU = torch.device("cpu")
@@ -56,10 +55,3 @@ def test_the_peak_of_tensors_is_exact() -> None:
 
     assert tensor_peak(call) == tensor_peak(call) == 13 * MIB
     assert tensor_peak(lambda: before.neg_()) == 0
-
-
-def test_fused_plain_and_none() -> None:
-    q = torch.randn(2, 2, 8, 16)
-    assert attention_kernel(lambda: F.scaled_dot_product_attention(q, q, q)) == "flash (CPU)"
-    assert attention_kernel(lambda: (q @ q.mT).softmax(-1) @ q) == "plain"
-    assert attention_kernel(lambda: q @ q.mT) == "none"

@@ -32,6 +32,21 @@ def _cells(text: str) -> Iterator[Counter[str]]:
             yield Counter(cell.strip() for cell in line.split("|"))
 
 
+def test_ratios_are_of_the_same_round_and_rates_of_the_median() -> None:
+    """While the machine is slow for a round, it is slow for all: the ratio stays."""
+    on_gpu = {"kernels": 1234, "busy_seconds": 0.5, "units": 8}
+    ours = {"total": [1.0, 10.0, 2.0], "reorder": [0.5, 0.5, 0.25]}
+    variants = {"stock": {"seconds": {"total": [2.0, 20.0, 4.0]}, **on_gpu}}
+    variants["mha"] = {"seconds": ours, **on_gpu}
+    results = {"benchmark": "generation", "cells": [{"cell": {}, "variants": variants}]}
+    results |= dict.fromkeys(("date", "load_average", "command"), "")
+    results |= {name: {} for name in ("machine", "software", "settings")}
+    row = markdown(BENCHMARKS["generation"], results).splitlines()[-1].split("|")
+    cells = [cell.strip() for cell in row[1:6]]
+    assert cells == ["mha", "2.00 [2.00, 2.00]", "2 [1.5, 6]", "4", "0.5 [0.375, 0.5]"]
+    assert [cell.strip() for cell in row[-3:-1]] == ["1,234", "75%"]
+
+
 def test_memory_is_compared_with_mhas() -> None:
     """100 (1 - peak / MHA's), and stock fairseq's where ours was not measured."""
     peaks = {"stock": 50, "mha": 40, "mhe_mul": 10}

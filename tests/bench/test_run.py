@@ -19,11 +19,10 @@ BENCHMARKS = {
     "training": "--max-tokens 64 --batches 1 --dtype float32,bf16",
     "generation": "--beams 1,2 --lengths 4 --batch-sizes 2",
 }
-COMMON_KEYS = {"seconds", "median", "quartiles", "relative", "peak_bytes", "weight_bytes"}
 KEYS = {
-    "attention": {"kernel"},
-    "training": {"units", "rate"},
-    "generation": {"units", "rate", "cache_bytes", "encoder_output_bytes"},
+    "attention": set(),
+    "training": {"units"},
+    "generation": {"units", "cache_bytes", "encoder_output_bytes"},
 }
 
 
@@ -47,12 +46,10 @@ def test_from_end_to_end(
     for entry in results["cells"]:
         stock, ours = entry["variants"]["stock"], entry["variants"]["mhe_mul"]
         for result in (stock, ours):
-            assert result.keys() == COMMON_KEYS | KEYS[bench]
+            assert result.keys() == {"seconds", "peak_bytes", "weight_bytes"} | KEYS[bench]
             for seconds in result["seconds"].values():
                 assert len(seconds) == 2
                 assert min(seconds) > 0
-        assert stock["relative"] == {"median": 1.0, "low": 1.0, "high": 1.0}
-        assert ours["relative"]["low"] <= ours["relative"]["median"] <= ours["relative"]["high"]
         assert ours["weight_bytes"] < stock["weight_bytes"]
     assert capsys.readouterr().out == out.with_suffix(".md").read_text() + "\n"
 
@@ -66,10 +63,7 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
         if cell["length"] in stops:
             raise KeyboardInterrupt
         measured.append(cell["length"])
-        times = {"seconds": {"total": [1.0]}, "median": {"total": 1.0}}
-        times["quartiles"] = {"total": [1.0, 1.0]}
-        ratio = {"median": 1.0, "low": 1.0, "high": 1.0}
-        return {"stock": {"relative": ratio, **times}}
+        return {"stock": {"seconds": {"total": [1.0]}}}
 
     monkeypatch.setattr(command, "measure", measure)
     words = f"--lengths 3,4,5 --beams 2 --batch-sizes 1 --out {tmp_path}/r".split()
