@@ -39,13 +39,8 @@ def kind_class(name: str) -> type[Attention]:
 def build_attention(name: str, embed_dim: int, num_heads: int, **options: Any) -> Attention:
     """Build the attention sublayer ``name``, called as fairseq's ``MultiheadAttention`` is.
 
-    Args:
-        name: a key of ``KINDS``.
-        embed_dim, num_heads: as of :class:`Attention`.
-        options: its other arguments, and those in the kind's ``OPTIONS`` (docs/attention.md).
-
-    Raises:
-        ValueError: an unknown name, sizes that do not fit, or an option that the kind would ignore.
+    ``name``: a key of ``KINDS``; sizes: as of :class:`Attention`; ``options``: its other arguments,
+    and the kind's ``OPTIONS`` (docs/attention.md). ValueError where they do not fit.
     """
     return kind_class(name)(embed_dim, num_heads, kind=name, **options)
 

@@ -13,19 +13,21 @@ from fairseq_mhe.attention.kernel import Mask, attend
 from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
 
-#: fairseq's store, in which each sublayer keeps its cache.
-IncrementalState = dict[Any, Any]
 #: fairseq's gain for projections that are stored apart but would be one matrix of three times the
 #: height.
 PACKED_GAIN = 2**-0.5
+_WIDTH = "width of a head (default: embedding dimension / heads)"
+_SCALE = (
+    "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
+    "(without it) or head (as large as those of one head in mha)"
+)
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a kind, for the sublayer and for the command line.
+    """One option of a kind, as ``flag`` on fairseq-train's command line, with underscores.
 
-    ``flag``: its name among a model's options, fairseq-train's with underscores; ``default``: None
-    where the kind works it out from its sizes; ``choices``: all values that it may have.
+    ``default``: None where the kind works it out from its sizes; ``choices``: its only values.
     """
 
     flag: str
@@ -36,15 +38,10 @@ class Option:
 
     @property
     def name(self) -> str:
-        """Of the sublayer's argument and of its attribute."""
         return self.flag.removeprefix("attention_")
 
     def value(self, given: Any) -> Any:
-        """``given``, or the default where that is None.
-
-        Raises:
-            ValueError: it is none of the choices, or a whole number below 1.
-        """
+        """``given``, or the default where that is None; ValueError where it cannot be."""
         value = self.default if given is None else given
         if self.choices and value not in self.choices:
             known = ", ".join(self.choices)
@@ -56,14 +53,8 @@ class Option:
 
 def shared_projection_init(default: str) -> Option:
     """The option of kinds whose projections serve several heads: how large weights begin."""
-    return Option(
-        "shared_projection_init",
-        str,
-        default,
-        "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
-        "(without it) or head (as large as those of one head in mha)",
-        choices=("packed", "xavier", "head"),
-    )
+    choices = "packed", "xavier", "head"
+    return Option("shared_projection_init", str, default, _SCALE, choices)
 
 
 class Attention(nn.Module):
@@ -86,18 +77,10 @@ class Attention(nn.Module):
         kind: the registry's name, for messages.
         options: values of ``OPTIONS`` by name; None is the default.
 
-    Raises:
-        ValueError: sizes that do not fit, or an option that the kind would ignore.
+    ValueError where sizes do not fit, or the kind would ignore an option.
     """
 
-    OPTIONS: tuple[Option, ...] = (
-        Option(
-            "attention_head_dim",
-            int,
-            None,
-            "width of a head (default: embedding dimension / heads)",
-        ),
-    )
+    OPTIONS: tuple[Option, ...] = (Option("attention_head_dim", int, None, _WIDTH),)
     #: Why the kind cannot be written out as ordinary heads, if it cannot.
     no_heads: str | None = None
     #: The weights of its written-out heads are a linear function of its own.
@@ -131,15 +114,12 @@ class Attention(nn.Module):
         **options: int | float | str | None,
     ) -> None:
         super().__init__()
-        unused = sorted(set(options) - {option.name for option in self.OPTIONS})
+        unused = ", ".join(sorted(set(options) - {option.name for option in self.OPTIONS}))
         if unused:
-            raise ValueError(
-                f"attention {kind!r} does not use {', '.join(unused)}: leave it out"
-            )
+            raise ValueError(f"attention {kind!r} does not use {unused}: leave it out")
         if embed_dim < 1 or num_heads < 1:
-            raise ValueError(
-                f"embed_dim {embed_dim} and num_heads {num_heads} must both be positive"
-            )
+            sizes = f"embed_dim {embed_dim} and num_heads {num_heads}"
+            raise ValueError(f"{sizes} must both be positive")
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout is a probability, not {dropout}")
         self.kind, self.bias, self.dropout = kind, bias, dropout
@@ -149,10 +129,8 @@ class Attention(nn.Module):
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         if self.keys_are_values and self.kdim != self.vdim:
-            raise ValueError(
-                f"{kind} makes keys and values of one input: kdim {self.kdim} and vdim "
-                f"{self.vdim} differ"
-            )
+            sizes = f"kdim {self.kdim} and vdim {self.vdim}"
+            raise ValueError(f"{kind} makes keys and values of one input: {sizes} differ")
         self.self_attention = self_attention
         self.encoder_decoder_attention = encoder_decoder_attention
         for option in self.OPTIONS:
@@ -160,10 +138,8 @@ class Attention(nn.Module):
         if self.head_dim is None:
             self.head_dim, rest = divmod(embed_dim, num_heads)
             if rest:
-                raise ValueError(
-                    f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}: "
-                    "change one of them"
-                )
+                why = f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}"
+                raise ValueError(f"{why}: change one of them")
         self.key_head_dim = self.value_head_dim = self.head_dim
         #: Of the scores; ``score_scale`` is what of it queries do not bring along.
         self.scaling = self.score_scale = self.head_dim**-0.5
@@ -196,8 +172,7 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(T, B, C), (S, B, kdim), padding (B, S) -> (B, H, T, d), (B, Hk, S, d), (B, Hv, S, d).
 
-        By one product for each input, for torch's fused kernels: on a GPU a small model's training
-        takes as long as its kernels take to start.
+        By one product for each input: on a GPU a small model trains no faster than kernels start.
         """
         own = self.query_weight()
         shared = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
@@ -214,21 +189,13 @@ class Attention(nn.Module):
 
     @classmethod
     def fold_together(cls, sublayers: Sequence[Any]) -> None:
-        """Do at once what depends on the weights of all ``sublayers`` of a stack alone.
-
-        Called before a forward pass in training on a GPU.
-        """
+        """Before training on a GPU: do at once what depends on all ``sublayers``' weights alone."""
 
     def written_out(self) -> WrittenOut:
-        """The heads of this sublayer; they compute the same as it does, dropout aside.
-
-        Raises:
-            UserError: the kind has none.
-        """
+        """The heads of this sublayer, which compute the same without dropout; UserError if none."""
         if self.no_heads:
-            raise UserError(
-                f"{self.kind} attention is not written out as ordinary heads: {self.no_heads}"
-            )
+            what = f"{self.kind} attention is not written out as ordinary heads"
+            raise UserError(f"{what}: {self.no_heads}")
         return WrittenOut.of_projections(self)
 
     # What kinds are built of.
@@ -285,10 +252,8 @@ class Attention(nn.Module):
     @property
     def cached_values(self) -> int:
         """Numbers cached for one position: Hk dk + Hv dv, or Hk dk where keys are the values."""
-        keys = self.key_heads * self.key_head_dim
-        return (
-            keys if self.keys_are_values else keys + self.value_heads * self.value_head_dim
-        )
+        values = 0 if self.keys_are_values else self.value_heads * self.value_head_dim
+        return self.key_heads * self.key_head_dim + values
 
     # What fairseq calls.
 
@@ -298,13 +263,13 @@ class Attention(nn.Module):
         key: Tensor | None = None,
         value: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
+        incremental_state: dict[Any, Any] | None = None,
         need_weights: bool = True,
         static_kv: bool = False,
         attn_mask: Mask | None = None,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend, as fairseq's ``MultiheadAttention`` does.
+        """Attend, as fairseq's ``MultiheadAttention`` does; the output (T, B, C) and the weights.
 
         Args:
             query: (T, B, C).
@@ -313,21 +278,19 @@ class Attention(nn.Module):
                 static keys are cached.
             key_padding_mask: (B', S), true where a key is padding.
             incremental_state: fairseq's store; given, keys and values are appended to the cache.
-            need_weights: return the weights' mean over heads, (B, T, S).
+            need_weights: return the weights' mean over heads, (B, T, S); else None.
             static_kv: keys and values do not change from step to step (cross-attention).
             attn_mask: (T, S), true or -inf where a query must not look; or a ``CausalMask``.
             need_head_weights: return the weights of each head, (H, B, T, S).
-
-        Returns:
-            The output (T, B, C) and the weights or None.
         """
+        memory = query if key is None or self.self_attention else key  # (S, B', kdim)
         if self.projects_together and incremental_state is None and trains_on_gpu(query):
-            memory = query if key is None or self.self_attention else key
             q, k, v = self.projected(query, memory, key_padding_mask)
         else:
             cache = self._get_input_buffer(incremental_state)
             if cache is None or not (static_kv and cache.filled):
-                k, v = self._new_keys_values(query, key, value)
+                values = memory if memory is not key or value is None else value
+                k, v = self.keys_values(memory, values)
                 if cache is not None:
                     cache.append(k, v, key_padding_mask)
             if cache is not None:
@@ -335,40 +298,17 @@ class Attention(nn.Module):
                 k, v, key_padding_mask = cache.key, cache.value, cache.padding
             q = self.queries(query)
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
-        heads, weights, row_sums = attend(
-            q,
-            k,
-            v,
-            scale=self.score_scale,
-            key_padding_mask=key_padding_mask,
-            attn_mask=attn_mask,
-            dropout=dropout,
-            need_weights=need_weights or need_head_weights,
-            need_row_sums=self.needs_row_sums and dropout > 0,
-        )
+        need = need_weights or need_head_weights, self.needs_row_sums and dropout > 0
+        masks = key_padding_mask, attn_mask
+        heads, weights, row_sums = attend(q, k, v, self.score_scale, *masks, dropout, *need)
         if weights is not None:
-            weights = weights.expand(-1, self.num_heads, -1, -1).transpose(
-                0, 1
-            )  # (H, B, T, S)
-            weights = weights if need_head_weights else weights.mean(dim=0)  # (B, T, S)
+            each = weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)  # (H, B, T, S)
+            weights = each if need_head_weights else each.mean(dim=0)  # (B, T, S)
         return self.merge(heads, row_sums), weights
 
-    def _new_keys_values(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Inputs of `forward` -> (B', Hk, S, dk), (B', Hv, S, dv)."""
-        if self.self_attention:
-            key = value = query
-        if key is None:
-            raise ValueError("attention was called without keys and has none cached")
-        if self.encoder_decoder_attention or value is None:
-            value = key
-        return self.keys_values(key, value)
-
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Called by fairseq before generation: what depends on weights alone is computed once more.
-
-        Attention weights are still dropped with --retain-dropout, as by fairseq's attention.
+        """Called by fairseq before generation: what depends on weights alone is computed once more,
+        and weights are still dropped with --retain-dropout, as by fairseq's attention.
         """
         self._kept = {}
         modules = kwargs.get("retain_dropout_modules") or ("MultiheadAttention",)
@@ -377,24 +317,17 @@ class Attention(nn.Module):
 
     @torch.no_grad()
     def reorder_incremental_state(
-        self, incremental_state: IncrementalState, new_order: Tensor
-    ) -> IncrementalState:
+        self, incremental_state: dict[Any, Any], new_order: Tensor
+    ) -> dict[Any, Any]:
         """Row i of the cache becomes what row ``new_order[i]`` was, for hypotheses (new B,)."""
         cache = self._get_input_buffer(incremental_state)
         if cache is not None and cache.filled:
             cache.reorder(new_order)
         return incremental_state
 
-    def _get_input_buffer(
-        self, incremental_state: IncrementalState | None
-    ) -> KeyValueCache | None:
-        """This sublayer's cache, empty on first use; None outside incremental decoding.
-
-        fairseq's layers ask for it by this name.
-        """
-        if incremental_state is None:
-            return None
-        return incremental_state.setdefault(self, KeyValueCache())
+    def _get_input_buffer(self, state: dict[Any, Any] | None) -> KeyValueCache | None:
+        """This sublayer's cache (fairseq's name for it); None outside incremental decoding."""
+        return None if state is None else state.setdefault(self, KeyValueCache())
 
 
 def trains_on_gpu(x: Tensor) -> bool:

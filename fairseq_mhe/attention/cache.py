@@ -7,11 +7,10 @@ from torch import Tensor
 
 
 class KeyValueCache:
-    """Keys (B, Hk, S, dk), values (B, Hv, S, dv) and padding (B, S).
+    """Keys (B, Hk, S, dk), values (B, Hv, S, dv; one tensor where keys are values), padding (B, S).
 
-    Where keys are values, both are one tensor. B counts sentences in cross-attention (kept once,
-    whatever the beam) and hypotheses elsewhere; ``beam`` is the number of query rows that share one
-    row of the cache.
+    B counts sentences in cross-attention (kept once, whatever the beam), hypotheses elsewhere;
+    ``beam`` query rows share one row of the cache.
     """
 
     key: Tensor
@@ -58,9 +57,8 @@ def sentence_order(
     ``new_order`` (N,) has the old index of each new hypothesis, ``beam`` neighbours a sentence. The
     beam becomes 1 where an order mixes sentences inside a group, which beam search never does.
 
-    On a GPU, to ask what an order says is to wait for all work before it. So the device is asked
-    once for all layers and models of a step, which share the order's tensor, and not at all where
-    there is only one row.
+    To ask a GPU is to wait for all its work: it is asked once for all layers and models of a step,
+    which share the order's tensor, and not where there is only one row.
     """
     if sentences == 1 and len(new_order) == beam:
         return None, beam

@@ -5,14 +5,12 @@ R^{C x D} shared by all heads and a mixing vector m_i in R^D a head; values as i
 concat(heads) W_O. Parameters without biases: (C + kdim + n) D for the scores, vdim n d + n d C for
 the rest.
 
-The mixing vectors stand between query and key, so it makes no difference to the result which of
-the two they multiply: the paper writes the query, the authors' fairseq fork the key. On the query,
-one key head serves all heads. As in that fork, scores are scaled by d^-0.5 whatever D is (its d is
-always C / n), and mixing vectors start Xavier uniform.
+Mixing vectors may multiply query or key: the paper writes the query, the authors' fairseq fork the
+key. On the query, one key head serves all heads. As in that fork, scores are scaled by d^-0.5
+whatever D is (its d is always C / n), and mixing vectors start Xavier uniform.
 
-With biases, the query's and key's leave one term that softmax does not ignore: 1 v_i^T Y^T with v_i
-= W_K^i b_Q^i in R^{kdim} (section 3.3). It is a projection of the key input to one number a head,
-and is kept beside the key.
+Of the query's and key's biases softmax ignores all but 1 v_i^T Y^T with v_i = W_K^i b_Q^i in
+R^{kdim} (section 3.3): one number a head of each key input, kept beside the key.
 """
 
 import torch
@@ -21,6 +19,8 @@ from torch import Tensor, nn
 from fairseq_mhe.attention.base import Attention, Option, split_heads
 from fairseq_mhe.attention.written_out import WrittenOut, projected, with_rows
 
+_SHARED = "width of the shared queries and keys (default: embedding dimension / 4)"
+
 
 class CollaborativeAttention(Attention):
     """Shared queries and keys of width D, mixed by every head; one cached key head; own values.
@@ -28,15 +28,7 @@ class CollaborativeAttention(Attention):
     D is C / 4 unless given, which lost no BLEU in the authors' WMT17 experiment.
     """
 
-    OPTIONS = (
-        *Attention.OPTIONS,
-        Option(
-            "collaborative_dim",
-            int,
-            None,
-            "width of the shared queries and keys (default: embedding dimension / 4)",
-        ),
-    )
+    OPTIONS = (*Attention.OPTIONS, Option("collaborative_dim", int, None, _SHARED))
     linear_heads = False
     collaborative_dim: int
 
@@ -47,10 +39,8 @@ class CollaborativeAttention(Attention):
         self.key_heads = 1
         self.k_proj = nn.Linear(self.kdim, width, bias=False)
         self.q_proj = nn.Linear(self.embed_dim, width, bias=False)
-        for projection in (self.k_proj, self.q_proj):
-            nn.init.xavier_uniform_(
-                projection.weight, gain=self.gain(projection.in_features)
-            )
+        for shared in (self.k_proj, self.q_proj):
+            nn.init.xavier_uniform_(shared.weight, gain=self.gain(shared.in_features))
         self.mixing = nn.Parameter(torch.empty(self.num_heads, width))  # (n, D), m_i
         nn.init.xavier_uniform_(self.mixing)
         self.v_proj = self.input_linear(self.vdim, self.num_heads * self.head_dim)
@@ -76,7 +66,7 @@ class CollaborativeAttention(Attention):
     def picks(self) -> Tensor:
         """(n, 1, n): head i of the query reads number i of the content terms, unscaled."""
         one_each = torch.eye(
-            self.num_heads, dtype=self.mixing.dtype, device=self.mixing.device
+            self.num_heads, out=self.mixing.new_empty(self.num_heads, self.num_heads)
         )
         return (one_each / self.scaling).unsqueeze(1)
 
@@ -89,13 +79,9 @@ class CollaborativeAttention(Attention):
         return keys, split_heads(self.v_proj(value), self.num_heads)
 
     def written_out(self) -> WrittenOut:
-        """m_i in the query; the content term v_i is one more key channel, which a constant query
-        reads.
-        """
-        mixing, query, key = (
-            weight.detach().double()
-            for weight in (self.mixing, self.q_proj.weight, self.k_proj.weight)
-        )
+        """m_i in the query; the content term v_i is a key channel more, which a constant reads."""
+        weights = self.mixing, self.q_proj.weight, self.k_proj.weight
+        mixing, query, key = (weight.detach().double() for weight in weights)
         query = query * mixing.unsqueeze(2)  # (n, D, C)
         key = key.expand(self.num_heads, -1, -1)  # (n, D, M)
         query_bias = query.new_zeros(query.shape[:2])

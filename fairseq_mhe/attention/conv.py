@@ -59,8 +59,9 @@ class MHAConv(Attention):
         if padding is not None:
             k = k.masked_fill(padding.bool()[:, None, :, None], 0.0)
         together = pad(k, (0, 0, TAPS - 1, 0)).unfold(2, TAPS, 1)  # (B, 1 or n, S, d, 3)
-        # (n, 1, d, 3), the own key's last
-        taps = self.taps.flip(1).transpose(1, 2).unsqueeze(1)
+        taps = (
+            self.taps.flip(1).transpose(1, 2).unsqueeze(1)
+        )  # (n, 1, d, 3), the own key's last
         k = (together * taps).sum(dim=4)  # (B, n, S, d)
         return q.expand(-1, self.num_heads, -1, -1), k, v.expand(-1, self.num_heads, -1, -1)
 

@@ -22,9 +22,9 @@ class ELAttention(Attention):
     def build(self) -> None:
         width = self.num_heads * self.head_dim
         if self.kdim != width:
+            sizes = f"num_heads {self.num_heads} x head_dim {self.head_dim} = {width}"
             raise ValueError(
-                f"el slices its input into heads: num_heads {self.num_heads} x head_dim "
-                f"{self.head_dim} = {width} must equal kdim {self.kdim}"
+                f"el slices its input into heads: {sizes} must equal kdim {self.kdim}"
             )
         self.q_proj = self.input_linear(self.embed_dim, width)
         self.out_proj = self.output_linear()

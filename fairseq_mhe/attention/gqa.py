@@ -9,6 +9,11 @@ import math
 
 from fairseq_mhe.attention.base import Attention, Option
 
+_GROUPS = (
+    "key/value heads, a divisor of the number of heads "
+    "(default: 2, or 1 where that number is odd)"
+)
+
 
 class MultiQueryAttention(Attention):
     """Every head has its own query; all read one key and one value head."""
@@ -25,24 +30,13 @@ class GroupedQueryAttention(MultiQueryAttention):
     g is 2 (1 where the number of heads is odd) unless given: 1 is MQA, ``num_heads`` is MHA.
     """
 
-    OPTIONS = (
-        *Attention.OPTIONS,
-        Option(
-            "attention_kv_heads",
-            int,
-            None,
-            "key/value heads, a divisor of the number of heads (default: 2, or 1 where that number "
-            "is odd)",
-        ),
-    )
+    OPTIONS = (*Attention.OPTIONS, Option("attention_kv_heads", int, None, _GROUPS))
     kv_heads: int | None
 
     def build(self) -> None:
         if self.kv_heads is None:
             self.kv_heads = math.gcd(2, self.num_heads)
         if self.num_heads % self.kv_heads:
-            raise ValueError(
-                f"kv_heads {self.kv_heads} does not divide num_heads {self.num_heads}: "
-                "choose a divisor"
-            )
+            sizes = f"kv_heads {self.kv_heads} does not divide num_heads {self.num_heads}"
+            raise ValueError(f"{sizes}: choose a divisor")
         self.project(self.num_heads, kept=self.kv_heads)

@@ -14,23 +14,15 @@ from fairseq_mhe.attention.cache import version
 # B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T
 # queries, S keys.
 
-#: Numbers of float32 in the longest vector register, AVX-512's.
-_VECTOR = 16
-#: Keys from which the CPU's fused kernel trains in bfloat16 no slower than separate steps.
-_LONG = 512
-#: The widest heads of which flash attention is able.
-_FLASH_WIDTH = 256
-#: Strides of this many numbers spare the memory-efficient kernel a copy of its mask.
-_MASK_STRIDE = 16
-#: Values that `drop` can tell apart.
-_LEVELS = 2**16
+_VECTOR = 16  # numbers of float32 in the longest vector register, AVX-512's
+_LONG = 512  # keys from which the CPU's fused kernel trains in bfloat16 no slower than steps
+_FLASH_WIDTH = 256  # numbers in the widest head that flash attention takes
+_MASK_STRIDE = 16  # numbers that spare the memory-efficient kernel a copy of its mask
+_LEVELS = 2**16  # values that `drop` can tell apart
 
 
 class CausalMask:
-    """The mask (T, T) by which no query sees what comes after it; kernels have fast paths for it.
-
-    One object serves all layers of a step, so that what one has asked of the device no other asks.
-    """
+    """The mask (T, T) by which no query sees what comes after it; one for all layers of a step."""
 
     def __init__(self, length: int, device: torch.device | None = None) -> None:
         self.length, self.device = length, device
@@ -44,9 +36,9 @@ class CausalMask:
         return torch.ones(shape, dtype=torch.bool, device=self.device).triu(1)
 
     def hides_padding(self, key_padding_mask: Tensor) -> bool:
-        """True if padding (B, S) is only on the right, so that the causal mask already hides it.
+        """True if padding (B, S) is only on the right, where the causal mask already hides it.
 
-        All layers of a step ask about the same tensor; the device is asked once.
+        The device is asked once for all layers of a step, which share the tensor.
         """
         if self._padding is not key_padding_mask:
             self._padding = key_padding_mask
@@ -64,7 +56,6 @@ def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    *,
     scale: float,
     key_padding_mask: Tensor | None = None,
     attn_mask: Mask | None = None,
@@ -72,26 +63,22 @@ def attend(
     need_weights: bool = False,
     need_row_sums: bool = False,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Attend to kept heads without ever writing them out H times.
+    """H_i = softmax(Q_i K_i^T * scale) V_i, without ever writing kept heads out H times.
 
-    H_i = softmax(Q_i K_i^T * scale) V_i. Queries that read the same key head (its group of heads,
-    and the hypotheses of its sentence) are laid one after another along query time, so that each
-    key and value is read once for all of them.
+    Queries that read the same key head (its group of heads, and the hypotheses of its sentence) are
+    laid one after another along query time: each key and value is read once for all of them.
 
     Args:
         query: (N, H, T, dk), the hypotheses of a sentence next to each other; or (N, H, T, j * dk),
-            with a part for each of j keys: the one at a place, the one before it, and so on. Before
-            a sentence begins, and at padding, keys are 0.
+            a part for a key and each before it, which are 0 at padding and before the sentence.
         key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
-        scale: factor on the scores.
         key_padding_mask: (B, S), true where a key is padding.
         attn_mask: (T, S), boolean (true: must not look) or additive; or the causal one.
         dropout: probability of dropping a weight; 0 outside training.
-        need_weights: also return the weights (N, H, T, S), before dropout.
-        need_row_sums: also return each row's sum of weights (N, H, T, 1), after dropout.
 
     Returns:
-        heads (N, H, T, dv), the weights or None, the row sums or None.
+        heads (N, H, T, dv); the weights (N, H, T, S) before dropout, if needed; each row's sum of
+        weights (N, H, T, 1) after dropout, if needed.
     """
     if query.size(3) > key.size(3) and query.size(2) > 1:
         key = _side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
@@ -109,11 +96,10 @@ def attend(
 def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
     """Whether a fused kernel serves this call best.
 
-    It wants queries, keys and values alike. On a GPU one key head is expanded, and narrower values
-    are padded, but for a step of decoding: that would copy the whole cache. The CPU's has no
-    dropout, and takes 1.1 to 3 times as long as separate steps where a step of decoding has one
-    query a hypothesis (torch 2.13, 25 to 400 keys); in bfloat16 with gradients, 1.5 to 8 times (10
-    to 256 keys; as long with 512).
+    On a GPU one key head is expanded, and narrower values are padded, but for a step of decoding:
+    that would copy the whole cache. The CPU's has no dropout, and takes 1.1 to 3 times as long as
+    separate steps in a step of decoding (torch 2.13, 25 to 400 keys); in bfloat16 with gradients,
+    1.5 to 8 times (10 to 256 keys; as long with 512).
     """
     step = query.size(2) == 1
     widths = query.size(3), key.size(3), value.size(3)
@@ -142,11 +128,14 @@ def _attend_fused(
     key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
     sentences, kept = key.shape[:2]
     causal, grouped = False, query.size(1) != kept
+    # Flash attention alone lets causal queries share key heads.
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    flash = query.is_cuda and half and query.size(3) <= _FLASH_WIDTH
     if isinstance(attn_mask, CausalMask):
         if key_padding_mask is not None and attn_mask.hides_padding(key_padding_mask):
             key_padding_mask = None
         causal = key_padding_mask is None
-    if causal and (not grouped or _flash_groups_heads(query)):
+    if causal and (not grouped or flash):
         options |= {"is_causal": True, "enable_gqa": grouped}
         return _torch_kernel(query, key, value, **options)
     if kept == 1 and query.is_cuda and torch.is_grad_enabled() and len(query) == sentences:
@@ -154,22 +143,20 @@ def _attend_fused(
         kept = query.size(1)
         key, value = (x.expand(-1, kept, -1, -1) for x in (key, value))
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
-    mask = _fused_mask(folded, query.size(2), key_padding_mask, attn_mask)
+    masks = key_padding_mask, attn_mask
+    versions = tuple(version(mask) for mask in masks if isinstance(mask, Tensor))
+    # On a GPU to make it is a kernel; on a CPU to keep it is memory.
+    make = _additive_mask if query.is_cuda else _additive_mask.__wrapped__
+    mask = make(*masks, versions, folded.size(2) // query.size(2), query.dtype)
     return _unfold(_torch_kernel(folded, key, value, attn_mask=mask, **options), query.shape)
-
-
-def _flash_groups_heads(query: Tensor) -> bool:
-    """Whether causal queries (N, H, T, dk) may share key heads: flash attention alone can do it."""
-    half = query.dtype in (torch.float16, torch.bfloat16)
-    return query.is_cuda and half and query.size(3) <= _FLASH_WIDTH
 
 
 def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     """torch's choice of a fused kernel; on CUDA flash or memory-efficient attention.
 
     cuDNN's kernel, which torch prefers on new GPUs, plans for every new shape of a batch, and
-    nearly all are new: an update on an H200 took ten times as long (docs/gpu.md). The environment
-    variable FAIRSEQ_MHE_CUDNN=1 allows it.
+    nearly all are new: an update on an H200 took ten times as long (docs/gpu.md).
+    FAIRSEQ_MHE_CUDNN=1 allows it.
     """
     if not query.is_cuda or os.environ.get("FAIRSEQ_MHE_CUDNN") == "1":
         return F.scaled_dot_product_attention(query, key, value, **options)
@@ -195,9 +182,8 @@ def masked_scores(
         query = query.unflatten(3, (-1, width)).transpose(2, 3).flatten(2, 3)
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk)
     folded = folded if scale == 1 else folded * scale
-    scores = _unfold(
-        torch.matmul(folded, key.transpose(-2, -1)), query.shape
-    )  # (N, H, T, S)
+    products = torch.matmul(folded, key.transpose(-2, -1))  # (B, Hk, R, S)
+    scores = _unfold(products, query.shape)  # (N, H, T or j * T, S)
     if together > 1:
         scores = _added_up(scores, together, key_padding_mask)
     if attn_mask is not None:
@@ -224,7 +210,7 @@ def _side_by_side(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
 def _added_up(scores: Tensor, count: int, padding: Tensor | None) -> Tensor:
     """(N, H, count * T, S) of parts of queries -> (N, H, T, S): a key's with those before it.
 
-    For the few queries of a step this is less than keys side by side would copy.
+    In a step this is less than keys side by side would copy.
     """
     if padding is not None:
         scores = _fill(scores, padding, 0.0)
@@ -238,8 +224,8 @@ def _added_up(scores: Tensor, count: int, padding: Tensor | None) -> Tensor:
 def softmax(scores: Tensor) -> Tensor:
     """Weights (N, H, T, S) of scores (N, H, T, S), computed in float32 at least, as fairseq's are.
 
-    On a CPU keys that weigh nothing make a row of fewer than 16 scores as long as a vector
-    register: torch would take it number by number, 3 to 4 times as long with its gradient (2.13).
+    On a CPU keys that weigh nothing fill a row up to a vector register: torch takes a shorter one
+    number by number, 3 to 4 times as long with its gradient (2.13).
     """
     keys, dtype = scores.size(-1), scores.dtype
     if scores.device.type == "cpu" and keys < _VECTOR:
@@ -252,8 +238,7 @@ def drop(x: Tensor, p: float) -> Tensor:
     """Values of x (any shape), each 0 with probability p, the others scaled by 1 / (1 - p).
 
     In bfloat16 on a CPU p is rounded to a 65,536th, one at least, and masks are drawn four values
-    at a time: torch draws a number of 64 bits for every value, which takes four to five times as
-    long (torch 2.13; a sixth of a small model's training).
+    at a time: torch draws 64 bits for every value, which takes four to five times as long (2.13).
     """
     if x.dtype != torch.bfloat16 or x.device.type != "cpu":
         return F.dropout(x, p)
@@ -268,8 +253,7 @@ def drop(x: Tensor, p: float) -> Tensor:
 def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
     """(N, H, T, d) -> (B, K, R, d): rows that read the same of K kept heads, in one line.
 
-    A view where a sentence has one row or one head is kept and ``x`` is contiguous; else only ``x``
-    itself is copied.
+    A view where ``x`` is contiguous and a sentence has one row or one head is kept.
     """
     rows, heads, length, width = x.shape
     beam, group = rows // sentences, heads // kept
@@ -283,23 +267,10 @@ def _unfold(x: Tensor, shape: torch.Size) -> Tensor:
     rows, heads, length = shape[:3]
     sentences, kept, _, width = x.shape
     if rows > sentences and kept > 1:
-        # (B, beam, K, group * T, e)
-        x = x.unflatten(2, (rows // sentences, -1)).transpose(1, 2)
+        x = x.unflatten(2, (rows // sentences, -1)).transpose(
+            1, 2
+        )  # (B, beam, K, group * T, e)
     return x.reshape(rows, heads, length, width)
-
-
-def _fused_mask(
-    folded: Tensor, length: int, key_padding_mask: Tensor | None, attn_mask: Mask | None
-) -> Tensor | None:
-    """The fused kernel's mask for folded queries (B, Hk, R, dk) of T = ``length``.
-
-    On a GPU one for all layers of a step, where to make it is a kernel; on a CPU one a call, where
-    to keep it is memory.
-    """
-    masks = key_padding_mask, attn_mask
-    versions = tuple(version(mask) for mask in masks if isinstance(mask, Tensor))
-    make = _additive_mask if folded.is_cuda else _additive_mask.__wrapped__
-    return make(*masks, versions, folded.size(2) // length, folded.dtype)
 
 
 #: A training has two, the encoder's and the decoder's; a search has one in each layer.
@@ -313,7 +284,7 @@ def _additive_mask(
 ) -> Tensor | None:
     """(B, S) and (T, S) -> (B or 1, 1, 1 or repeats * T, S), to be added to scores; None of none.
 
-    Remembered while both are the same tensors and of these ``versions``.
+    Kept while both are the same tensors and of these ``versions``: one for all layers of a step.
     """
     mask = None
     if attn_mask is not None:

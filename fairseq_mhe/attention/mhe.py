@@ -22,12 +22,13 @@ from torch.nn.functional import linear
 from fairseq_mhe.attention.base import Attention, Option, join_heads, shared_projection_init
 from fairseq_mhe.attention.written_out import WrittenOut
 
+_SPREAD = "spread of the head embeddings' initial values N(0, std)"
+_ADDED = "what is added to a head embedding before multiplying"
+_EMBEDDINGS = "query_embedding", "key_embedding", "value_embedding"
+
 
 class ScaledLinear(nn.Linear):
-    """A linear layer for generation, with the factors of its inputs in its weight.
-
-    Its parameters are those of the layer that it replaces.
-    """
+    """The layer that it replaces, for generation, with factors of the inputs in its weight."""
 
     product: Tensor  # (out, in)
 
@@ -49,12 +50,7 @@ class _HeadEmbeddingAttention(Attention):
     OPTIONS: tuple[Option, ...] = (
         *Attention.OPTIONS,
         shared_projection_init("packed"),
-        Option(
-            "head_embedding_std",
-            float,
-            0.02,
-            "spread of the head embeddings' initial values N(0, std)",
-        ),
+        Option("head_embedding_std", float, 0.02, _SPREAD),
     )
     head_embedding_std: float
     query_embedding: nn.Parameter  # (n, d), the paper's e^Q
@@ -66,7 +62,7 @@ class _HeadEmbeddingAttention(Attention):
         if std < 0:
             raise ValueError(f"head_embedding_std must be 0 or more, but is {std}")
         self.project(1, kept=1)
-        for name in ("query_embedding", "key_embedding", "value_embedding"):
+        for name in _EMBEDDINGS:
             embedding = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
             nn.init.normal_(embedding, std=std)
             self.register_parameter(name, embedding)
@@ -87,12 +83,7 @@ class MHEMul(_HeadEmbeddingAttention):
 
     OPTIONS = (
         *_HeadEmbeddingAttention.OPTIONS,
-        Option(
-            "head_embedding_offset",
-            float,
-            1.0,
-            "what is added to a head embedding before multiplying",
-        ),
+        Option("head_embedding_offset", float, 1.0, _ADDED),
     )
     linear_heads = False
     projects_together = True
@@ -103,8 +94,7 @@ class MHEMul(_HeadEmbeddingAttention):
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, d): (X W_Q) * (1 + e_i^Q) * (1 + e_i^K).
 
-        psi(Q) psi(K)^T = (Q * (1 + e^Q)) (K * (1 + e^K))^T = (Q * (1 + e^Q) * (1 + e^K)) K^T: a
-        product of channels, of which it makes no difference where the factor stands.
+        psi(Q) psi(K)^T = (Q * (1 + e^Q)) (K * (1 + e^K))^T = (Q * (1 + e^Q) * (1 + e^K)) K^T.
         """
         return self.shared_query(x) * self.kept(self.score_factors).unsqueeze(1)
 
@@ -131,18 +121,17 @@ class MHEMul(_HeadEmbeddingAttention):
         def stacked(name: str) -> Tensor:
             return torch.stack([one.get_parameter(name) for one in sublayers])
 
-        names = ("query_embedding", "key_embedding", "value_embedding")
         offset = sublayers[0].head_embedding_offset
-        query, key, value = (offset + stacked(name) for name in names)  # (L, n, d) each
+        # (L, n, d) each
+        query, key, value = (offset + stacked(name) for name in _EMBEDDINGS)
         factors = query * key
         weights = stacked("q_proj.weight").unsqueeze(1)  # (L, 1, d, C)
         weights = (weights * factors.unsqueeze(3)).flatten(1, 2)  # (L, n d, C)
         outputs = stacked("out_proj.weight") * value.flatten(1).unsqueeze(1)  # (L, C, n d)
         biases: Sequence[Tensor | None] = [None] * len(sublayers)
         if sublayers[0].bias:
-            biases = (
-                (stacked("q_proj.bias").unsqueeze(1) * factors).flatten(1).unbind()
-            )  # (n d,)
+            each_head = stacked("q_proj.bias").unsqueeze(1) * factors  # (L, n, d)
+            biases = each_head.flatten(1).unbind()
         each = zip(weights.unbind(), biases, outputs.unbind(), strict=True)
         for one, folded in zip(sublayers, each, strict=True):
             one._folded = folded
@@ -171,18 +160,13 @@ class MHEMul(_HeadEmbeddingAttention):
     def written_out(self) -> WrittenOut:
         """Both factors of the scores in the query, the value's in W_O."""
         heads = super().written_out()
-        embeddings = (self.query_embedding, self.key_embedding, self.value_embedding)
-        of_query, of_key, of_value = (
-            self.head_embedding_offset + e.detach().double()  # (n, d)
-            for e in embeddings
-        )
-        of_scores = of_query * of_key
-        return replace(
-            heads,
-            query=heads.query * of_scores.unsqueeze(2),
-            query_bias=heads.query_bias * of_scores,
-            output=heads.output * of_value.unsqueeze(1),
-        )
+        embeddings = (self.get_parameter(name).detach().double() for name in _EMBEDDINGS)
+        query, key, value = (self.head_embedding_offset + each for each in embeddings)
+        factors = query * key  # (n, d)
+        weight = heads.query * factors.unsqueeze(2)
+        output = heads.output * value.unsqueeze(1)
+        bias = heads.query_bias * factors
+        return replace(heads, query=weight, query_bias=bias, output=output)
 
 
 class MHEAdd(_HeadEmbeddingAttention):
@@ -193,8 +177,7 @@ class MHEAdd(_HeadEmbeddingAttention):
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, d): X W_Q + e_i^Q.
 
-        psi(Q) psi(K)^T = psi(Q) K^T + psi(Q) e^K^T, of which the second is the same for every key,
-        and softmax ignores it.
+        psi(Q) psi(K)^T = psi(Q) K^T + psi(Q) e^K^T: softmax ignores what is the same for all keys.
         """
         return self.shared_query(x) + self.kept(self.query_shift).unsqueeze(1)
 
@@ -203,9 +186,8 @@ class MHEAdd(_HeadEmbeddingAttention):
         return self.query_embedding + 0.0 * self.key_embedding
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
-        """(B, n, T, d) -> (T, B, C): W psi(V) = W V + e_i^V times each row's sum of weights W.
-
-        The sum is 1, but for weights that dropout took away.
+        """(B, n, T, d) -> (T, B, C): W psi(V) = W V + e_i^V times each row's sum of weights W: 1,
+        but for what dropout took away.
         """
         shift = self.value_embedding.unsqueeze(1)  # (n, 1, d)
         shift = shift if row_sums is None else row_sums * shift
@@ -214,8 +196,6 @@ class MHEAdd(_HeadEmbeddingAttention):
     def written_out(self) -> WrittenOut:
         """e^Q and e^V are biases of a head; e^K changes nothing."""
         heads = super().written_out()
-        return replace(
-            heads,
-            query_bias=heads.query_bias + self.query_embedding.detach().double(),
-            value_bias=heads.value_bias + self.value_embedding.detach().double(),
-        )
+        query = heads.query_bias + self.query_embedding.detach().double()  # (n, d)
+        value = heads.value_bias + self.value_embedding.detach().double()  # (n, d)
+        return replace(heads, query_bias=query, value_bias=value)

@@ -17,6 +17,11 @@ from torch import Tensor
 from fairseq_mhe.attention.base import Attention, Option, join_heads, split_heads
 from fairseq_mhe.attention.written_out import Projection, WrittenOut, projected
 
+_LATENT = (
+    "numbers cached for a position, from which all heads' keys and values are made (default: 2 x "
+    "width of a head)"
+)
+
 
 class LatentAttention(Attention):
     """Keys and values of all heads from one latent vector a position.
@@ -26,16 +31,7 @@ class LatentAttention(Attention):
     value's is a part of the output's).
     """
 
-    OPTIONS = (
-        *Attention.OPTIONS,
-        Option(
-            "attention_latent_dim",
-            int,
-            None,
-            "numbers cached for a position, from which all heads' keys and values are made "
-            "(default: 2 x width of a head)",
-        ),
-    )
+    OPTIONS = (*Attention.OPTIONS, Option("attention_latent_dim", int, None, _LATENT))
     keys_are_values = True
     linear_heads = False
     latent_dim: int
@@ -76,10 +72,8 @@ class LatentAttention(Attention):
             weight, _ = up  # (n, d, r)
             return weight @ down, (weight @ bias.unsqueeze(2)).squeeze(2)
 
-        query, key, value = (
-            projected(layer, self.num_heads)
-            for layer in (self.q_proj, self.k_up_proj, self.v_up_proj)
-        )
+        layers = self.q_proj, self.k_up_proj, self.v_up_proj
+        query, key, value = (projected(layer, self.num_heads) for layer in layers)
         return WrittenOut.of(self, query, through(key), through(value))
 
 

@@ -14,9 +14,8 @@ Projection = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class WrittenOut:
-    """Heads as weights: head i is softmax(scale q_i k_i) v_i of inputs x and y.
-
-    q_i = query_i x + query_bias_i, k_i = key_i y + key_bias_i, v_i = value_i y + value_bias_i.
+    """Heads as weights: head i is softmax(scale q_i k_i) v_i of inputs x and y, where q_i =
+    query_i x + query_bias_i, k_i = key_i y + key_bias_i, v_i = value_i y + value_bias_i.
 
     With n heads, k and v the width of keys and values, C the model's width, M the memory's (all
     float64): ``query`` (n, k, C), ``query_bias`` (n, k), ``key`` (n, k, M), ``key_bias`` (n, k),
@@ -35,14 +34,11 @@ class WrittenOut:
     scale: float
 
     @classmethod
-    def of(
-        cls, attention: Any, query: Projection, key: Projection, value: Projection
-    ) -> Self:
+    def of(cls, a: Any, query: Projection, key: Projection, value: Projection) -> Self:
         """The heads of a sublayer with these projections, its output projection and its scale."""
-        layer = attention.out_proj
-        output = layer.weight.detach().double()
-        output = output.unflatten(1, (attention.num_heads, -1)).transpose(0, 1)  # (n, C, d)
-        return cls(*query, *key, *value, output, _bias(layer), attention.scaling)
+        output = a.out_proj.weight.detach().double()
+        output = output.unflatten(1, (a.num_heads, -1)).transpose(0, 1)  # (n, C, d)
+        return cls(*query, *key, *value, output, _bias(a.out_proj), a.scaling)
 
     @classmethod
     def of_projections(cls, a: Any) -> Self:
@@ -64,22 +60,17 @@ class WrittenOut:
         return replace(self, query=query, query_bias=query_bias, scale=scale)
 
     def of_width(self, width: int) -> Self:
-        """The same heads, filled up to ``width`` by zeros and scaled by width ** -0.5.
-
-        Raises:
-            UserError: keys or values are wider than that.
+        """The same heads, filled up to ``width`` by zeros and scaled by width ** -0.5, or UserError
+        where keys or values are wider than that.
         """
         for name, own in (("keys", self.key.size(1)), ("values", self.value.size(1))):
             if own > width:
-                raise UserError(
-                    f"heads with {name} {own} wide do not fit into heads {width} wide without "
-                    "loss: convert approximates them"
-                )
+                what = f"heads with {name} {own} wide do not fit into heads {width} wide"
+                raise UserError(f"{what} without loss: convert approximates them")
         output = with_rows(self.output.transpose(1, 2), width).transpose(1, 2)
-        padded: dict[str, Any] = {"output": output}
-        for field in ("query", "query_bias", "key", "key_bias", "value", "value_bias"):
-            padded[field] = with_rows(getattr(self, field), width)
-        return replace(self, **padded).scaled(width**-0.5)
+        fields = "query", "query_bias", "key", "key_bias", "value", "value_bias"
+        padded: Any = {field: with_rows(getattr(self, field), width) for field in fields}
+        return replace(self, output=output, **padded).scaled(width**-0.5)
 
     def stock_parameters(self) -> dict[str, Tensor]:
         """The parameters of fairseq's ``MultiheadAttention`` by their names there, in float32."""
@@ -90,9 +81,7 @@ class WrittenOut:
             parameters[f"{name[0]}_proj.bias"] = bias.flatten()  # (n d,)
         parameters["out_proj.weight"] = self.output.transpose(0, 1).flatten(1)  # (C, n d)
         parameters["out_proj.bias"] = self.output_bias
-        return {
-            name: parameter.float().contiguous() for name, parameter in parameters.items()
-        }
+        return {name: each.float().contiguous() for name, each in parameters.items()}
 
 
 def projected(layer: nn.Linear, heads: int, kept: int | None = None) -> Projection:
