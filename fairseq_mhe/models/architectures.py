@@ -1,7 +1,10 @@
-"""The sizes of all models, the paper's (Xue & Aletras 2023) and smaller: ``--arch``."""
+"""The sizes of all models, which architectures.yaml lists: ``--arch``."""
 
-import functools
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from fairseq_mhe.common.errors import UserError
 
@@ -36,53 +39,18 @@ class Row:
         return options
 
 
-# The feed-forward width is not published; 4 * embed_dim is Vaswani et al.'s (2017, table 3), whose
-# rows these mirror.
-ROWS = {
-    "base": Row(512, 2048, 8, 6, 0.1),
-    "16x32": Row(512, 2048, 16, 6, 0.1),
-    "4x128": Row(512, 2048, 4, 6, 0.1),
-    "4l": Row(512, 2048, 8, 4, 0.1),
-    "8l": Row(512, 2048, 8, 8, 0.1),
-    "12h": Row(768, 3072, 12, 6, 0.15),
-    "big": Row(1024, 4096, 16, 6, 0.3),
-}
-# For smaller corpora: fairseq's transformer_iwslt_de_en with its recipe's dropout, Wu et al.'s
-# (2021) Transformer-Tiny, and two sizes for CPUs; these are pre-norm, which trains stably without a
-# long warm-up.
-SMALL_ROWS = {
-    "iwslt": Row(512, 1024, 4, 6, 0.3),
-    "multi30k": Row(128, 256, 4, 4, 0.3),
-    # The same, changed as the paper's rows are: heads, layers, width.
-    "multi30k_8x16": Row(128, 256, 8, 4, 0.3),
-    "multi30k_2x64": Row(128, 256, 2, 4, 0.3),
-    "multi30k_3l": Row(128, 256, 4, 3, 0.3),
-    "multi30k_6l": Row(128, 256, 4, 6, 0.3),
-    "multi30k_6h": Row(192, 384, 6, 4, 0.3),
-    "small": Row(256, 1024, 4, 3, 0.1, normalize_before=True),
-    "tiny": Row(128, 512, 4, 2, 0.1, normalize_before=True),
-}
+_SIZES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 
-_Encoder = functools.partial(Row, sides=("encoder",), stock="roberta")
-#: "base" is BERT's and the paper's (table 1); the others are for CPUs.
-ROBERTA_ROWS = {
-    "base": _Encoder(768, 3072, 12, 12, 0.1),
-    "small": _Encoder(256, 1024, 4, 6, 0.1),
-    "tiny": _Encoder(128, 512, 4, 4, 0.1),
-}
-_Decoder = functools.partial(
-    Row, normalize_before=True, sides=("decoder",), stock="transformer_lm_gpt"
-)
-#: fairseq's transformer_lm of the same names, and two for CPUs.
-LM_ROWS = {
-    "gpt": _Decoder(768, 3072, 12, 12, 0.1),
-    "gpt2_small": _Decoder(1024, 4096, 16, 24, 0.1),
-    "gpt2_medium": _Decoder(1280, 5120, 20, 36, 0.1),
-    "gpt2_big": _Decoder(1600, 6400, 25, 48, 0.1),
-    "wiki103": _Decoder(1024, 4096, 8, 16, 0.3, stock="transformer_lm_wiki103"),
-    "small": _Decoder(256, 1024, 4, 6, 0.1),
-    "tiny": _Decoder(128, 512, 4, 4, 0.1),
-}
+
+def _rows(group: str, **usual: Any) -> dict[str, Row]:
+    return {name: Row(**{**usual, **row}) for name, row in _SIZES[group].items()}
+
+
+_CAUSAL = {"normalize_before": True, "sides": ("decoder",), "stock": "transformer_lm_gpt"}
+#: The paper's and, of translation too, those for smaller corpora and CPUs.
+ROWS, SMALL_ROWS = _rows("paper"), _rows("small")
+ROBERTA_ROWS = _rows("roberta", sides=("encoder",), stock="roberta")
+LM_ROWS = _rows("language_model", **_CAUSAL)
 
 
 def sizes(row: str) -> Row:
