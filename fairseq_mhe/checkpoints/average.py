@@ -7,12 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.checkpoint import (
-    SOURCES,
-    provenance,
-    save_checkpoint,
-    updates_made,
-)
+from fairseq_mhe.checkpoints.checkpoint import SOURCES, provenance, save_checkpoint
+from fairseq_mhe.checkpoints.checkpoint import updates_made as updates
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError
@@ -28,16 +24,13 @@ _HARMLESS = ("drop", "_path")
 
 
 def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
-    """Write the mean of ``paths``'s weights to ``output``, whole or not at all.
+    """Write the mean of weights, accumulated in float64, in float32, whole or not at all.
 
-    The mean is accumulated in float64 and written in float32. All that is no floating-point weight
-    comes from the newest checkpoint; the optimizer's state is left out.
-
-    Raises:
-        UserError: a checkpoint cannot be read, they are of different models, or they are folds
-            whose mean means nothing.
+    All that is no floating-point weight comes from the newest checkpoint; the optimizer's state is
+    left out. UserError where a checkpoint cannot be read, they are of different models, or they are
+    folds whose mean means nothing.
     """
-    newest = max(paths, key=lambda path: updates_made(read_checkpoint(path)))
+    newest = max(paths, key=lambda path: updates(read_checkpoint(path)))
     state = read_checkpoint(newest)
     sums: dict[str, Tensor] = {}
     for path in paths:
@@ -47,15 +40,12 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
         for name, value in other["model"].items():
             if value.is_floating_point():
                 sums[name] = value.double() + sums.get(name, 0.0)
-    shared: dict[
-        tuple[int, Any], Tensor
-    ] = {}  # tied embeddings stay tied, in a smaller file
-    averaged = dict(state["model"])
+    shared: dict[Any, Tensor] = {}  # tied embeddings stay tied, in a smaller file
     for name, total in sums.items():
-        mean, newest_value = (total / len(paths)).float(), averaged[name]
-        memory = (newest_value.data_ptr(), newest_value.shape)
-        averaged[name] = shared.setdefault(memory, mean)
-    state["model"] = averaged
+        weight, mean = state["model"][name], (total / len(paths)).float()
+        memory = (weight.data_ptr(), weight.shape)
+        sums[name] = shared.setdefault(memory, mean)
+    state["model"] = {**state["model"], **sums}
     state.pop("last_optimizer_state", None)
     state[SOURCES] = [path.name for path in paths]
     save_checkpoint(state, output)
@@ -65,10 +55,7 @@ def saved_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a training's folder by their updates, fewest first, each number once.
 
     checkpoint_best.pt and checkpoint.best_* are left out (they repeat others, or are not among the
-    last) and so are averages.
-
-    Raises:
-        UserError: the folder has no checkpoint, or one that cannot be read.
+    last) and so are averages. UserError where there is none, or one cannot be read.
     """
     by_updates: dict[int, Path] = {}
     # In falling order, so that numbered names replace checkpoint_last.
@@ -77,21 +64,17 @@ def saved_checkpoints(folder: Path) -> list[Path]:
             continue
         state = read_checkpoint(path)
         if SOURCES not in state:
-            by_updates[updates_made(state)] = path
+            by_updates[updates(state)] = path
     if not by_updates:
-        raise UserError(
-            f"{folder} has no checkpoint (checkpoint*.pt): give the --save-dir of a fairseq "
-            "training"
-        )
-    return [by_updates[updates] for updates in sorted(by_updates)]
+        problem = f"{folder} has no checkpoint (checkpoint*.pt)"
+        raise UserError(f"{problem}: give the --save-dir of a fairseq training")
+    return [by_updates[number] for number in sorted(by_updates)]
 
 
-def _check_same_model(
-    state: dict[str, Any], path: Path, other: dict[str, Any], other_path: Path
-) -> None:
+def _check_same_model(state: Any, path: Path, other: Any, other_path: Path) -> None:
     ours, theirs = _model(state), _model(other)
     for name in [*ours, *theirs]:
-        mine, its = (model.get(name, "absent") for model in (ours, theirs))
+        mine, its = ours.get(name, "absent"), theirs.get(name, "absent")
         if mine != its:
             raise UserError(
                 f"{other_path} and {path} are not of the same model: {name} is {its} and "
@@ -140,10 +123,8 @@ def run(args: argparse.Namespace) -> None:
             raise UserError("--last takes exactly one folder")
         saved = saved_checkpoints(chosen[0])
         if len(saved) < args.last:
-            raise UserError(
-                f"{chosen[0]} has checkpoints of {len(saved)} different updates, fewer than "
-                f"--last {args.last}"
-            )
+            count = f"{len(saved)} different updates, fewer than --last {args.last}"
+            raise UserError(f"{chosen[0]} has checkpoints of {count}")
         chosen = saved[-args.last :]
     average_checkpoints(chosen, args.output)
     print(f"{args.output}: mean of {', '.join(str(path) for path in chosen)}")

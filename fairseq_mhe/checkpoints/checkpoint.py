@@ -30,15 +30,14 @@ SOURCES = "averaged_from"
 
 
 def updates_made(state: dict[str, Any]) -> int:
-    """How many updates the checkpoint's model had seen."""
+    """Of the checkpoint's model."""
     history = state.get("optimizer_history") or [{}]
     return int(history[-1].get("num_updates", 0))
 
 
 def provenance(state: dict[str, Any]) -> dict[str, Any]:
     """What one of our commands wrote about how a checkpoint was made; empty where none did."""
-    history: dict[str, Any] = plain(state.get(PROVENANCE) or {})
-    return history
+    return plain(state.get(PROVENANCE) or {})
 
 
 def plain(value: Any) -> Any:
@@ -54,10 +53,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint that was read: what fairseq saved, the options of our model, and the model.
-
-    The model is of our kind even where the checkpoint was of fairseq's own.
-    """
+    """A checkpoint: what fairseq saved, and our model of it, even where it was fairseq's own."""
 
     path: Path
     state: dict[str, Any]
@@ -66,48 +62,50 @@ class Source:
 
     @property
     def family(self) -> Family:
-        """What models are of its shape."""
+        """Models of its shape."""
         return family_of(self.options)
 
     @property
     def row(self) -> str:
-        """The row of its family that it is nearest to."""
+        """The nearest of its family."""
         return self.family.nearest_row(self.options)[0]
 
     @property
     def attention(self) -> dict[str, str]:
-        """The kind of attention at each place that the model has."""
+        """The kind at each place that the model has."""
         return self.family.kinds(self.options)
 
     @property
     def attention_words(self) -> str:
         """The kinds at all places in a few words."""
-        if len(set(self.attention.values())) == 1:
-            return next(iter(self.attention.values()))
-        return ", ".join(f"{place} {kind}" for place, kind in self.attention.items())
+        kinds = self.attention
+        if len(set(kinds.values())) == 1:
+            return next(iter(kinds.values()))
+        return ", ".join(f"{place} {kind}" for place, kind in kinds.items())
 
     @property
     def words(self) -> tuple[int, ...]:
-        """How many words its dictionaries have: the source's and the target's, or the one."""
+        """How many its dictionaries have: the source's and the target's, or the one."""
         return self.family.words(self.state["model"])
 
     @property
     def stock_options(self) -> dict[str, Any]:
-        """The options of fairseq's own model of the same sizes."""
+        """Of fairseq's own model of the same sizes."""
         sizes = {name: value for name, value in self.options.items() if name not in OPTIONS}
         return {**sizes, "_name": self.family.stock, "arch": self.family.stock}
 
     def task(self) -> Any:
-        """A task of the model with dictionaries of the right sizes and made-up words."""
+        """With dictionaries of the right sizes and made-up words."""
         return self.family.task(*self.words)
 
     def only_translation(self, what: str) -> None:
         """Raises UserError where the model is none of translation, which ``what`` is for."""
+        model = f"{self.path} is a {self.family.stock}"
         if self.family is not TRANSLATION:
-            raise UserError(
-                f"{what} is for translation models, but {self.path} is a {self.family.stock}: "
-                "use another checkpoint"
+            message = (
+                f"{what} is for translation models, but {model}: use another checkpoint"
             )
+            raise UserError(message)
 
     def other_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
         """The options with attention of one kind at all places; ``own``: the kind's own options."""
@@ -122,12 +120,9 @@ class Source:
 
 
 def open_source(path: Path) -> Source:
-    """Read a checkpoint of a model of fairseq's or of ours, in float32 and evaluation mode.
+    """Read a checkpoint, or model.pt of a run folder, in float32 and evaluation mode.
 
-    ``path``: the checkpoint, or a run folder, whose model.pt it is.
-
-    Raises:
-        UserError: it cannot be read safely, or is of another model.
+    UserError where it cannot be read safely, or is of no model of fairseq's or ours.
     """
     if path.is_dir():
         path = path / "model.pt"
@@ -137,9 +132,7 @@ def open_source(path: Path) -> Source:
 def source_of(path: Path, state: dict[str, Any]) -> Source:
     """As `open_source`, from what was read from ``path``.
 
-    Raises:
-        UserError: it is of another model, its options and weights do not fit together, or a weight
-            is not a finite number.
+    UserError where it is of another model, options and weights do not fit, or one is not finite.
     """
     try:
         options = _options(state)
@@ -154,10 +147,8 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
         raise UserError(f"no model can be made of {path}: {error!r}") from error
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
-            raise UserError(
-                f"{path}: the weight {name} is not finite, as after a training that diverged: "
-                "use an earlier checkpoint"
-            )
+            problem = f"the weight {name} is not finite, as after a training that diverged"
+            raise UserError(f"{path}: {problem}: use an earlier checkpoint")
     return Source(path, state, options, model.eval())
 
 
@@ -175,11 +166,9 @@ def _options(state: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def load_by_fairseq(
-    path: Path, task: Any, overrides: Mapping[str, Any] | None = None
-) -> BaseFairseqModel:
+def load_by_fairseq(path: Path, task: Any) -> BaseFairseqModel:
     """The model of a checkpoint as fairseq's own commands load it, stock where it is stock."""
-    (model,), _ = checkpoint_utils.load_model_ensemble([str(path)], overrides, task=task)
+    (model,), _ = checkpoint_utils.load_model_ensemble([str(path)], task=task)
     return model.eval()
 
 
@@ -190,17 +179,10 @@ def save_model(
     path: Path,
     facts: Mapping[str, Any],
 ) -> None:
-    """Write a checkpoint that fairseq loads, in plain values.
+    """Write a checkpoint that fairseq loads, in plain values, as `save_checkpoint`.
 
-    Args:
-        source: what the model comes from.
-        options: of the model, ``_name`` (its architecture) among them.
-        parameters: its whole state.
-        path: the file, written whole or not at all.
-        facts: how it was made, ``made_by`` among them.
-
-    Raises:
-        UserError: the file cannot be written.
+    ``options``: of the model, ``_name`` (its architecture) among them; ``parameters``: its whole
+    state; ``facts``: how it was made from ``source``, ``made_by`` among them.
     """
     cfg = plain(source.state.get("cfg") or {})
     task = cfg.get("task") or plain(_task_options(source.state.get("args")))
@@ -208,30 +190,24 @@ def save_model(
     cfg |= {"task": task, "model": model}
     if isinstance(cfg.get("common"), dict):
         cfg["common"]["user_dir"] = None
-    history = source.state.get("optimizer_history") or [{}]
-    last = {
-        "lr_scheduler_state": {},
-        "optimizer_name": "",
-        "criterion_name": "",
-        **history[-1],
+    (*_, last) = source.state.get("optimizer_history") or [{}]
+    usual = {"lr_scheduler_state": {}, "optimizer_name": "", "criterion_name": ""}
+    updates = {"num_updates": updates_made(source.state)}
+    origin = {"name": source.path.name, "sha256": sha256(source.path)}
+    made = {
+        **facts,
+        "source": {**origin, "attention": source.attention},
+        "before": provenance(source.state) or None,
+        "versions": installed(("fairseq-mhe", "torch")),
     }
-    origin = {
-        "name": source.path.name,
-        "sha256": sha256(source.path),
-        "attention": source.attention,
-    }
-    versions = installed(("fairseq-mhe", "torch"))
-    before = provenance(source.state) or None
     state = {
         "args": _with_attributes({**task, "task": task["_name"], **model}),
         "cfg": cfg,
         "model": dict(parameters),
-        "optimizer_history": [{**plain(last), "num_updates": updates_made(source.state)}],
+        "optimizer_history": [plain({**usual, **last, **updates})],
         "task_state": {},
         "extra_state": {"train_iterator": {"epoch": 1}},
-        PROVENANCE: plain(
-            {**facts, "source": origin, "before": before, "versions": versions}
-        ),
+        PROVENANCE: plain(made),
     }
     if SOURCES in source.state:
         state[SOURCES] = source.state[SOURCES]
@@ -239,11 +215,7 @@ def save_model(
 
 
 def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
-    """Write a checkpoint, whole or not at all; of the same content the same bytes.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write a checkpoint, whole or not at all, or UserError; of the same content the same bytes."""
     with atomic_path(path) as temporary:
         try:
             # Given a path, torch would write its name, which is another in each process.
@@ -255,9 +227,9 @@ def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
 
 
 def _with_attributes(options: Mapping[str, Any]) -> OrderedDict[str, Any]:
-    """Options as a dictionary whose items are attributes too, as those of a namespace are.
+    """A dictionary whose items are attributes too, which CTranslate2's converter reads.
 
-    CTranslate2's converter reads attributes; torch's weights-only mode refuses namespaces.
+    torch's weights-only mode refuses namespaces.
     """
     both = OrderedDict(options)
     vars(both).update(options)

@@ -10,13 +10,8 @@ import torch
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.checkpoint import (
-    PROVENANCE,
-    SOURCES,
-    plain,
-    provenance,
-    updates_made,
-)
+from fairseq_mhe.checkpoints import checkpoint
+from fairseq_mhe.checkpoints.checkpoint import plain
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.tables import align
@@ -35,12 +30,9 @@ _OFTEN_TIED = (
 def inspect(path: Path) -> dict[str, Any]:
     """What is known of a checkpoint of a model of fairseq's or of ours, as plain values.
 
-    ``kinds``: kind of attention by place; ``attention_parameters``: by place; ``parameters``: all,
-    shared ones once; ``dtypes``: of the weights; ``made_by``: which of our commands wrote it, None
-    after training.
-
-    Raises:
-        UserError: it cannot be read safely, or is of another model.
+    ``kinds``, ``attention_parameters``: by place; ``parameters``: all, shared ones once;
+    ``made_by``: which of our commands wrote it, None after training. UserError where it cannot be
+    read safely, or is of another model.
     """
     state = read_checkpoint(path)
     options = model_options(state)
@@ -52,8 +44,8 @@ def inspect(path: Path) -> dict[str, Any]:
     for name, value in weights.items():
         if ".self_attn." in name or ".encoder_attn." in name:
             attention[place_of(name)] += value.numel()
-    given = {name: options[name] for name in kind_options() if options.get(name) is not None}
-    history = provenance(state)
+    given = {name: options.get(name) for name in kind_options()}
+    history = checkpoint.provenance(state)
     versions = history.pop("versions", {})
     return {
         "path": str(path),
@@ -62,13 +54,13 @@ def inspect(path: Path) -> dict[str, Any]:
         "row": row,
         "row_differences": plain(differences),
         "kinds": family.kinds(options),
-        "options": plain(given),
+        "options": plain({k: value for k, value in given.items() if value is not None}),
         "attention_parameters": dict(attention),
         "parameters": _parameters(weights),
         "dtypes": sorted({str(x.dtype).removeprefix("torch.") for x in weights.values()}),
-        "updates": updates_made(state),
+        "updates": checkpoint.updates_made(state),
         "resumable": state.get("last_optimizer_state") is not None,
-        "averaged_from": plain(state.get(SOURCES, [])),
+        "averaged_from": plain(state.get(checkpoint.SOURCES, [])),
         "made_by": history or None,
         "versions": versions,
     }
@@ -91,9 +83,9 @@ def _parameters(weights: dict[str, Tensor]) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe inspect``."""
-    help_ = "a fairseq checkpoint, stock or ours"
-    parser.add_argument("checkpoint", type=Path, metavar="CKPT", help=help_)
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    add, help_ = parser.add_argument, "a fairseq checkpoint, stock or ours"
+    add("checkpoint", type=Path, metavar="CKPT", help=help_)
+    add("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -140,6 +132,5 @@ def _steps(history: dict[str, Any] | None) -> str:
         words = ", ".join(dict.fromkeys(source["attention"].values()))
         steps.append(f"{history['made_by']} from {source['name']} ({words})")
         history = history["before"]
-    return (
-        ", that by ".join(steps) or f"training, or a tool that leaves no {PROVENANCE!r} mark"
-    )
+    unmarked = f"training, or a tool that leaves no {checkpoint.PROVENANCE!r} mark"
+    return ", that by ".join(steps) or unmarked
