@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 import torch
 from fairseq.models import BaseFairseqModel, build_model
-from omegaconf import DictConfig
 from torch import nn
 
 from fairseq_mhe.attention import Attention
@@ -21,11 +20,7 @@ from fairseq_mhe.models.options import PLACES
 VOCABULARY = 32768
 
 
-def build(
-    options: dict[str, Any] | DictConfig | argparse.Namespace,
-    task: Any,
-    seed: int | None = None,
-) -> BaseFairseqModel:
+def build(options: Any, task: Any, seed: int | None = None) -> BaseFairseqModel:
     """The model of a task, freshly drawn from ``seed``, or UserError where options do not fit.
 
     ``options``: fairseq-train's, ``arch`` among them, or the model's part of a configuration.

@@ -47,34 +47,22 @@ class CacheBytes:
         return own + self.per_source_token * source_tokens
 
 
-def cache_bytes(model: nn.Module, bytes_per_value: int = 4) -> CacheBytes:
-    """The cache of a model; ``bytes_per_value``: 4 in float32, 2 in half precision."""
+def cache_bytes(model: nn.Module) -> CacheBytes:
+    """The cache of a model in float32."""
     cached = dict.fromkeys(PLACES, 0)
     for _, place, attention in sublayers(model):
-        cached[place] += attention.cached_values * bytes_per_value
+        cached[place] += 4 * attention.cached_values
     return CacheBytes(cached["decoder"], cached["cross"])
 
 
-@dataclass(frozen=True)
-class AttentionWork:
-    """Multiply-adds of one attention sublayer.
-
-    ``query``: its projections to heads and from heads to the output; ``key``: a position's
-    projections to keys and values; ``pair``: of a query and each key that it attends to, the scores
-    and the weighted sums of all heads.
-    """
-
-    query: int
-    key: int
-    pair: int
-
-
 @torch.no_grad()
-def attention_work(attention: Attention) -> AttentionWork:
-    """Count a sublayer's matrix products by running its three hooks over one position.
+def attention_work(attention: Attention) -> tuple[int, int, int]:
+    """Multiply-adds of a sublayer: of a query, of a key, and of a pair of both.
 
-    Elementwise work (head embeddings, biases, masks, softmax) does not count, nor does work on
-    weights once a call (sha sums W_O's rows).
+    Counted over one position: a query's projections to heads and from heads to the output; a key's
+    to keys and values; scores and weighted sums of all heads. Elementwise work (head embeddings,
+    biases, masks, softmax) does not count, nor does work on weights once a call (sha sums W_O's
+    rows).
     """
     like = next(attention.parameters())
     x = like.new_zeros(1, 1, attention.embed_dim)
@@ -85,11 +73,9 @@ def attention_work(attention: Attention) -> AttentionWork:
         attention.merge(queries.new_zeros(shape), None)
     with FlopCounterMode(display=False) as of_key:
         attention.keys_values(key, value)
-    return AttentionWork(
-        query=of_query.get_total_flops() // 2,  # a multiply-add is two operations
-        key=of_key.get_total_flops() // 2,
-        pair=queries.size(1) * (queries.size(3) + attention.value_head_dim),
-    )
+    pair = queries.size(1) * (queries.size(3) + attention.value_head_dim)
+    # A multiply-add is two operations.
+    return of_query.get_total_flops() // 2, of_key.get_total_flops() // 2, pair
 
 
 @dataclass(frozen=True)
@@ -115,14 +101,14 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
     inside: set[nn.Module] = set()
     for _, place, attention in sublayers(model):
         inside.update(attention.modules())
-        parameters, work = total_parameters(attention), attention_work(attention)
+        query, key, pair = attention_work(attention)
         if place == "encoder":
-            part = Cost(parameters, source=work.query + work.key + work.pair * source)
+            part = Cost(source=query + key + pair * source)
         elif place == "decoder":
-            part = Cost(parameters, target=work.query + work.key + work.pair * past)
+            part = Cost(target=query + key + pair * past)
         else:  # keys and values of the encoder's output are computed once a sentence
-            part = Cost(parameters, source=work.key, target=work.query + work.pair * source)
-        parts[place] += part
+            part = Cost(source=key, target=query + pair * source)
+        parts[place] += part + Cost(total_parameters(attention))
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear) and module not in inside:
             side = "source" if name.startswith("encoder.") else "target"

@@ -87,9 +87,8 @@ class Family:
 
     def kinds(self, options: Mapping[str, Any]) -> dict[str, str]:
         """The kind of attention at each of its places, of a model with such options."""
-        if self.is_stock(options):
-            return dict.fromkeys(self.places, "mha")
-        chosen = kinds(argparse.Namespace(**options))
+        given = {"attention": "mha"} if self.is_stock(options) else options
+        chosen = kinds(argparse.Namespace(**given))
         return {place: chosen[place] for place in self.places}
 
     def is_stock(self, options: Mapping[str, Any]) -> bool:
@@ -97,9 +96,10 @@ class Family:
 
     def register(self) -> None:
         """Register the rows as fairseq's architectures; the bare name is the first row."""
-        for name, row in {"": next(iter(self.rows.values())), **self.rows}.items():
-            configure = functools.partial(self.configure, row)
+        (first, *_) = self.rows.values()
+        for name, row in {"": first, **self.rows}.items():
             arch = self.arch(name).removesuffix("_")
+            configure = functools.partial(self.configure, row)
             register_model_architecture(self.name, arch)(configure)
 
     def configure(self, row: Row, args: Any) -> None:
@@ -140,21 +140,15 @@ class Family:
         Dropout, which is no part of the sizes, does not count. ``on_command_line``: the differences
         are options of fairseq-train, which cannot turn layer normalisation before sublayers off.
         """
-        differences: dict[str, dict[str, Any]] = {}
+        own = {**options, "dropout": None}
+        rows = []
         for name, row in self.rows.items():
-            pairs = {key: (options.get(key), size) for key, size in row.options().items()}
-            del pairs["dropout"]
-            differences[name] = {
-                key: own for key, (own, size) in pairs.items() if own != size
-            }
-
-        def distance(name: str) -> tuple[bool, int]:
-            return on_command_line and False in differences[name].values(), len(
-                differences[name]
-            )
-
-        nearest = min(differences, key=distance)
-        return nearest, differences[nearest]
+            sizes = {**row.options(), "dropout": None}
+            differences = {key: own.get(key) for key in sizes if own.get(key) != sizes[key]}
+            impossible = on_command_line and False in differences.values()
+            rows.append((impossible, len(differences), name, differences))
+        _, _, name, differences = min(rows, key=lambda row: row[:2])
+        return name, differences
 
 
 @functools.lru_cache(maxsize=8)  # a large one takes as long as a model without memory

@@ -74,7 +74,7 @@ class _SmoothedLoss(torch.autograd.Function):
         return (1 - epsilon - share) * nll + share * every, nll
 
     @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, *outer: Tensor) -> Any:
         """Of the first sum, (N, V)."""
         (gradient,) = ctx.saved_tensors
         return gradient if outer[0] == 1 else gradient * outer[0], None, None, None, None

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -35,17 +35,13 @@ class AdamFused(FairseqAdam):
         super().__init__(cfg, parameters)
         self._optimizer = AdamW(parameters, **self.optimizer_config, fused=True)
 
-    def load_state_dict(
-        self, state_dict: dict[str, Any], optimizer_overrides: dict[str, Any] | None = None
-    ) -> None:
+    def load_state_dict(self, state: dict[str, Any], *overrides: Any) -> None:
         # fairseq's own checkpoints do not say that the kernel is the fused one.
-        groups = [{**group, "fused": True} for group in state_dict["param_groups"]]
-        super().load_state_dict({**state_dict, "param_groups": groups}, optimizer_overrides)
+        groups = [{**group, "fused": True} for group in state["param_groups"]]
+        super().load_state_dict({**state, "param_groups": groups}, *overrides)
 
     @torch.no_grad()
-    def clip_grad_norm(
-        self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None
-    ) -> Tensor:
+    def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Any = None) -> Tensor:
         """The norm of all gradients, before they are clipped (``max_norm`` 0: not at all)."""
         gradients = [p.grad for p in self.params if p.grad is not None]
         if not (gradients and gradients[0].is_cuda):
@@ -79,10 +75,10 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
         if not self.has_flat_params:
             return [p.data for p in self.fp32_params], [p.grad for p in self.fp32_params]
         (flat,) = self.fp32_params.values()
-        sizes = [p.numel() for p in self.fp16_params]
-        weights, gradients = flat.data.split(sizes), flat.grad.split(sizes)
-        same = [p.shape for p in self.fp16_params]
-        return list(map(Tensor.view, weights, same)), list(map(Tensor.view, gradients, same))
+        sizes, shapes = zip(*((p.numel(), p.shape) for p in self.fp16_params), strict=True)
+        weights = map(Tensor.view, flat.data.split(sizes), shapes)
+        gradients = map(Tensor.view, flat.grad.split(sizes), shapes)
+        return list(weights), list(gradients)
 
     def _sync_fp16_grads_to_fp32(self) -> None:
         """Copy gradients to float32, once after each backward pass; 0 where there is none."""

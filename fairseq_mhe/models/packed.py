@@ -44,7 +44,7 @@ class PackedLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
-        if self._packed is None or torch.is_grad_enabled() or not _packs(x):
+        if torch.is_grad_enabled() or not _packs(x):
             return F.linear(x, self.multiplied, self.bias)
         return self._multiply(x, self._packed)
 
@@ -56,19 +56,13 @@ class PackedLinear(nn.Linear):
     @property
     def packed_bytes(self) -> int:
         """Of the packed copy, without the scales of `Int8Linear`."""
-        return 0 if self._packed is None else self.ITEM_SIZE * self.weight.numel()
+        return self.ITEM_SIZE * self.weight.numel()
 
     def _pack(self) -> Any:
         return torch.ops.mkldnn._reorder_linear_weight(self.multiplied.detach())
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, packed, self.bias, "none", [], "")
-
-    def _apply(self, *args: Any, **kwargs: Any) -> PackedLinear:
-        # Called by .to(), .cuda(), .half() and the like.
-        super()._apply(*args, **kwargs)
-        self._packed = self._pack() if _packs(self.weight) else None
-        return self
 
 
 class Bf16Linear(PackedLinear):

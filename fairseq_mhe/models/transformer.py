@@ -59,7 +59,7 @@ class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         """fairseq would set ``need_attn`` here; the decoder decides (see :class:`Decoder`)."""
 
 
-def _checkpointed(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
+def _checkpointed(layer: nn.Module, cfg: Any) -> nn.Module:
     """The layer with --checkpoint-activations, as fairseq's build_encoder_layer adds it."""
     if cfg.checkpoint_activations:
         return checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
@@ -84,25 +84,19 @@ class Encoder(stock.TransformerEncoderBase):
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return _checkpointed(EncoderLayer(cfg), cfg)
 
-    def forward_scriptable(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor | None = None,
-        return_all_hiddens: bool = False,
-        token_embeddings: Tensor | None = None,
-    ) -> dict[str, list[Any]]:
-        """As fairseq's, whose :meth:`forward` calls it; src_tokens (B, S).
+    def forward_scriptable(self, tokens: Tensor, *options: Any) -> Any:
+        """As fairseq's, whose :meth:`forward` calls it; tokens (B, S).
 
         fairseq asks in each layer whether anything is padded. On a GPU each question would wait for
         all work before it.
         """
-        if not src_tokens.is_cuda:
-            given = (src_tokens, src_lengths, return_all_hiddens, token_embeddings)
-            return super().forward_scriptable(*given)
-        if trains_on_gpu(src_tokens):
+        if not tokens.is_cuda:
+            return super().forward_scriptable(tokens, *options)
+        if trains_on_gpu(tokens):
             _fold_together(self, self.cfg)
-        padding = src_tokens.eq(self.padding_idx)  # (B, S)
-        x, embedding = self.forward_embedding(src_tokens, token_embeddings)  # (B, S, C)
+        _, return_all_hiddens, embeddings = options
+        padding = tokens.eq(self.padding_idx)  # (B, S)
+        x, embedding = self.forward_embedding(tokens, embeddings)  # (B, S, C)
         x = x.masked_fill(padding.unsqueeze(-1), 0).transpose(0, 1)  # (S, B, C)
         states = [x]
         for layer in self.layers:
@@ -120,9 +114,7 @@ class Encoder(stock.TransformerEncoderBase):
             "src_lengths": [lengths],
         }
 
-    def reorder_encoder_out(
-        self, encoder_out: dict[str, Any], new_order: Tensor
-    ) -> dict[str, Any]:
+    def reorder_encoder_out(self, encoder_out: Any, new_order: Tensor) -> Any:
         """Follow beam search, by row indices (N,), without copying the output for each hypothesis.
 
         fairseq first calls this with every sentence repeated ``beam`` times, then with orders of
@@ -150,9 +142,7 @@ class Decoder(stock.TransformerDecoderBase):
         self.need_attn = True
         self._causal = CausalMask(0)
 
-    def build_decoder_layer(
-        self, cfg: TransformerConfig, no_encoder_attn: bool = False
-    ) -> nn.Module:
+    def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return _checkpointed(DecoderLayer(cfg, no_encoder_attn), cfg)
 
     def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
@@ -162,35 +152,32 @@ class Decoder(stock.TransformerDecoderBase):
             self._causal = CausalMask(length, device)
         return self._causal
 
-    def reorder_incremental_state_scripting(
-        self, incremental_state: dict[str, Any], new_order: Tensor
-    ) -> None:
+    def reorder_incremental_state_scripting(self, state: Any, new_order: Tensor) -> None:
         """Follow beam search in every layer; ``new_order``: (N,) row indices."""
         if new_order.is_inference():
             # Such a tensor does not count its changes, so that every layer would ask the device.
             with torch.inference_mode(False):
                 new_order = new_order.clone()
-        super().reorder_incremental_state_scripting(incremental_state, new_order)
+        super().reorder_incremental_state_scripting(state, new_order)
 
     def extract_features(
-        self,
-        prev_output_tokens: Tensor,
-        incremental_state: Any = None,
-        alignment_layer: int | None = None,
-        **options: Any,
-    ) -> tuple[Tensor, dict[str, Any]]:
-        """As fairseq's, without weights that nobody wants: (B, T, C), {"attn", "inner_states"}."""
-        none = alignment_layer is None and (self.training or not self.need_attn)
+        self, tokens: Tensor, incremental_state: Any = None, **options: Any
+    ) -> tuple[Tensor, Any]:
+        """As fairseq's, of tokens (B, T), without weights that nobody wants.
+
+        Returns (B, T, C), {"attn", "inner_states"}.
+        """
+        layer = options.pop("alignment_layer", None)
+        none = layer is None and (self.training or not self.need_attn)
         # By this fairseq takes a mask of padding without asking the GPU whether anything is padded:
         # `CausalMask` asks, once.
-        whole = prev_output_tokens.is_cuda and incremental_state is None
+        whole = tokens.is_cuda and incremental_state is None
         if whole and torch.is_grad_enabled():
             _fold_together(self, self.cfg)
         self.cross_self_attention: bool = whole
-        options["alignment_layer"] = -1 if none else alignment_layer  # -1 is no layer
-        x, extra = super().extract_features(
-            prev_output_tokens, incremental_state=incremental_state, **options
-        )
+        options["alignment_layer"] = -1 if none else layer  # -1 is no layer
+        options["incremental_state"] = incremental_state
+        x, extra = super().extract_features(tokens, **options)
         # fairseq's scorer of given translations adds up whatever is in the list.
         return x, {**extra, "attn": None} if none else extra
 
@@ -218,13 +205,12 @@ class QuickDropout(FairseqDropout):
 
 def _quicken(model: nn.Module) -> None:
     """Replace fairseq's GELU and dropout, which copy bfloat16 to float32 first."""
-    modules: list[Any] = list(model.modules())
-    for module in modules:
+    module: Any
+    for module in model.modules():
         if getattr(module, "activation_fn", None) is gelu:
             module.activation_fn = quick_gelu
-        for name, child in module.named_children():
-            if type(child) is FairseqDropout:
-                setattr(module, name, QuickDropout(child.p, child.module_name))
+        if type(module) is FairseqDropout:
+            module.__class__ = QuickDropout
 
 
 class AnyKind(BaseFairseqModel):

@@ -73,7 +73,6 @@ def bytes_held(buffers: list[KeyValueCache]) -> int:
 def test_cache_is_what_a_beam_search_holds(options: dict) -> None:
     model = make_model(**options)
     stated = cache_bytes(model)
-    assert cache_bytes(model, 2).per_source_token == stated.per_source_token // 2
     steps = state_after_each_step(model)
     assert len(steps) == TARGET
     for step, state in enumerate(steps, start=1):
@@ -121,5 +120,4 @@ FORMULAS = {
 
 @pytest.mark.parametrize("kind", FORMULAS)
 def test_work_of_a_sublayer_is_the_formula(kind: str) -> None:
-    work = attention_work(make_layer(kind))
-    assert (work.query, work.key, work.pair) == FORMULAS[kind]
+    assert attention_work(make_layer(kind)) == FORMULAS[kind]
