@@ -25,7 +25,7 @@ from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.understanding import describe, plan_finetuning, score_task
 from studies.report import write
 from studies.study import make_start
-from studies.variants import add_decomposition, decomposition
+from studies.variants import DECOMPOSITION, add_options, decomposition
 
 TITLE = "Collaborative attention: scores of fine-tuned models by D"
 _NOTE = "A score is the mean over seeds, with the standard deviation where there are several."
@@ -40,15 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=help_)
     help_ = "data folder of the language model: its text weighs the errors"
     add("--data", type=Path, required=True, help=help_)
-    add(
-        "--epochs",
-        type=positive,
-        metavar="N",
-        help="epochs of fine-tuning again (default: the recipe's)",
-    )
+    help_ = "epochs of fine-tuning again (default: the recipe's)"
+    add("--epochs", type=positive, metavar="N", help=help_)
     help_ = "folder of the study (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/collaborative-nlu"), help=help_)
-    add_decomposition(parser)
+    add_options(parser, DECOMPOSITION)
     devices.add_arguments(parser)
 
 
@@ -83,11 +79,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
-    """Finished fine-tunings of one model, on the examples of ``tasks``.
-
-    Raises:
-        UserError: one is not finished, its task is not given or has other examples, or they are of
-            several models, so that a mean would be, too.
+    """Finished fine-tunings of one model, on the examples of ``tasks``; or UserError, since a mean
+    is of one model.
     """
     jobs = [read_job(folder) for folder in folders]
     for job in jobs:

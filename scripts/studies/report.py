@@ -48,16 +48,17 @@ def report(
 ) -> None:
     """Write the table, its values and a picture of the finished variants, with all references."""
     check_scored_alike(list(cells.values()))
-    summaries = [_summary(variant, cell) for variant, cell in cells.items()]
+    rows = [_summary(variant, cell) for variant, cell in cells.items()]
     for measure in _MEASURES:
-        _compare(summaries, measure)
+        _compare(rows, measure)
     blocks = []
     for question, meaning in study.questions.items():
-        rows = [summary for summary in summaries if summary["question"] == question]
-        if rows:
-            blocks.append(Block(filled(_COLUMNS, rows), rows, f"{question}: {meaning}"))
+        of_question = [row for row in rows if row["question"] == question]
+        if of_question:
+            columns = filled(_COLUMNS, of_question)
+            blocks.append(Block(columns, of_question, f"{question}: {meaning}"))
     signature = next(iter(cells.values())).results[0].scores["bleu"]["signature"]
-    seeds = f"seeds {', '.join(map(str, summaries[0]['seeds']))}"
+    seeds = f"seeds {', '.join(map(str, rows[0]['seeds']))}"
     notes = [
         f"BLEU `{signature}` on {args.subset}; valid loss: the lowest of a training, in bits per "
         f"subword. Means over {seeds}; sd: the standard deviation over them.",
@@ -69,30 +70,19 @@ def report(
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
     title = f"{study.title}: {recipe.row}, data {args.data.resolve().name}; {seeds}"
-    results = {
-        "row": recipe.row,
-        "training": dict(recipe.training.options),
-        "signature": signature,
-        "variants": summaries,
-        "unfinished": list(unfinished),
-    }
-    _plot(summaries, args.out / f"{study.name}.png", title)
+    results: dict[str, Any] = {"row": recipe.row, "training": dict(recipe.training.options)}
+    results |= {"signature": signature, "variants": rows, "unfinished": list(unfinished)}
+    _plot(rows, args.out / f"{study.name}.png", title)
     write(args, study.name, Table(title, blocks, notes), results)
 
 
 def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
     """A variant's settings, its costs, and what its seeds reached."""
-    summary = {
-        "variant": variant.name,
-        "question": variant.question,
-        "reference": variant.reference,
-        "attention": dict(variant.attention),
-        "options": dict(variant.options),
-        "updates": variant.updates,
-        "seeds": [result.run.seed for result in cell.results],
-        **cell.results[0].counts,
-        "tokens_per_second": cell.mean("metrics", "tokens_per_second"),
-    }
+    names = ("question", "reference", "attention", "options", "updates")
+    summary = {"variant": variant.name, **{name: getattr(variant, name) for name in names}}
+    summary["seeds"] = [result.run.seed for result in cell.results]
+    summary |= cell.results[0].counts
+    summary["tokens_per_second"] = cell.mean("metrics", "tokens_per_second")
     losses = [result.lowest_loss for result in cell.results]
     for measure, values in (("loss", losses), ("bleu", cell.bleus)):
         of_seeds = [value for value in values if value is not None]  # untrained: no loss
@@ -102,19 +92,18 @@ def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
     return summary
 
 
-def _compare(summaries: Sequence[dict[str, Any]], measure: str) -> None:
+def _compare(rows: Sequence[dict[str, Any]], measure: str) -> None:
     """Add each variant's difference to its reference, and its p-value."""
-    for base in summaries:
+    for base in rows:
         others = []
-        for summary in summaries:
-            compared = summary["reference"] == base["variant"] and summary is not base
-            if compared and summary[measure] is not None:
-                others.append(summary)
-        samples = [summary[f"{measure}_of_seeds"] for summary in others]
+        for row in rows:
+            if row["reference"] == base["variant"] and row is not base and row[measure] is not None:
+                others.append(row)
+        samples = [row[f"{measure}_of_seeds"] for row in others]
         p_values = dunnett(samples, base[f"{measure}_of_seeds"])
-        for summary, p_value in zip(others, p_values, strict=True):
-            summary[f"{measure}_difference"] = round(summary[measure] - base[measure], 4)
-            summary[f"{measure}_p"] = p_value
+        for row, p_value in zip(others, p_values, strict=True):
+            row[f"{measure}_difference"] = round(row[measure] - base[measure], 4)
+            row[f"{measure}_p"] = p_value
 
 
 def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> list[float | None]:
@@ -142,22 +131,21 @@ def write(args: argparse.Namespace, name: str, table: Table, results: Mapping[st
     print(whole.markdown(), end="")
 
 
-def _plot(summaries: Sequence[Row], path: Path, title: str) -> None:
+def _plot(rows: Sequence[Row], path: Path, title: str) -> None:
     """A line for each variant with its seeds, their mean and standard deviation."""
-    figure = new_figure(title, width=14, height=max(4.0, 0.3 * len(summaries) + 1.5))
+    figure = new_figure(title, width=14, height=max(4.0, 0.3 * len(rows) + 1.5))
     panels = figure.subplots(1, 2, sharey=True)
-    questions = list(dict.fromkeys(summary["question"] for summary in summaries))
+    questions = list(dict.fromkeys(row["question"] for row in rows))
     for axes, (measure, name) in zip(panels, _MEASURES.items(), strict=True):
-        for line, summary in enumerate(summaries):
-            values = summary[f"{measure}_of_seeds"]
-            style = {**look(questions.index(summary["question"])), "markersize": 8}
+        for line, row in enumerate(rows):
+            values, bar = row[f"{measure}_of_seeds"], row[f"{measure}_deviation"] or 0.0
             axes.plot(values, [line] * len(values), ".", color="#7F7F7F")
             if values:
-                bar = summary[f"{measure}_deviation"] or 0.0
-                axes.errorbar(summary[measure], line, xerr=bar, capsize=4, **style)
-            if summary["question"] == REFERENCE:
-                axes.axvline(summary[measure], color="#BBBBBB", linewidth=2, zorder=0)
+                style = {**look(questions.index(row["question"])), "markersize": 8}
+                axes.errorbar(row[measure], line, xerr=bar, capsize=4, **style)
+            if row["question"] == REFERENCE:
+                axes.axvline(row[measure], color="#BBBBBB", linewidth=2, zorder=0)
         name_axes(axes, f"{name} (dots: seeds; bars: sd; grey: references)", "")
-    panels[0].set_yticks(range(len(summaries)), [summary["variant"] for summary in summaries])
-    panels[0].set_ylim(len(summaries) - 0.5, -0.5)
+    panels[0].set_yticks(range(len(rows)), [row["variant"] for row in rows])
+    panels[0].set_ylim(len(rows) - 0.5, -0.5)
     save(figure, path)

@@ -2,22 +2,18 @@
 
 import argparse
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common import files
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import (
-    atomic_path,
-    only_one,
-    output_folder,
-    read_json,
-    sha256,
-    write_json,
-)
+from fairseq_mhe.common.files import only_one, output_folder, read_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quiet_fairseq
+from fairseq_mhe.convert.change_kind import convert
 from fairseq_mhe.convert.compare import open_material
 from fairseq_mhe.experiments import table
 from fairseq_mhe.experiments.table import TableRun, check_subset, evaluate_job
@@ -27,12 +23,12 @@ from fairseq_mhe.runs import devices, translation
 from fairseq_mhe.runs.job import LAST, Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import Recipe, Training
 from studies.report import report
-from studies.variants import MHA, REFERENCE, Start, Study, Variant
+from studies.variants import MHA, REFERENCE, Study, Variant, add_options
 
 
 def add_arguments(study: Study, parser: argparse.ArgumentParser) -> None:
     """A study's own options, and those of every study of variants."""
-    study.add_arguments(parser)
+    add_options(parser, study.options)
     add = parser.add_argument
     add("--row", default="tiny", help="size of the models (default: %(default)s)")
     help_ = "variants or questions beside the references (default: all)"
@@ -46,9 +42,9 @@ def add_arguments(study: Study, parser: argparse.ArgumentParser) -> None:
 
 def run(study: Study, args: argparse.Namespace) -> None:
     """Train, translate and score what is not done, and report."""
-    recipe = table.chosen_recipe(args.row, args)
-    variants = chosen(study.ordered(args, recipe), args.only)
-    data = open_data(args.data)
+    recipe, order = table.chosen_recipe(args.row, args), list(study.questions)
+    every = sorted(study.variants(args, recipe), key=lambda each: order.index(each.question))
+    variants, data = chosen(every, args.only), open_data(args.data)
     check_subset(data, args.subset)
     jobs = Jobs(args, recipe, data, output_folder(args.out))
     with only_one(jobs.out):  # the run folders have locks of their own
@@ -67,18 +63,14 @@ def run(study: Study, args: argparse.Namespace) -> None:
         left_out = [variant for variant in variants if variant not in finished]
         if any(variant.question == REFERENCE for variant in left_out):
             raise UserError(f"{jobs.out}: the references are not finished: nothing to compare")
-        names = [variant.name for variant in left_out]
-        report(study, recipe, finished, names, args)
+        report(study, recipe, finished, [variant.name for variant in left_out], args)
 
 
 def chosen(variants: Sequence[Variant], names: str | None) -> list[Variant]:
-    """The references, and what ``names`` ask for: variants or questions, with commas between.
-
-    Raises:
-        UserError: there is none of such a name.
+    """The references, and what ``names`` ask for: variants or questions, with commas between; or
+    UserError where there is none of such a name.
     """
-    questions = dict.fromkeys(each.question for each in variants)
-    known = [*questions, *(each.name for each in variants)]
+    known = [*dict.fromkeys(each.question for each in variants), *(each.name for each in variants)]
     words = known if names is None else [REFERENCE, *names.split(",")]
     for word in words:
         if word not in known:
@@ -93,31 +85,35 @@ def training_of(recipe: Training, variant: Variant) -> Training:
     would stay as long, and never end.
     """
     training = recipe.changed(**variant.options)
-    if not variant.updates:
-        return training.changed(patience=None, max_update=0)
     if variant.updates == 1:
         return training
-    updates, average = max(1, round(variant.updates * training.updates)), training.average
+    training, average = training.changed(patience=None), training.average
+    if not variant.updates:
+        return training.changed(max_update=0)
+    updates = max(1, round(variant.updates * training.updates))
     interval = max(1, updates // max(1, min(updates, average + 2)))
-    shortened = training.changed(patience=None, keep_last_epochs=None).shortened(updates)
-    return shortened.changed(
-        save_interval=10**6,
-        validate_interval=10**6,
-        no_epoch_checkpoints=True,
-        save_interval_updates=interval,
-        validate_interval_updates=interval,
-        keep_interval_updates=average + 1,
+    return (
+        training.changed(keep_last_epochs=None)
+        .shortened(updates)
+        .changed(
+            save_interval=10**6,
+            validate_interval=10**6,
+            no_epoch_checkpoints=True,
+            save_interval_updates=interval,
+            validate_interval_updates=interval,
+            keep_interval_updates=average + 1,
+        )
     )
 
 
-def make_start(start: Start, output: Path, model: Path, data: Path) -> None:
-    """Convert a model on sentences of a data folder, once, with conversion.json beside it.
+def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path) -> None:
+    """Convert a trained mha, or copy it, once, with conversion.json beside ``output``; or UserError
+    where the one that is there was made of another model or by other options.
 
-    Raises:
-        UserError: the start that is there was made of another model or by other options.
+    ``start``: the kind "to"; "sentences": pairs that the conversion is fitted to, and as many that
+    it is judged on; and options of `convert`.
     """
-    path = output.with_name("conversion.json")
-    made_of = {**start.settings, "model": sha256(model)}
+    path, made_of = output.with_name("conversion.json"), {**start, "model": files.sha256(model)}
     if path.exists():
         if read_json(path)["made_of"] != made_of:
             raise UserError(
@@ -127,10 +123,16 @@ def make_start(start: Start, output: Path, model: Path, data: Path) -> None:
         return
     say(f"converting {model} to {output.parent.name}")
     output.parent.mkdir(parents=True, exist_ok=True)
-    with quiet_fairseq():
-        material = open_material(open_source(model), data, start.settings["sentences"])
-        conversion = start.convert(output, material)
-    write_json(path, {"made_of": made_of, "sha256": sha256(output), "report": conversion})
+    options, conversion = dict(start), {}
+    kind, sentences = options.pop("to"), options.pop("sentences")
+    if kind == MHA:
+        shutil.copyfile(model, output)
+    else:
+        with quiet_fairseq():
+            material = open_material(open_source(model), data, sentences)
+            conversion = convert(output, kind, material, **options)
+    made = {"made_of": made_of, "sha256": files.sha256(output), "report": conversion}
+    files.write_json(path, made)
 
 
 @dataclass(frozen=True)
@@ -147,21 +149,24 @@ class Jobs:
 
         Those of plain kinds are run-table's.
         """
-        jobs = []
+        jobs, places = [], {"data": str(self.data.folder)}
+        training = training_of(self.recipe.training, variant)
         for seed in sorted(self.args.seeds):
-            how = (training_of(self.recipe.training, variant), self.data.identity)
-            settings = settings_of(self.recipe.row, variant.attention, seed, *how)
-            places = {"data": str(self.data.folder)}
+            how = (variant.attention, seed, training, self.data.identity)
+            settings = settings_of(self.recipe.row, *how)
             if variant.start:
                 start = self._start(variant, seed)
                 conversion = start.with_name("conversion.json")
                 if not conversion.exists():
                     return []
                 settings["start"] = read_json(conversion)["sha256"]
-                places["start"] = str(start.resolve())
-            name = f"{self.recipe.row}-{variant.name}-seed{seed}"
-            jobs.append(plan_job(self.out / name, settings, places, self.recipe.decoding))
+                places = {**places, "start": str(start.resolve())}
+            folder = self._folder(variant.name, seed)
+            jobs.append(plan_job(folder, settings, places, self.recipe.decoding))
         return jobs
+
+    def _folder(self, name: str, seed: int) -> Path:
+        return self.out / f"{self.recipe.row}-{name}-seed{seed}"
 
     def _start(self, variant: Variant, seed: int) -> Path:
         return self.out / f"start-{variant.name}-seed{seed}" / "start.pt"
@@ -190,14 +195,13 @@ class Jobs:
     def convert(self, variant: Variant) -> None:
         """Make the starts of a variant; one that is not trained is counted, translated, scored."""
         for seed in self.args.seeds:
-            model = self.out / f"{self.recipe.row}-{MHA}-seed{seed}" / "model.pt"
-            if variant.start:
-                make_start(variant.start, self._start(variant, seed), model, self.data.folder)
+            model, output = self._folder(MHA, seed) / "model.pt", self._start(variant, seed)
+            make_start(variant.start or {}, output, model, self.data.folder)
         for job in () if variant.updates else self.of(variant):
             if not self.scored(job):
                 with only_one(job.folder):
                     job.keep()
-                    with atomic_path(job.model) as temporary:
+                    with files.atomic_path(job.model) as temporary:
                         shutil.copyfile(job.place("start"), temporary)
                     translation.count(job)
                     evaluate_job(job, self.data, self.args.subset, devices.single(self.args.cpu))

@@ -46,7 +46,7 @@ def test_the_report_compares_each_variant_with_its_reference(
         results = tuple(read_result(run, "test") for run in runs)
         cells[Variant(name, question, everywhere(name), MHE)] = Cell("tiny", name, results)
     questions = {REFERENCE: "both", "other": "the others"}
-    study = Study("trial", "A trial", questions, lambda args, recipe: list(cells))
+    study = Study("trial", "A trial", questions, lambda args, recipe: list(cells), {})
     out, data = tmp_path / "out", tmp_path / "home-assistant"
     args = argparse.Namespace(out=out, data=data, subset="test", cpu=True, typed=["x"])
     report(study, recipe_of("tiny"), cells, ["el"], args)
