@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 WHEEL_SHA256 = "7ca5fbde9dea879ac7723949fc84347aac5182e6309c357b2e4973fd391b00f7"
 LICENCE_MEMBER = "homeassistant-2026.11.0.dist-info/licenses/LICENSE.md"
 CORPUS = Path(__file__).parents[2] / "fairseq_mhe" / "prepare" / "corpora" / "home-assistant"
-
 MAX_WORDS = 40
 SIMILAR_LENGTHS = 2.2  # ratio of characters + 10: short labels may differ more
 MIN_HELD_OUT_WORDS = 3  # shorter labels have no context: "Open" is Öffnen, Offen or Geöffnet
@@ -80,48 +79,42 @@ def sentences(line: str) -> list[str]:
     return [*parts, line[start:]]
 
 
-def similar_length(en: str, de: str) -> bool:
-    """Whether two sentences may be each other's translation."""
-    ratio = (len(en) + 10) / (len(de) + 10)
-    return 1 / SIMILAR_LENGTHS <= ratio <= SIMILAR_LENGTHS
-
-
 def segments(en: str, de: str) -> list[tuple[str, str]] | None:
     """The sentence pairs of one message, or None where its lines cannot be paired."""
-    lines = [[plain(line) for line in text.split("\n") if plain(line)] for text in (en, de)]
-    if len(lines[0]) != len(lines[1]):
+    en_lines, de_lines = ([*filter(None, map(plain, text.split("\n")))] for text in (en, de))
+    if len(en_lines) != len(de_lines):
         return None
     pairs = []
-    for whole in zip(*lines, strict=True):
-        cut = [sentences(line) for line in whole]
-        if len(cut[0]) == len(cut[1]) and all(map(similar_length, *cut)):
-            pairs += zip(*cut, strict=True)
-        else:
-            pairs.append(whole)
+    for whole in zip(en_lines, de_lines, strict=True):
+        cut = list(map(sentences, whole))
+        sizes = [[len(sentence) + 10 for sentence in side] for side in cut]
+        ratios = [en_size / de_size for en_size, de_size in zip(*sizes, strict=False)]
+        similar = all(1 / SIMILAR_LENGTHS <= ratio <= SIMILAR_LENGTHS for ratio in ratios)
+        alike = similar and len(cut[0]) == len(cut[1])
+        pairs += zip(*cut, strict=True) if alike else [whole]
     return pairs
 
 
 def is_copied(en: str, de: str) -> bool:
     """Whether most words are the same in both languages: names and models, untranslated text."""
-    en_words, de_words = (
-        [word for token in text.split() if (word := normalised(token))] for text in (en, de)
-    )
-    copied = (Counter(en_words) & Counter(de_words)).total()
-    return copied > MAX_COPIED_SHARE * max(len(en_words), len(de_words))
+    words = [Counter(filter(None, map(normalised, text.split()))) for text in (en, de)]
+    copied = (words[0] & words[1]).total()
+    return copied > MAX_COPIED_SHARE * max(words[0].total(), words[1].total())
 
 
 def reason_to_drop(en: str, de: str) -> str | None:
     """Why a sentence pair is not a translation task, or None where it is one."""
     both = f"{en}\n{de}"
-    checks = (
-        ("placeholder", PLACEHOLDER.search(both) is not None),
-        ("code, markup or address", CODE.search(both) is not None),
-        ("no letters", len(normalised(en)) < 2 or len(normalised(de)) < 2),
-        ("identical", normalised(en) == normalised(de)),
-        ("too long", max(len(en.split()), len(de.split())) > MAX_WORDS),
-        ("mostly copied", is_copied(en, de)),
-    )
-    return next((name for name, failed in checks if failed), None)
+    letters = normalised(en), normalised(de)
+    checks = {
+        "placeholder": PLACEHOLDER.search(both),
+        "code, markup or address": CODE.search(both),
+        "no letters": min(map(len, letters)) < 2,
+        "identical": letters[0] == letters[1],
+        "too long": max(len(en.split()), len(de.split())) > MAX_WORDS,
+        "mostly copied": is_copied(en, de),
+    }
+    return next((name for name, failed in checks.items() if failed), None)
 
 
 def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -162,12 +155,10 @@ def clean(messages: Iterable[Pair], counts: Counter[str]) -> Iterator[Pair]:
 
 def split_of(name: str, size: int) -> str:
     """The split that the family ``name``, of ``size`` pairs, falls into."""
-    if size > MAX_HELD_OUT_FAMILY:
-        return "train"
     point = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32
-    if point < TEST_SHARE:
-        return "test"
-    return "valid" if point < TEST_SHARE + VALID_SHARE else "train"
+    if size > MAX_HELD_OUT_FAMILY or point >= TEST_SHARE + VALID_SHARE:
+        return "train"
+    return "test" if point < TEST_SHARE else "valid"
 
 
 def one_translation_each(pairs: Iterable[Pair]) -> list[Pair]:
@@ -205,7 +196,7 @@ def split(pairs: Iterable[Pair], counts: Counter[str]) -> dict[str, list[Pair]]:
     for pair in pairs:
         # Related integrations (victron_ble, victron_gx) share the first word of their names.
         families[pair.integration.split("_")[0]].append(pair)
-    groups: dict[str, list[Pair]] = {"train": [], "valid": [], "test": []}
+    groups: dict[str, list[Pair]] = defaultdict(list)
     for name, members in families.items():
         place = split_of(name, len(members))
         groups[place] += members
