@@ -27,14 +27,8 @@ from fairseq_mhe.prepare.corpora.wmt14 import PREFIXES, copy_from_sacrebleu
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
-from tests.fixtures.miniature import (
-    Miniature,
-    Server,
-    make_miniature,
-    remote_file,
-    serve,
-    write_archive,
-)
+from tests.fixtures import miniature as mini
+from tests.fixtures.miniature import Miniature, Server, remote_file, serve, write_archive
 from tests.fixtures.text import Pairs
 from tests.prepare.conftest import LINES
 from tests.prepare.test_parallel_text import snapshot, times
@@ -45,7 +39,7 @@ KILLS = 6
 
 @pytest.fixture
 def miniature(tmp_path: Path) -> Miniature:
-    return make_miniature(tmp_path / "a miniature")
+    return mini.make_miniature(tmp_path / "a miniature")
 
 
 @pytest.fixture
@@ -126,12 +120,11 @@ def test_it_survives_kill_9_anywhere(miniature: Miniature, server: Server, tmp_p
         process.start()
         return process
 
-    begun = time.monotonic()
+    begun, moments = time.monotonic(), random.Random(1)
     process = in_a_process(tmp_path / "in one go")
     process.join()
     assert process.exitcode == 0
     lasts = time.monotonic() - begun
-    moments = random.Random(1)
     for _ in range(KILLS):
         process = in_a_process(tmp_path / "killed")
         time.sleep(moments.uniform(0.1, 0.9) * lasts)
@@ -169,9 +162,8 @@ def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
     together = train[:22] + valid[:1]
     assert [en for en, _ in small[:sentences] if en in together] == together
     assert open_data(data).languages == ("de", "en")
-    assert read_manifest(data / "original")["steps"]["extract"]["counts"] == {
-        "de-en.tgz": sha256(path)
-    }
+    step = read_manifest(data / "original")["steps"]["extract"]
+    assert step["counts"] == {"de-en.tgz": sha256(path)}
     warning = f"warning: train has {len(train)} lines, known are 160,239\n"
     assert warning in capsys.readouterr().err
 
@@ -206,7 +198,6 @@ def test_multi30k_is_the_files_that_were_verified(
 
 
 def test_the_embedded_pairs_are_taken_unchanged(prepared: Path, corpus: dict[str, Pairs]) -> None:
-    assert [len(corpus[split]) for split in SPLITS] == [30_363, 1088, 1109]
     for split, size in zip(SPLITS, (300, 30, 30), strict=True):
         sides = [lines_of(prepared, f"raw/{split}.{lang}") for lang in LANGS]
         assert list(zip(*sides, strict=True)) == corpus[split][:size]
@@ -256,9 +247,8 @@ def test_subwords_of_others_stay_and_the_text_is_what_a_person_writes(
     assert data.processing().plain(DE) == lines_of(data.folder, "raw/test.de")
     tokens = ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]
     assert data.given_tokens(DE) == tokens
-    assert data.processing().segment(["a boy's hat"]) == [
-        "a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s h@@ a@@ t"
-    ]
+    (line,) = data.processing().segment(["a boy's hat"])
+    assert line == "a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s h@@ a@@ t"
     before = times(data.folder)
     corpus.prepare()
     assert times(data.folder) == before

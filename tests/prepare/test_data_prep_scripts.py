@@ -40,13 +40,9 @@ def test_every_script_explains_itself(script: str, capsys: pytest.CaptureFixture
 def test_bash_prepares_a_folder_with_a_blank_in_its_name(tmp_path: Path) -> None:
     data = tmp_path / "my data"
     words = ["--out", data, "--limit", "50", "--vocab-size", "200", "--workers", "1"]
-    done = subprocess.run(
-        ["bash", FOLDER / "home_assistant_en_de.sh", *words],
-        env={**os.environ, "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["bash", FOLDER / "home_assistant_en_de.sh", *words]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{data}\n"), done.stderr
     assert read_manifest(data)["lines"] == {"train": 50, "valid": 5, "test": 5}
 
@@ -76,6 +72,5 @@ def test_a_bad_file_is_one_line_with_the_scripts_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_here("ptb.sh", ["--folder", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert re.fullmatch(
-        r"ptb\.sh: error: .*ptb\.train\.txt does not exist.*\n", capsys.readouterr().err
-    )
+    line = capsys.readouterr().err
+    assert re.fullmatch(r"ptb\.sh: error: .*ptb\.train\.txt does not exist.*\n", line)

@@ -21,7 +21,6 @@ CORPUS = REPOSITORY / "fairseq_mhe" / "prepare" / "corpora" / "home-assistant"
 TABLE = CORPUS / "pairs.tsv.bz2"
 WHEEL = os.environ.get("FAIRSEQ_MHE_HA_WHEEL", "")
 
-
 extract = SimpleNamespace(**runpy.run_path(str(FOLDER / "extract.py")))
 
 

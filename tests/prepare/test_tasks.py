@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fairseq.data import Dictionary
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from fairseq_mhe.common.errors import UserError
@@ -29,32 +28,48 @@ from fairseq_mhe.prepare.task_folder import open_task, open_tasks, prepare_task
 from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, shortened, windows
 from fairseq_mhe.prepare.tasks import TASKS, Task
 from tests.fixtures.miniature import Server, remote_file, serve
-from tests.fixtures.task_files import put_task, squad_content, superglue_rows, table
+from tests.fixtures.task_files import TABLES, put_task, squad_content, superglue_rows, table
 from tests.prepare.conftest import LINES
 
 plain = partial(join, kind="sentencepiece")
 LONG = [line for line in LINES[40:] if len(line.split()) > 3]
+Make = Callable[..., Path]
 
 
-def fairseqs(folder: Path, subset: str) -> list[tuple[str, Any]]:
-    """What fairseq's task reads: the text of all inputs, and the target."""
+@pytest.fixture
+def make(language_text: Path, tmp_path: Path) -> Make:
+    """Makes the folder of a task with ``count`` examples, in subwords of `language_text`."""
+
+    def make(name: str, count: int = 7, block: int = 200, write: bool = True) -> Path:
+        source = put_task(tmp_path / "in", name, LONG, count) if write else tmp_path / "in"
+        return prepare_task(TASKS[name], source, language_text, tmp_path / "out", block)
+
+    return make
+
+
+def batches(kind: type[SentencePredictionTask], folder: Path, subset: str) -> Iterator[Any]:
+    """What fairseq's task reads, an example a batch, and its dictionary."""
     data = open_task(folder)
-    config = SentencePredictionConfig(
-        data=str(data.binary), num_classes=len(data.task.labels or "1"), no_shuffle=True
-    )
+    classes = len(data.task.labels or "1")
+    config = SentencePredictionConfig(data=str(data.binary), num_classes=classes, no_shuffle=True)
     config.init_token, config.separator_token, config.seed = 0, 2, 1
     config.regression_target = data.task.labels is None
     config.max_positions = data.block
-    task = SentencePredictionTask.setup_task(config)
+    task = kind.setup_task(config)
     task.load_dataset(subset)
     dataset = task.dataset(subset)
-    examples = []
     for index in range(len(dataset)):
-        batch = dataset.collater([dataset[index]])
+        yield dataset.collater([dataset[index]]), task.source_dictionary
+
+
+def fairseqs(folder: Path, subset: str) -> list[tuple[str, Any]]:
+    """The text of all inputs, and the target."""
+    examples = []
+    for batch, dictionary in batches(SentencePredictionTask, folder, subset):
         tokens = batch["net_input"]["src_tokens"][0]
         assert tokens[0] == 0
-        assert len(tokens) <= data.block
-        words = " ".join(task.source_dictionary[token] for token in tokens.tolist())
+        assert len(tokens) <= open_task(folder).block
+        words = " ".join(dictionary[token] for token in tokens.tolist())
         assert "<unk>" not in words
         parts = plain(words).replace("<s>", "").split("</s>")
         text = "|".join(part.strip() for part in parts if part)
@@ -63,10 +78,8 @@ def fairseqs(folder: Path, subset: str) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["cola", "sst2", "mrpc", "stsb", "mnli", "rte", "boolq"])
-def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: Path) -> None:
-    task = TASKS[name]
-    source = put_task(tmp_path / "official", name, LONG, 4)
-    out = prepare_task(task, source, language_text, tmp_path / "out", block=200)
+def test_fairseq_reads_every_example(name: str, make: Make) -> None:
+    task, out = TASKS[name], make(name, 4)
     texts, step = len(task.columns), 3 if name == "boolq" else 2
     for number, subset in enumerate(["train", *task.subsets]):
         for n, (words, target) in enumerate(fairseqs(out, subset)):
@@ -76,21 +89,16 @@ def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: P
         assert n == 3
 
 
-def test_multirc_has_an_example_for_each_answer(language_text: Path, tmp_path: Path) -> None:
-    source = put_task(tmp_path / "official", "multirc", LONG, 2)
-    out = prepare_task(TASKS["multirc"], source, language_text, tmp_path / "out", block=200)
+def test_multirc_has_an_example_for_each_answer(make: Make) -> None:
+    out = make("multirc", 2)
     passage, question, answer = LONG[11:14]
     assert fairseqs(out, "valid")[:2] == [(f"{passage}|{question} {answer}", n) for n in (0, 1)]
     groups = ["0.0", "0.0", "0.1", "0.1", "1.0", "1.0", "1.1", "1.1"]
     assert open_task(out).examples("valid")["groups"] == groups
 
 
-def test_truncated_examples_are_counted(
-    language_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = put_task(tmp_path / "in", "rte", LONG, 4)
-    out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "out", block=12)
-    assert len(fairseqs(out, "valid")) == 4
+def test_truncated_examples_are_counted(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(fairseqs(make("rte", 4, block=12), "valid")) == 4
     assert "rte valid: 4 examples, 4 truncated\n" in capsys.readouterr().err
     assert shortened([list("abcdef"), list("xy")], 6) == [list("abcd"), list("xy")]
     assert shortened([list("abcd"), list("wxyz")], 5) == [list("ab"), list("wxy")]
@@ -99,37 +107,42 @@ def test_truncated_examples_are_counted(
 
 
 def test_incomplete_rows_of_train_are_dropped_and_counted(
-    language_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As QQP's train has them."""
-    source = put_task(tmp_path / "in", "rte", LONG, 4)
-    whole = (source / "rte.dev.tsv").read_text()
-    torn = whole + "4\ta\t \tentailment\n5\ta\n"
-    (source / "rte.train.tsv").write_text(torn)
-    out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "out", block=200)
+    put_task(tmp_path / "in", "rte", LONG, 4)
+    train, dev = (tmp_path / "in" / f"rte.{split}.tsv" for split in ("train", "dev"))
+    torn = dev.read_text() + "4\ta\t \tentailment\n5\ta\n"
+    train.write_text(torn)
+    out = make("rte", write=False)
     assert fairseqs(out, "train") == fairseqs(out, "valid")
     assert "rte train: 4 examples, 2 dropped" in capsys.readouterr().err
-    (source / "rte.dev.tsv").write_text(torn)
+    dev.write_text(torn)
     with pytest.raises(UserError, match=r"line 6 .* a text or a label is missing"):
-        prepare_task(TASKS["rte"], source, language_text, tmp_path / "other", block=200)
+        make("rte", write=False)
 
 
-def inputs(name: str, data: Path, folder: Path, block: int) -> Inputs:
-    """What `put_task` has written for training."""
-    path = folder / f"{name}.train{TASKS[name].suffix}"
-    return read_inputs(TASKS[name], path, open_data(data, TEXT).processing(), block, True)
+@pytest.fixture
+def inputs(language_text: Path, tmp_path: Path) -> Callable[..., Inputs]:
+    """Reads examples for training, not made binary."""
+
+    def inputs(name: str, block: int = 200, count: int = 7) -> Inputs:
+        folder, processing = put_task(tmp_path, name, LONG, count), open_data(language_text, TEXT)
+        path = folder / f"{name}.train{TASKS[name].suffix}"
+        return read_inputs(TASKS[name], path, processing.processing(), block, True)
+
+    return inputs
 
 
-def test_copa_asks_for_cause_or_effect(language_text: Path, tmp_path: Path) -> None:
-    folder = put_task(tmp_path, "copa", LONG)
-    read = inputs("copa", language_text, folder, block=200)
+def test_copa_asks_for_cause_or_effect(inputs: Callable[..., Inputs]) -> None:
+    read = inputs("copa")
     rows = superglue_rows("copa", LONG, 7)
     assert [plain(line) for line in read.columns[1]] == [row["choice1"] for row in rows]
     assert plain(read.columns[0][0]) == f"{rows[0]['premise']} What was the cause of this?"
     assert plain(read.columns[0][1]) == f"{rows[1]['premise']} What happened as a result?"
     assert read.labels == ["0", "1", "0", "1", "0", "1", "0"]
     # The longest choice cuts its premise.
-    short = inputs("copa", language_text, folder, block=24)
+    short = inputs("copa", block=24)
     lengths = [[len(line.split()) for line in column] for column in short.columns]
     for premise, *choices in zip(*lengths, strict=True):
         assert premise + max(choices) + 4 <= 24
@@ -137,20 +150,11 @@ def test_copa_asks_for_cause_or_effect(language_text: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["wic", "wsc"])
-def test_spans_are_the_words(name: str, language_text: Path, tmp_path: Path) -> None:
+def test_spans_are_the_words(name: str, make: Make) -> None:
     """As fairseq's task gives them to the model: token by token of the whole sequence."""
-    folder = put_task(tmp_path / "in", name, LONG)
-    out = prepare_task(TASKS[name], folder, language_text, tmp_path / "out", block=200)
-    binary = open_task(out).binary
-    dictionary = Dictionary.load(str(binary / "input0" / "dict.txt"))
-    config = SentencePredictionConfig(data=str(binary), num_classes=2, no_shuffle=True)
-    config.init_token, config.separator_token, config.seed = 0, 2, 1
-    task = WordsPredictionTask.setup_task(config)
-    task.load_dataset("train")
-    dataset = task.dataset("train")
-    for index, row in enumerate(superglue_rows(name, LONG, 7)):
-        net_input = dataset.collater([dataset[index]])["net_input"]
-        (tokens,), (spans,) = (net_input[key].tolist() for key in ("src_tokens", "spans"))
+    read = batches(WordsPredictionTask, make(name), "train")
+    for (batch, dictionary), row in zip(read, superglue_rows(name, LONG, 7), strict=True):
+        (tokens,), (spans,) = (batch["net_input"][key].tolist() for key in ("src_tokens", "spans"))
         target = row.get("target")
         words = [target[f"span{n}_text"] for n in (1, 2)] if target else [row["word"]] * 2
         for (first, last), word in zip([spans[:2], spans[2:]], words, strict=True):
@@ -158,17 +162,15 @@ def test_spans_are_the_words(name: str, language_text: Path, tmp_path: Path) -> 
             assert marked.strip(".,:!?") == word.strip(".,:!?")
 
 
-def test_a_span_that_is_cut_off_is_the_texts_last_subword(
-    language_text: Path, tmp_path: Path
-) -> None:
-    read = inputs("wsc", language_text, put_task(tmp_path, "wsc", LONG), block=8)
+def test_a_span_that_is_cut_off_is_the_texts_last_subword(inputs: Callable[..., Inputs]) -> None:
+    read = inputs("wsc", block=8)
     assert read.counts["truncated"] > 0
     for line, spans in zip(read.columns[0], read.spans, strict=True):
         assert max(map(int, spans.split())) <= len(line.split())
 
 
-def test_record_fills_the_gap_with_every_entity(language_text: Path, tmp_path: Path) -> None:
-    read = inputs("record", language_text, put_task(tmp_path, "record", LONG, 2), block=200)
+def test_record_fills_the_gap_with_every_entity(inputs: Callable[..., Inputs]) -> None:
+    read = inputs("record", count=2)
     (row, _) = superglue_rows("record", LONG, 2)
     entities = list(dict.fromkeys(LONG[0].split()))
     assert read.facts["candidates"][: len(entities)] == entities
@@ -190,9 +192,9 @@ def test_windows_cover_all_with_the_stride() -> None:
 
 
 @pytest.mark.parametrize("block", [48, 400])
-def test_answers_are_where_the_label_says(block: int, language_text: Path, tmp_path: Path) -> None:
+def test_answers_are_where_the_label_says(block: int, inputs: Callable[..., Inputs]) -> None:
     """<s> question </s> </s> window </s>, label by label, and nothing where there is no answer."""
-    read = inputs("squad2", language_text, put_task(tmp_path, "squad2", LONG), block)
+    read = inputs("squad2", block)
     questions = {
         question["id"]: question
         for article in squad_content(LONG)["data"]
@@ -217,6 +219,7 @@ def test_answers_are_where_the_label_says(block: int, language_text: Path, tmp_p
 
 
 HEAD = "index\tsentence1\tsentence2\tlabel\n"
+STSB = f"{TABLES['stsb'][0]}\n"
 
 
 @pytest.mark.parametrize(
@@ -226,11 +229,7 @@ HEAD = "index\tsentence1\tsentence2\tlabel\n"
         ("rte", HEAD + "0\ta\tb\tmaybe\n", "there is no label 'maybe'"),
         ("rte", HEAD + "0\ta\tb\n", "has no examples"),
         ("rte", "", "has no examples"),
-        (
-            "stsb",
-            table("stsb", LONG, 1).replace("0.250", "x"),
-            "line 2 is no row of stsb: could not convert .* 'x'",
-        ),
+        ("stsb", f"{STSB}0\tnews\ta\tb\tx\n", "line 2 is no row of stsb: could not convert .* 'x'"),
         ("boolq", '{"question": "a"\n', "line 1 is no row of boolq: Expecting"),
         ("boolq", '{"question": "a", "passage": 3, "label": true}\n', "boolq: 'int'"),
         ("multirc", '{"passage": "text"}\n', "line 1 is no row of multirc"),
@@ -239,13 +238,12 @@ HEAD = "index\tsentence1\tsentence2\tlabel\n"
     ],
 )  # fmt: skip
 def test_bad_files_end_in_one_line(
-    name: str, content: str, message: str, language_text: Path, tmp_path: Path
+    name: str, content: str, message: str, make: Make, tmp_path: Path
 ) -> None:
-    task = TASKS[name]
-    for split in ("train", *task.scored):
-        (tmp_path / f"{name}.{split}{task.suffix}").write_text(content)
+    for path in put_task(tmp_path / "in", name, LONG).iterdir():
+        path.write_text(content)
     with pytest.raises(UserError, match=message) as caught:
-        prepare_task(task, tmp_path, language_text, tmp_path / "out", block=64)
+        make(name, write=False)
     assert str(tmp_path) in str(caught.value)
     assert not (tmp_path / "out" / "bin").exists()
 
@@ -268,27 +266,21 @@ QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
     ],
 )  # fmt: skip
 def test_a_bad_value_ends_in_one_line(
-    name: str,
-    place: tuple[str | int, ...],
-    value: object,
-    message: str,
-    language_text: Path,
-    tmp_path: Path,
+    name: str, place: tuple[Any, ...], value: object, message: str, make: Make, tmp_path: Path
 ) -> None:
     """A value of the first line of what is scored is another one, or missing."""
     folder = put_task(tmp_path / "in", name, LONG, 2)
     path = folder / f"{name}.{TASKS[name].scored[0]}{TASKS[name].suffix}"
-    first, *others = path.read_text().split("\n")
-    whole = row = json.loads(first)
+    whole = row = json.loads(path.read_text().split("\n")[0])
     *above, last = place
     for step in above:
         row = row[step]
     row[last] = value
     if value is None:
         del row[last]
-    path.write_text("\n".join([json.dumps(whole), *others]))
+    path.write_text(json.dumps(whole))
     with pytest.raises(UserError, match=message) as caught:
-        prepare_task(TASKS[name], folder, language_text, tmp_path / "out", block=64)
+        make(name, write=False)
     assert str(path) in str(caught.value)
 
 
@@ -343,8 +335,7 @@ def test_every_task_has_its_files() -> None:
 def test_an_archive_becomes_the_official_files(
     name: str, inside: str, tmp_path: Path, server: Server
 ) -> None:
-    task = TASKS[name]
-    path = tmp_path / "served" / f"{name}.zip"
+    path, task = tmp_path / "served" / f"{name}.zip", TASKS[name]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for split in ("train", *task.scored):
             packed.writestr(f"{inside}/{split}{task.suffix}", "content")
