@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
 import math
@@ -17,8 +18,8 @@ from fairseq_mhe.common.errors import one_line
 class Parser(ArgumentParser):
     """argparse's, whose refusals are one clean line that says what would do.
 
-    Options of type ``float`` take finite numbers only, those of type ``Path`` no empty word. An
-    option of several values may be given twice; all values count.
+    ``float`` stands for finite numbers, ``Path`` for no empty word; what ``nargs="+"`` takes adds
+    up where the option is given twice.
     """
 
     def __init__(self, *args: Any, **words: Any) -> None:
@@ -27,7 +28,6 @@ class Parser(ArgumentParser):
         self.register("type", Path, _path)
 
     def add_argument(self, *names: str, **words: Any) -> Any:
-        """argparse's, but what ``nargs="+"`` takes adds up."""
         if words.get("nargs") == "+" and names[0].startswith("-"):
             words["action"] = "extend"
         return super().add_argument(*names, **words)
@@ -56,21 +56,16 @@ class Parser(ArgumentParser):
 
 def number(text: str) -> float:
     """Of finite size."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ArgumentTypeError(f"{text!r} is no number")
-    return value
+    with contextlib.suppress(ValueError):
+        if math.isfinite(value := float(text)):
+            return value
+    raise ArgumentTypeError(f"{text!r} is no number")
 
 
 def _path(text: str) -> Path:
-    if not text:
-        raise ArgumentTypeError(
-            "an empty path: name a file or folder (the current folder is .)"
-        )
-    return Path(text)
+    if text:
+        return Path(text)
+    raise ArgumentTypeError("an empty path: name a file or folder (the current folder is .)")
 
 
 def at_least(least: int, most: int = 10**15) -> Callable[[str], int]:
@@ -78,10 +73,8 @@ def at_least(least: int, most: int = 10**15) -> Callable[[str], int]:
 
     def convert(text: str) -> int:
         if not (text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
-            limit = f" and at most {most}" if text.isdecimal() else ""
-            raise ArgumentTypeError(
-                f"{text!r} is no whole number of at least {least}{limit}"
-            )
+            limits = f"{least} and at most {most}" if text.isdecimal() else least
+            raise ArgumentTypeError(f"{text!r} is no whole number of at least {limits}")
         return int(text)
 
     return convert
@@ -104,22 +97,18 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
     """Names with commas between them, or ``all``; each once."""
 
     def convert(text: str) -> list[str]:
-        if text == "all":
-            return list(known)
-        for word in text.split(","):
+        words = known if text == "all" else text.split(",")
+        for word in words:
             if word not in known:
                 choices = ", ".join(known)
                 raise ArgumentTypeError(f"unknown {word!r}; choose of: {choices}, or all")
-        return list(dict.fromkeys(text.split(",")))
+        return list(dict.fromkeys(words))
 
     return convert
 
 
 def as_words(options: Mapping[str, Any]) -> list[str]:
-    """``options`` as words of a command line; True is a flag, None and False are left out.
-
-    Several values have commas between them.
-    """
+    """A command line: True is a flag, None and False are left out, lists have commas."""
     words = []
     for name, value in options.items():
         if value is None or value is False:

@@ -21,32 +21,24 @@ _USUAL, _MOST = 1024, 8192
 #: Bytes of a compiled product, and the share of memory that all processes may take for them.
 _BYTES, _SHARE = 400_000, 1 / 4
 
-#: Instructions by which a CPU multiplies matrices of bfloat16 faster than those of float32.
-_FAST_BF16 = frozenset(("avx512_bf16", "amx_bf16"))
-
 
 def has_fast_bf16() -> bool:
-    """Whether this processor multiplies bfloat16 faster than float32."""
-    return not _FAST_BF16.isdisjoint(cpu_flags())
+    """Whether this processor multiplies matrices of bfloat16 faster than those of float32."""
+    return not cpu_flags().isdisjoint(("avx512_bf16", "amx_bf16"))
 
 
 def _tunes(*own_choice: str) -> bool:
     """Whether users leave the choice to us."""
-    return os.environ.get(SWITCH) != "0" and not any(
-        name in os.environ for name in own_choice
-    )
+    return os.environ.get(SWITCH) != "0" and os.environ.keys().isdisjoint(own_choice)
 
 
 def with_huge_pages() -> dict[str, str]:
-    """Variables for a training's process to start with: as `keep_freed_memory`, in 2 MiB pages.
-
-    glibc 2.35 and newer asks Linux for such pages if this is set when the process starts.
-    """
+    """For glibc 2.35 when a training's process starts: `keep_freed_memory`, in 2 MiB pages."""
     if not _tunes(*OWN_TUNING):
         return {}
     names = {"hugetlb": 1, "mmap_threshold": _NEVER, "trim_threshold": _NEVER}
-    tuned = ":".join(f"glibc.malloc.{name}={value}" for name, value in names.items())
-    return {"GLIBC_TUNABLES": tuned}
+    tuned = [f"glibc.malloc.{name}={value}" for name, value in names.items()]
+    return {"GLIBC_TUNABLES": ":".join(tuned)}
 
 
 def keep_freed_memory() -> bool:
@@ -61,16 +53,13 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
         return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, _NEVER)) and bool(
-        mallopt(_M_TRIM_THRESHOLD, _NEVER)
-    )
+    return all(mallopt(name, _NEVER) for name in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD))
 
 
 def keep_compiled_products() -> None:
     """Raise the number of compiled products that oneDNN keeps; before it compiles the first.
 
-    In bfloat16 it compiles a product for each shape. An epoch of text has thousands of shapes, and
-    the next epoch brings the same. torch has no call for it but the environment variable.
+    In bfloat16 it compiles one for each shape, of which each epoch of text has the same thousands.
     (https://uxlfoundation.github.io/oneDNN/dev_guide_primitive_cache.html)
     """
     if _tunes(_CAPACITY, "DNNL_PRIMITIVE_CACHE_CAPACITY"):

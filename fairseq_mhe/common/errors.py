@@ -12,10 +12,7 @@ _LINE_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
 
 
 def one_line(message: object) -> str:
-    """A message as one line: line breaks become spaces, control characters are written out.
-
-    So a terminal obeys no escape code of a name or text in the message.
-    """
+    """A message as one line, whose control characters are written out: no terminal obeys them."""
     text = _LINE_BREAKS.sub(" ", str(message).strip())
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
@@ -23,20 +20,16 @@ def one_line(message: object) -> str:
 
 
 class UserError(Exception):
-    """Bad input: the message says what is wrong, where, and what to do; no traceback is shown.
-
-    As a string it is always one clean line.
-    """
+    """Bad input: one clean line says what is wrong, where, and what to do, without a traceback."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
 
 
 class ErrorExit(SystemExit):
-    """The end of a command that fairseq runs, with one line on stderr and a non-zero exit status.
+    """Ends a command of fairseq's, which shows a traceback for every other exception, in one line.
 
-    fairseq-train and its siblings show a traceback for every exception but ``SystemExit``.
-    ``message`` is the line without its prefix, for callers that go on.
+    ``message`` is that line without its prefix, for callers that go on.
     """
 
     def __init__(self, message: object) -> None:
@@ -46,24 +39,16 @@ class ErrorExit(SystemExit):
 
 @contextlib.contextmanager
 def one_clear_line(*also: type[Exception]) -> Iterator[None]:
-    """Turn bad input into an `ErrorExit`; at the places where fairseq calls us.
-
-    ``also``: further types of exceptions whose message is already clear.
-    """
+    """Turn bad input, or ``also`` other clear messages, into an `ErrorExit` where fairseq calls."""
+    clear: tuple[type[Exception], ...] = (UserError, *also)
     try:
         yield
-    except Exception as error:
-        if isinstance(error, (UserError, *also)):
-            raise ErrorExit(error) from None
-        raise
+    except clear as error:
+        raise ErrorExit(error) from None
 
 
 def exit_status(name: str, command: Callable[[], int | None]) -> int:
-    """Run a command; bad input ends in one line and exit status 2, Ctrl-C in 130.
-
-    So does what the system refuses: a full disk, a device that takes no output.
-    ``name``: what was typed, which the line begins with.
-    """
+    """Run a command; bad input and what the system refuses end in one line and 2, Ctrl-C in 130."""
     try:
         try:
             return command() or 0

@@ -39,8 +39,7 @@ def check_output(path: Path) -> None:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``, which takes its place when the block ends well.
 
-    Raises:
-        UserError: something else than a file is there, or it cannot be written.
+    Raises UserError where something else than a file is there, or it cannot be written.
     """
     check_output(path)
     with _renamed_into(path) as temporary:
@@ -49,11 +48,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """The same for a folder, which the block makes.
-
-    Raises:
-        UserError: ``path`` is there already, or cannot be written.
-    """
+    """The same for a folder, which the block makes; UserError where it is there already."""
     if path.exists():
         raise UserError(f"{path} exists: remove it, or name another folder")
     with _renamed_into(path) as temporary:
@@ -65,7 +60,10 @@ def _renamed_into(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_parts_of_dead_processes(path)
+        for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+            process = part.name.split(".")[-2]
+            if process.isdecimal() and not Path("/proc", process).exists():
+                _remove(part)  # a killed process left it
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
@@ -74,13 +72,6 @@ def _renamed_into(path: Path) -> Iterator[Path]:
         raise UserError(f"cannot write {path}: {error.strerror or error}{advice}") from error
     finally:
         _remove(temporary)
-
-
-def _remove_parts_of_dead_processes(path: Path) -> None:
-    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        process = part.name.split(".")[-2]
-        if process.isdecimal() and not Path("/proc", process).exists():
-            _remove(part)
 
 
 def _remove(path: Path) -> None:
@@ -102,11 +93,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The value that a JSON file holds.
-
-    Raises:
-        UserError: the file is missing, cannot be read, or is not JSON.
-    """
+    """The value that a JSON file holds; UserError where it is missing, unreadable or no JSON."""
     check_input(path, "give another path")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -134,17 +121,12 @@ def key(inputs: Mapping[str, Any]) -> str:
 def no_colon(path: Path) -> None:
     """Raises UserError for a path that fairseq would take for several."""
     if ":" in str(path):
-        raise UserError(
-            f"fairseq splits paths at colons, and {path} has one: choose another folder"
-        )
+        problem = f"fairseq splits paths at colons, and {path} has one"
+        raise UserError(f"{problem}: choose another folder")
 
 
 def output_folder(path: Path) -> Path:
-    """Make a folder that commands write in; its absolute path.
-
-    Raises:
-        UserError: its path has a colon, or it cannot be written in.
-    """
+    """Make a folder that commands write in; its absolute path, or UserError."""
     folder = path.resolve()
     no_colon(folder)
     try:
@@ -165,28 +147,15 @@ def check_folder_version(folder: Path, content: Mapping[str, Any], advice: str) 
 def only_one(folder: Path) -> Iterator[None]:
     """Keep other processes out of ``folder``, and remove the work folders of a killed one.
 
-    Raises:
-        UserError: as `locked`.
+    Raises UserError where another process is at work there, or the folder cannot be written.
     """
-    with locked(folder / ".lock"):
-        for work in folder.glob(f"{WORK_PREFIX}*"):
-            shutil.rmtree(work, ignore_errors=True)
-        yield
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from the same work in the folder of the lock file ``path``.
-
-    Raises:
-        UserError: another process is at work there, or the folder cannot be written.
-    """
-    folder = output_folder(path.parent)
-    with path.open("a") as lock:
+    place = output_folder(folder)
+    with (place / ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise UserError(
-                f"another fairseq-mhe is at work in {folder}: wait for its end, or stop it"
-            ) from error
+            problem = f"another fairseq-mhe is at work in {place}"
+            raise UserError(f"{problem}: wait for its end, or stop it") from error
+        for work in folder.glob(f"{WORK_PREFIX}*"):
+            shutil.rmtree(work, ignore_errors=True)
         yield

@@ -24,20 +24,16 @@ class Board:
     """A row of `rich.progress` for each thing that is under way, used with ``with``.
 
     It has no thread, so that worker processes may be forked meanwhile: it draws when something is
-    reported, and at ``tick``.
+    reported, and at ``tick``. ``unit``: of what is counted ("updates"); ``names``: of all rows,
+    where they are known beforehand, to be shown with a state; ``state``: what work that is added
+    from now on is ("training").
     """
 
     def __init__(
         self, unit: str = "", names: Iterable[str] = (), console: Console | None = None
     ) -> None:
-        """Args:
-        unit: of what is counted ("updates").
-        names: of all rows, where they are known beforehand; they are then shown with a state.
-        console: where to show it; standard error by default.
-        """
         self.console = console or Console(stderr=True)
         self._terminal, self._unit = self.console.is_terminal, unit and f" {unit}"
-        #: What work that is added from now on is ("training").
         self.state = ""
         self._warned: set[tuple[str, str]] = set()
         # The first picture comes at once, the first lines later.
@@ -78,9 +74,9 @@ class Board:
         self.tick()
 
     def update(self, name: str, done: int, total: int | None = None, note: str = "") -> None:
-        """Work has come so far; where there is no terminal, its end is a line. A note stays.
+        """Work has come so far, of a ``total`` if it was not added before; a note stays.
 
-        ``total``: units in all, of work that was not added.
+        Where there is no terminal, its end is a line.
         """
         if name not in self._ids:
             self.add(name, total or 0)
@@ -98,9 +94,8 @@ class Board:
 
     def tick(self) -> None:
         """Draw or print if it is time: call it often."""
-        if time.monotonic() - self._shown >= (
-            _DRAW_EVERY if self._terminal else _LINE_EVERY
-        ):
+        seconds = _DRAW_EVERY if self._terminal else _LINE_EVERY
+        if time.monotonic() - self._shown >= seconds:
             self._shown = time.monotonic()
             if self._terminal:
                 self._progress.refresh()
@@ -133,9 +128,8 @@ class Board:
 
     def _line(self, task: Task) -> str:
         state = task.fields["state"] and f"{task.fields['state']} "
-        return (
-            f"  {task.description}: {state}{task.completed:.0f}/{task.total:.0f}{self._unit}"
-        )
+        counts = f"{task.completed:.0f}/{task.total:.0f}{self._unit}"
+        return f"  {task.description}: {state}{counts}"
 
 
 def _clock(seconds: float) -> str:

@@ -1,11 +1,11 @@
 """Hiding what fairseq, hydra and torch say about each other's code, and nothing else."""
 
 import contextlib
+import functools
 import logging
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 
 def quieten_start_up() -> None:
@@ -13,10 +13,7 @@ def quieten_start_up() -> None:
 
     Called by fairseq's commands and ours, not where a program merely imports the package.
     """
-
-    def ignore(**what: Any) -> None:
-        warnings.filterwarnings("ignore", **what)
-
+    ignore = functools.partial(warnings.filterwarnings, "ignore")
     for module in (r"fairseq(?!_mhe)", r"torch\.", r"omegaconf\."):
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
             ignore(category=category, module=module)
@@ -32,14 +29,12 @@ def quiet_import() -> Iterator[None]:
     """Import fairseq inside without warnings about its own code, and without any logging.
 
     One of fairseq's models calls ``logging.basicConfig(level=DEBUG)`` when it is imported, after
-    which every library of the process prints its debugging messages, and later calls with a
-    sensible format have no effect.
+    which every library prints its debugging messages, and later calls have no effect.
     """
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
-    if (
-        "fairseq" in sys.modules and level == logging.DEBUG
-    ):  # a fairseq command has imported it
+    # A command of fairseq has imported it.
+    if "fairseq" in sys.modules and level == logging.DEBUG:
         before, level = [h for h in before if not _is_basic(h)], logging.WARNING
     disabled = root.manager.disable
     logging.disable(logging.WARNING)  # "Please install tensorboardX", for one
@@ -63,9 +58,10 @@ def quiet_fairseq() -> Iterator[None]:
     """Keep fairseq's log lines off the screen, and torch's advice on how fairseq calls it."""
     logger = logging.getLogger("fairseq")
     level = logger.level
-    advice = "Support for mismatched key_padding_mask and attn_mask"
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=advice)
+        warnings.filterwarnings(
+            "ignore", "Support for mismatched key_padding_mask and attn_mask"
+        )
         logger.setLevel(logging.WARNING)
         try:
             yield

@@ -26,7 +26,7 @@ def cores() -> int:
 
 
 def memory() -> int:
-    """Bytes of memory that this process may use: the machine's, or its container's share."""
+    """Bytes that this process may use: the machine's memory, or its container's share."""
     machines = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         return min(machines, int(_CONTAINERS_LIMIT.read_text()))
@@ -63,11 +63,9 @@ def machine(device: str) -> dict[str, str]:
     import torch  # slow, and not wanted by those who count cores
 
     processor = _cpuinfo("model name") or platform.processor() or platform.machine()
-    facts = {
-        "processor": f"{processor}, {cores()} cores",
-        "memory": f"{memory() / _GIB:.0f} GiB",
-        "vector instructions": torch.backends.cpu.get_cpu_capability(),
-    }
+    facts = {"processor": f"{processor}, {cores()} cores"}
+    facts["memory"] = f"{memory() / _GIB:.0f} GiB"
+    facts["vector instructions"] = torch.backends.cpu.get_cpu_capability()
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
         size, capability = f"{gpu.total_memory / _GIB:.0f} GiB", f"{gpu.major}.{gpu.minor}"

@@ -31,10 +31,7 @@ def align(
     left: Iterable[int] = (0,),
     latex: bool = False,
 ) -> str:
-    """A table in Markdown, or in LaTeX with booktabs' rules.
-
-    The columns ``left`` are flush left, the others right.
-    """
+    """A table in Markdown, or LaTeX's booktabs; the columns ``left`` are flush left."""
     aligns = ["left" if column in left else "right" for column in range(len(headings))]
     form = "latex_booktabs" if latex else "pipe"
     return tabulate(list(rows), headings, form, disable_numparse=True, colalign=aligns)
