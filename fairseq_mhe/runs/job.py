@@ -1,12 +1,9 @@
-"""One training and its folder: config.json says what made it, the other files are its results.
-
-``fairseq-mhe keep`` copies finished ones without their checkpoints, small enough to be published.
-"""
+"""One training and its folder: config.json says what made it, the other files are its results."""
 
 import argparse
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +28,6 @@ LAST = "checkpoint_last.pt"
 
 
 def _place(*names: str) -> Any:
-    """A path in the run folder."""
     return property(lambda job: job.folder.joinpath(*names))
 
 
@@ -102,7 +98,6 @@ class Job:
 
 
 def run_name(row: str, attention: Mapping[str, str], seed: int) -> str:
-    """The name of a run folder."""
     return f"{row}-{kind_name(attention)}-seed{seed}"
 
 
@@ -120,10 +115,9 @@ def settings_of(
     data: Any,
     **facts: Any,
 ) -> dict[str, Any]:
-    """What decides which model comes out.
+    """What decides which model comes out; ``facts``: further JSON values.
 
-    ``attention``: place -> kind; ``data``: the identity of a data folder; ``facts``: further JSON
-    values.
+    ``attention``: place -> kind; ``data``: the identity of a data folder.
     """
     kinds = {PLACES[place]: kind for place, kind in attention.items()}
     if len(set(attention.values())) == 1:
@@ -139,12 +133,9 @@ def plan_job(
     surroundings: Mapping[str, Any],
     decoding: Decoding | None = None,
 ) -> Job:
-    """Open the run folder, or plan a new one; nothing is written.
+    """Open the run folder, or plan a new one; nothing is written. UserError for other settings.
 
     ``surroundings``: what may change from start to start: where the data and a start lie.
-
-    Raises:
-        UserError: the folder has other settings or another decoding, or is of another version.
     """
     config = {
         "folder_version": FOLDER_VERSION,
@@ -157,12 +148,11 @@ def plan_job(
     if not (folder / "config.json").exists():
         return job
     old = read_job(folder)
-    before, now = dict(_flat(old.config)), dict(_flat(job.config))
-    differences = [
-        f"{name}: {before.get(name)}, now {now.get(name)}"
-        for name in {**before, **now}
-        if before.get(name) != now.get(name)
-    ]
+    before, now = _flat(old.config), _flat(job.config)
+    differences = []
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            differences.append(f"{name}: {before.get(name)}, now {now.get(name)}")
     if differences:
         raise UserError(
             f"{folder} has other settings ({'; '.join(differences)}): "
@@ -171,11 +161,13 @@ def plan_job(
     return Job(folder, {**job.config, "versions": old.config["versions"]})
 
 
-def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What must stay the same, without nesting: "options lr" and its value."""
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What must stay the same, without nesting: "options lr" -> its value."""
+    flat = {}
     for group, values in {**config["settings"], "decoding": config["decoding"]}.items():
-        for name, value in values.items() if isinstance(values, dict) else [("", values)]:
-            yield f"{group} {name}".strip(), value
+        named = values if isinstance(values, dict) else {"": values}
+        flat |= {f"{group} {name}".strip(): value for name, value in named.items()}
+    return flat
 
 
 def read_job(folder: Path) -> Job:
@@ -196,7 +188,7 @@ def keep_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def keep(args: argparse.Namespace) -> None:
-    """Copy the runs, and none of them where one has no scores."""
+    """Copy finished runs without their checkpoints; none of them where one has no scores."""
     for folder in args.runs:
         job = read_job(folder)
         if not job.scores.exists() and not any(folder.glob("*/scores.json")):

@@ -28,7 +28,7 @@ _WARNING = re.compile(r"\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| 
 
 
 def user_dir() -> Path:
-    """What fairseq's commands take as --user-dir: the package, or the user's, which imports it."""
+    """fairseq's --user-dir: the package, or the user's own, which imports it."""
     return Path(os.environ.get(OWN_USER_DIR) or Path(fairseq_mhe.__file__).parent)
 
 
@@ -47,7 +47,7 @@ class Child:
         headline: str = "",
         environment: Mapping[str, str] = {},
     ) -> None:
-        """``headline``: a line of the log before its output; ``environment``: variables of it."""
+        """``headline``: a line of the log before the output."""
         self.log = log
         fixed = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         with log.open("ab") as output:
@@ -64,11 +64,9 @@ class Child:
             )
 
     def running(self) -> bool:
-        """Whether it has not ended yet."""
         return self._process.poll() is None
 
     def failed(self) -> bool:
-        """Whether it has ended, and not well."""
         return bool(self._process.poll())
 
     def new_lines(self) -> list[str]:

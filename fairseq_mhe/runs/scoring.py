@@ -1,7 +1,7 @@
-"""Detokenised text against references with sacreBLEU; every number with what it means.
+"""Detokenised text against references with sacreBLEU.
 
-A score is a dictionary as scores.json holds it: "score" (0 to 100), "confidence", half its 95%
-bootstrap interval, and "signature", sacreBLEU's.
+A score is a dictionary: "score" (0 to 100), "confidence", half its 95% bootstrap interval, and
+sacreBLEU's "signature".
 """
 
 import re
@@ -20,8 +20,6 @@ from fairseq_mhe.prepare.tokenise import tokeniser
 
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
 _COMPOUND = re.compile(r"(\S)-(\S)")
-#: What stands for <unk> in a reference, as in fairseq's own output.
-_UNKNOWN = "<<unk>>"
 #: Bootstrap resamples, for confidence intervals and p-values, and their random seed, sacreBLEU's.
 RESAMPLES, SEED = 1000, 12345
 #: sacreBLEU's tokenisers, of those that need no download: its signatures name them.
@@ -43,10 +41,9 @@ def score(
     tokenised = None
     if language and has_spaces(language):
         tokenised = tokenised_bleu(hypotheses, references, language)
+    bleu = BLEU(tokenize=bleu_tokeniser(language, tokenise))
     return {
-        "bleu": _score(
-            BLEU(tokenize=bleu_tokeniser(language, tokenise)), hypotheses, references
-        ),
+        "bleu": _score(bleu, hypotheses, references),
         "chrf": _score(CHRF(), hypotheses, references),
         "sentences": len(hypotheses),
         "tokenised": tokenised,
@@ -79,13 +76,15 @@ def tokenised_bleu(
     get_ende_bleu.sh). It is higher than detokenised BLEU by about a point.
     """
     tokenise = tokeniser("moses", language)
-    split = [
-        [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokenise(line)) for line in lines]
-        for lines in (hypotheses, references)
-    ]
-    return _score(
-        BLEU(tokenize="none", smooth_method="none", force=True), split[0], split[1]
-    )
+
+    def split(lines: Sequence[str]) -> list[str]:
+        return [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokenise(line)) for line in lines]
+
+    return _score(_bleu_of_tokens(), split(hypotheses), split(references))
+
+
+def _bleu_of_tokens() -> BLEU:
+    return BLEU(tokenize="none", smooth_method="none", force=True)
 
 
 def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
@@ -93,18 +92,15 @@ def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any
 
     <unk> in a reference matches nothing.
     """
-    references = [
-        " ".join(_UNKNOWN if word == "<unk>" else word for word in line.split())
-        for line in references
-    ]
-    bleu = BLEU(tokenize="none", smooth_method="none", force=True)
+    references = [re.sub(r"(?<!\S)<unk>(?!\S)", "<<unk>>", line) for line in references]
+    bleu = _bleu_of_tokens()
     parts = bleu.corpus_score(hypotheses, [references])
     line = parts.format().replace("BLEU", "BLEU4", 1)
     return {**_score(bleu, hypotheses, references), "line": line}
 
 
 def bleu_tokeniser(language: str | None, chosen: str | None = None) -> str:
-    """What sacreBLEU splits text by, ``chosen`` or the language's; raises UserError if missing."""
+    """``chosen``, or the language's; UserError where its dictionary is missing."""
     name = chosen or (bleu_tokeniser_of(language) if language else "13a")
     try:
         BLEU(tokenize=name)
@@ -124,7 +120,6 @@ def tokeniser_in(signature: str) -> str:
 
 
 def add_tokeniser(parser: ArgumentParser) -> None:
-    """The option for what BLEU is counted of."""
     help_ = "tokeniser of BLEU (default: by the target language's script: zh, ja-mecab, ko-mecab; "
     help_ += "char for Thai, Lao, Khmer, Burmese and Tibetan; else 13a)"
     parser.add_argument("--bleu-tokenizer", choices=TOKENISERS, help=help_)
@@ -142,7 +137,7 @@ def read_aligned(paths: Sequence[Path], advice: str) -> list[list[str]]:
 
 
 def read_translations(folder: Path) -> dict[str, list[str]]:
-    """References, sources, hypotheses and given tokens of a data set; errors as `read_aligned`."""
+    """References, sources, hypotheses and given tokens of a data set."""
     names = ["references", "sources", "hypotheses"]
     if (folder / "hypotheses.tokens.txt").exists():
         names += ["references.tokens", "hypotheses.tokens"]
@@ -155,8 +150,7 @@ def described(scores: Mapping[str, Any]) -> list[str]:
     """A line for each score of scores.json, with what it means."""
     count = f", {scores['sentences']} sentences"
     lines = [
-        f"BLEU {_described(scores['bleu'], count)}",
-        f"chrF {_described(scores['chrf'], count)}",
+        f"{name} {_described(scores[name.lower()], count)}" for name in ("BLEU", "chrF")
     ]
     if older := scores.get("tokenised"):
         lines.append(f"tokenised, compounds split, as in older papers: {_described(older)}")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.common.arguments import at_least, positive
 from fairseq_mhe.common.errors import UserError
@@ -25,11 +26,8 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of tables that submit, resume or only show their cells."""
     group = parser.add_argument_group("SLURM")
     add = group.add_mutually_exclusive_group().add_argument
-    add(
-        "--slurm",
-        action="store_true",
-        help="submit an array of jobs, one a cell, and return",
-    )
+    help_ = "submit an array of jobs, one a cell, and return"
+    add("--slurm", action="store_true", help=help_)
     help_ = "train nothing; make the table of the finished runs"
     add("--finished-only", action="store_true", help=help_)
     add = group.add_argument
@@ -51,13 +49,8 @@ def asked_for(args: argparse.Namespace) -> bool:
 def submit(jobs: Mapping[str, list[str]], total: int, args: argparse.Namespace) -> None:
     """Write OUT/jobs.json, submit an array, and say how to get the table.
 
-    Args:
-        jobs: name of each cell that waits -> the words after ``fairseq-mhe`` that train it.
-        total: number of all cells of the table.
-        args: ``out``, the devices, and the options of `add_table_arguments`.
-
-    Raises:
-        UserError: sbatch is not there, or refuses.
+    ``jobs``: name of each cell that waits -> the words after ``fairseq-mhe`` that train it;
+    ``total``: number of all cells. UserError where sbatch is not there, or refuses.
     """
     if jobs:
         out = args.out.resolve()
@@ -70,22 +63,16 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: argparse.Namespace) 
         program = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(path)]
         number = _sbatch([*_options(numbers, script.parent, args), str(script), *program])
         for name, index in zip(jobs, numbers, strict=True):
-            print(
-                f"{name}: job {number}_{index}, output {script.parent}/{number}_{index}.log"
-            )
-    print(
-        f"{len(jobs)} of {total} cells submitted; the table of what is finished: "
-        "--finished-only without --slurm"
-    )
+            job = f"{number}_{index}"
+            print(f"{name}: job {job}, output {script.parent}/{job}.log")
+    advice = "the table of what is finished: --finished-only without --slurm"
+    print(f"{len(jobs)} of {total} cells submitted; {advice}")
 
 
 def _options(numbers: range, folder: Path, args: argparse.Namespace) -> list[str]:
-    options = {
-        "array": f"{numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}",
-        "output": folder / "%A_%a.log",
-        "time": "24:00:00",
-        "cpus-per-task": 8,
-    }
+    array = f"{numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}"
+    options: dict[str, Any] = {"array": array, "output": folder / "%A_%a.log"}
+    options |= {"time": "24:00:00", "cpus-per-task": 8}
     if not (args.cpu or args.processes):
         options["gpus-per-node"] = args.gpus or 1
     named = [f"{name}={value}" for name, value in options.items()]
@@ -94,14 +81,12 @@ def _options(numbers: range, folder: Path, args: argparse.Namespace) -> list[str
 
 def _sbatch(words: list[str]) -> str:
     """The number of the array that sbatch submits."""
+    command = ["sbatch", "--parsable", *words]
     try:
-        done = subprocess.run(
-            ["sbatch", "--parsable", *words], capture_output=True, text=True
-        )
+        done = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError:
-        raise UserError(
-            "--slurm needs sbatch on the PATH: run it on a machine of the cluster"
-        ) from None
+        advice = "run it on a machine of the cluster"
+        raise UserError(f"--slurm needs sbatch on the PATH: {advice}") from None
     if done.returncode:
         raise UserError(f"SLURM refuses the jobs: {done.stderr.strip()}")
     return done.stdout.strip().split(";")[0]
@@ -110,9 +95,8 @@ def _sbatch(words: list[str]) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-jobs``."""
     add = parser.add_argument
-    add(
-        "jobs", type=Path, metavar="JOBS", help="OUT/jobs.json of a table that was submitted"
-    )
+    help_ = "OUT/jobs.json of a table that was submitted"
+    add("jobs", type=Path, metavar="JOBS", help=help_)
     add("number", type=at_least(0), metavar="N", help="number of the job, from 0")
 
 
