@@ -37,7 +37,7 @@ def test_alone_it_lists_all_commands_the_main_ones_first(
 
 
 @pytest.mark.parametrize(
-    ("words", "near"), [(["params", "--jsn", "base"], "--json"), (["train", "--dta=X"], "--data")]
+    ("words", "near"), [(["cost", "--jsn", "base"], "--json"), (["train", "--dta=X"], "--data")]
 )
 def test_an_unknown_option_is_answered_by_the_subcommand_before_one_that_is_missing(
     words: list[str], near: str, capsys: pytest.CaptureFixture[str]

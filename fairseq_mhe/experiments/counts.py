@@ -42,20 +42,12 @@ _PARTS = (
 
 
 def params_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fairseq-mhe params``."""
-    help_ = "print attention parameters as JSON, for programs"
-    parser.add_argument("--json", action="store_true", help=help_)
+    """``fairseq-mhe params`` has no options."""
 
 
 def params(args: argparse.Namespace) -> None:
-    """Print the table, or attention parameters as JSON: {row: {kind: parameters}}."""
+    """Print the table."""
     rows = [_row(row, kind) for row in _SIZES for kind in KINDS]
-    if args.json:
-        counts: dict[str, dict[str, int]] = {row: {} for row in _SIZES}
-        for each in rows:
-            counts[each["row"]][each["attention"]] = each["parameters"]
-        print(json.dumps(counts, indent=2))
-        return
     notes = ["cache in float32; all of a model: fairseq-mhe cost"]
     print(Table("Attention without biases", [Block(_ROWS, rows)], notes).markdown(), end="")
 
@@ -82,18 +74,12 @@ def cost_arguments(parser: argparse.ArgumentParser) -> None:
     add("row", metavar="ROW", help=help_)
     add("attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}")
     for place in PLACES:
-        add(
-            f"--{place}-attention", metavar="KIND", help=f"another kind of {place} attention"
-        )
+        help_ = f"another kind of {place} attention"
+        add(f"--{place}-attention", metavar="KIND", help=help_)
     for name, (option, users) in size_options().items():
         flags = dict.fromkeys(f"--{flag.replace('_', '-')}" for flag in (option.name, name))
-        add(
-            *flags,
-            dest=name,
-            type=int,
-            metavar="N",
-            help=f"{', '.join(users)}: {option.help}",
-        )
+        help_ = f"{', '.join(users)}: {option.help}"
+        add(*flags, dest=name, type=int, metavar="N", help=help_)
     for name, default, what in (
         ("source", 25, "source tokens of a sentence"),
         ("target", 25, "target tokens of its translation"),
@@ -113,8 +99,8 @@ def cost(args: argparse.Namespace) -> None:
     parts = costs(model, args.source, (args.target + 1) / 2)
     parts["attention"] = sum((parts[place] for place in PLACES), Cost())
     parts["model"] = parts["attention"] + parts["rest"]
-    cache = cache_bytes(model)
     places = language_archs().get(args.row, TRANSLATION).places
+    cache, sizes = cache_bytes(model), (args.source, args.target)
     report = {
         "row": args.row,
         "attention": {place: kind for place, kind in kinds(args).items() if place in places},
@@ -122,51 +108,27 @@ def cost(args: argparse.Namespace) -> None:
         "target_tokens": args.target,
         "beam": args.beam,
         "vocabulary": args.vocab_size,
-        "attention_parameters": parts["attention"].parameters,
         "embedding_parameters": embedding_parameters(model),
-        "total_parameters": parts["model"].parameters,
-        "multiply_adds": {
-            name: {
-                "per_source_token": _plain(parts[name].source),
-                "per_target_token": _plain(parts[name].target),
-            }
-            for name in ("attention", "model")
-        },
+        "parts": {name: asdict(part) for name, part in parts.items()},
         "cache_bytes": {
             "per_source_token": cache.per_source_token,
             "per_target_token": cache.per_target_token,
-            "per_sentence": cache.per_sentence(args.source, args.target),
-            "per_sentence_with_beam": cache.per_sentence(
-                args.source, args.target, args.beam
-            ),
+            "per_sentence": cache.per_sentence(*sizes),
+            "per_sentence_with_beam": cache.per_sentence(*sizes, args.beam),
         },
     }
-    if args.json:
-        print(json.dumps(report, indent=2))
-    else:
-        print(_cost_table(report, parts).markdown(), end="")
+    print(json.dumps(report, indent=2) if args.json else _cost_table(report))
 
 
-def _plain(number: float) -> float:
-    """A whole number without a decimal point."""
-    return int(number) if number == int(number) else number
-
-
-def _cost_table(report: Mapping[str, Any], parts: Mapping[str, Cost]) -> Table:
+def _cost_table(report: Mapping[str, Any]) -> str:
     names = {place: f"{place}: {kind}" for place, kind in report["attention"].items()}
     names |= {"attention": "all attention", "rest": "the rest", "model": "model"}
-    rows: list[dict[str, Any]] = [
-        {"part": name, **asdict(parts[part])} for part, name in names.items()
-    ]
-    embedding = {
-        "part": "of the rest, embedding",
-        "parameters": report["embedding_parameters"],
-    }
-    rows.insert(-1, embedding)
-    source, target, beam = (
-        report[name] for name in ("source_tokens", "target_tokens", "beam")
+    rows = [{"part": name, **report["parts"][part]} for part, name in names.items()]
+    embedding = {"parameters": report["embedding_parameters"]}
+    rows.insert(-1, {"part": "of the rest, embedding", **embedding})
+    source, target, cache = (
+        report[name] for name in ("source_tokens", "target_tokens", "cache_bytes")
     )
-    cache = report["cache_bytes"]
     notes = [
         f"Multiply-adds of projections, scores and weighted sums, for sentences of {source} source "
         f"and {target} target tokens: a source token's once a sentence, a target token's for each "
@@ -174,7 +136,7 @@ def _cost_table(report: Mapping[str, Any], parts: Mapping[str, Cost]) -> Table:
         f"Keys and values kept in float32: {cache['per_source_token']:,} bytes a source token, "
         f"{cache['per_target_token']:,} bytes a target token of each hypothesis; "
         f"{cache['per_sentence']:,} bytes a sentence, {cache['per_sentence_with_beam']:,} bytes "
-        f"with a beam of {beam}.",
+        f"with a beam of {report['beam']}.",
     ]
     title = f"{report['row']} with a vocabulary of {report['vocabulary']:,}"
-    return Table(title, [Block(_PARTS, rows)], notes)
+    return Table(title, [Block(_PARTS, rows)], notes).markdown().rstrip()

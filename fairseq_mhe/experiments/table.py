@@ -215,9 +215,12 @@ def _words(job: Job, args: argparse.Namespace) -> list[str]:
 
 
 def _overview(chosen: Recipe, workers: int) -> str:
-    """Updates, batch and precision of a row."""
+    """Updates, batch and precision of a row, or UserError where devices cannot share a batch."""
     training = chosen.training
-    batch = training.arithmetic(workers)
+    size, (times,) = training.shared_by(workers).values()
+    batch = (
+        f"batches of {training.batch_tokens:,} = {size:,} x {workers} x update-freq {times}"
+    )
     return f"  {chosen.row}: {training.updates:,} updates, {batch}, {training.precision}"
 
 

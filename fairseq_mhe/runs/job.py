@@ -163,7 +163,7 @@ def plan_job(
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """What must stay the same, without nesting: "options lr" -> its value."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for group, values in {**config["settings"], "decoding": config["decoding"]}.items():
         named = values if isinstance(values, dict) else {"": values}
         flat |= {f"{group} {name}".strip(): value for name, value in named.items()}

@@ -39,10 +39,7 @@ _UNITS = {"max_tokens": ("tokens", 256), "batch_size": ("examples", 1)}
 
 @dataclass(frozen=True)
 class Training:
-    """What makes a model, as fairseq-train's options on one device: name -> value.
-
-    Not among them is what depends on the place: the data, the folder, the devices.
-    """
+    """What makes a model: fairseq-train's options on one device, without places, by name."""
 
     options: Mapping[str, Any]
 
@@ -61,7 +58,6 @@ class Training:
         return next((name for name in ("bf16", "fp16") if self.options.get(name)), "float32")
 
     def with_precision(self, precision: str) -> Training:
-        """The same in float32, bf16 or fp16."""
         return self.changed(**{name: name == precision or None for name in ("bf16", "fp16")})
 
     @property
@@ -95,7 +91,7 @@ class Training:
         return next(name for name in _UNITS if name in self.options)
 
     def shortened(self, updates: int) -> Training:
-        """The same recipe over another number of updates: the warm-up keeps its share.
+        """The same over another number of updates: the warm-up keeps its share.
 
         Where patience may end a training earlier, ``updates`` is a limit, and the warm-up stays.
         """
@@ -132,19 +128,8 @@ class Training:
             )
         return {self._size: size, "update_freq": [share // size]}
 
-    def arithmetic(self, workers: int) -> str:
-        """The batch in words; refused as by `shared_by`."""
-        unit, shared = _UNITS[self._size][0], self.shared_by(workers)
-        size, (times,) = shared.values()
-        devices = f"{workers} device{'s' if workers > 1 else ''}"
-        batch = f"{self.batch_tokens:,} {unit} an update"
-        return f"{batch} = {size:,} {unit} x {devices} x update-freq {times}"
-
     def words(self, workers: int = 1) -> list[str]:
-        """The command line of fairseq-train, but for places, on so many devices.
-
-        Adam and the losses that have a faster form of ours for the precision are that form.
-        """
+        """fairseq-train's words on so many devices; Adam and losses in our faster forms."""
         options = {**self.options, **self.shared_by(workers)}
         if options.get("optimizer") == "adam":
             options["optimizer"] = optimizer_for(self.precision)
@@ -155,8 +140,6 @@ class Training:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a row is trained and decoded, whatever its attention."""
-
     row: str
     training: Training
     decoding: Decoding

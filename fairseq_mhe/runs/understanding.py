@@ -34,22 +34,33 @@ from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.squad import Answer
 
-#: By a model's row, then by task: learning rate, batch, epochs.
-_RECIPES = Path(__file__).with_name("finetuning.yaml")
+#: Heads, by what a task asks for; of other tasks CLASS_HEAD.
+_HEADS = {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD}
 
 
-def _recipe(row: str, task: str, examples: int, epochs: int | None) -> dict[str, Any]:
-    """fairseq-train's options of a model's row for a task."""
-    recipes = yaml.safe_load(_RECIPES.read_text(encoding="utf-8"))
+def _recipe(row: str, data: TaskFolder, epochs: int | None) -> dict[str, Any]:
+    """fairseq-train's options of a model's row for a task, from finetuning.yaml."""
+    task, path = data.task, Path(__file__).with_name("finetuning.yaml")
+    recipes = yaml.safe_load(path.read_text("utf-8"))
+    options = {**recipes["every task"], **recipes["forms"][task.form]}
     of_row = recipes["base" if row == "base" else "small rows"]
-    options = {**recipes["every task"], **of_row["others"], **of_row.get(task, {})}
-    epochs = epochs or options["epochs"]
+    options |= {**of_row["others"], **of_row.get(task.name, {})}
+    updates = math.ceil(data.training / options["batch_size"]) * (
+        epochs or options["epochs"]
+    )
     del options["epochs"]
-    updates = math.ceil(examples / options["batch_size"]) * epochs
     options |= dict.fromkeys(
         ("max_update", "total_num_update", "save_interval_updates"), updates
     )
-    return {**options, "warmup_updates": max(1, updates * 6 // 100)}
+    if task.form != CHOICE:
+        options["classification_head_name"] = _HEADS.get(task.form, CLASS_HEAD)
+    return {
+        **options,
+        "warmup_updates": max(1, updates * 6 // 100),
+        "num_classes": 2 if task.form == ANSWERS else len(task.labels or "1"),
+        "regression_target": task.labels is None,
+        "valid_subset": ",".join(task.subsets),
+    }
 
 
 def trained_on(data: TaskFolder) -> dict[str, Any]:
@@ -99,9 +110,7 @@ def plan_finetuning(
             f"positions: prepare the task with --block {positions}"
         )
     row, task = facts["row"], data.task
-    options = {**facts["options"], **_options_of(task)}
-    options |= _recipe(row, task.name, data.training, args.epochs)
-    training = Training({**options, "valid_subset": ",".join(task.subsets)})
+    training = Training({**facts["options"], **_recipe(row, data, args.epochs)})
     training = training.with_precision(devices.precision(args))
     own = {"task": task.name, "start": facts["sha256"]}
     settings = settings_of(row, facts["attention"], seed, training, trained_on(data), **own)
@@ -111,25 +120,6 @@ def plan_finetuning(
     return plan_job(folder, settings, places)
 
 
-def _options_of(task: Task) -> dict[str, Any]:
-    """fairseq-train's options of a task."""
-    options: dict[str, Any] = {
-        "num_classes": 2 if task.form == ANSWERS else len(task.labels or "1"),
-        "init_token": 0,
-        "separator_token": 2,
-        "find_unused_parameters": True,  # the language model's head gets no gradient
-        "regression_target": task.labels is None,
-    }
-    if task.form == CHOICE:
-        return {**options, "task": "sentence_ranking", "criterion": "sentence_ranking"}
-    by_words = task.form == WORDS
-    options["task"] = "sentence_prediction_of_words" if by_words else "sentence_prediction"
-    options["criterion"] = "answer_span" if task.form == ANSWERS else "sentence_prediction"
-    return {**options, "classification_head_name": _HEADS.get(task.form, CLASS_HEAD)}
-
-
-#: Heads, by what a task asks for; of other tasks CLASS_HEAD.
-_HEADS = {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD}
 #: Subwords of an answer at most, as is usual (BERT's run_squad.py, --max_answer_length).
 _LONGEST = 30
 #: Of a window: its best answer's score, that of none, the answer's first and last subword there.

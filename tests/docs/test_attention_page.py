@@ -208,9 +208,9 @@ def test_our_commands_know_the_example(
     assert cli.main(["cost", "base", NEW, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     square = 512 * 512
-    assert report["attention_parameters"] == 18 * 3 * square
     decoder = 6 * (4 * square + 2 * 512 * 13 + 2 * square + 2 * 512 * 25)
-    assert report["multiply_adds"]["attention"]["per_target_token"] == decoder
+    attention = report["parts"]["attention"]
+    assert (attention["parameters"], attention["target"]) == (18 * 3 * square, decoder)
     assert report["cache_bytes"]["per_target_token"] == 6 * 2 * 512 * 4
     assert cli.main(["params"]) == 0
     assert f"{12 * 3 * 768 * 768:,}" in capsys.readouterr().out

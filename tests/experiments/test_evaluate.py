@@ -39,7 +39,7 @@ def test_a_trained_run_is_not_trained_again(
     found = capsys.readouterr()
     assert found.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
     assert "tiny-mha-seed1, on the CPU, one model at a time" in found.err
-    batch = "512 tokens an update = 256 tokens x 1 device x update-freq 2"
+    batch = "batches of 512 = 256 x 1 x update-freq 2"
     assert f"tiny: {TABLE_UPDATES} updates, {batch}" in found.err
     assert snapshot(table) == before
 

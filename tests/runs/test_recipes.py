@@ -142,7 +142,6 @@ def test_the_batch_is_the_same_on_any_number_of_devices(
     training = RECIPES[row].training
     assert list(training.shared_by(devices).values()) == [size, [update_freq]]
     assert size * devices * update_freq == training.batch_tokens
-    assert training.arithmetic(devices).endswith(f"x update-freq {update_freq}")
     words = training.words(devices)
     assert words[words.index("--update-freq") + 1] == str(update_freq)
 

@@ -62,7 +62,7 @@ def test_an_array_over_the_cells_is_submitted(
     run_jobs = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(out / "jobs.json")]
     assert words[words.index(script) + 1 :] == run_jobs
     screen = "".join(capsys.readouterr())
-    assert "tiny: 3 updates, 1,024 tokens an update = 512 tokens x 2 devices" in screen
+    assert "tiny: 3 updates, batches of 1,024 = 512 x 2 x update-freq 1" in screen
     assert f"tiny-mhe_mul-seed2: job 4711_3, output {out}/slurm/4711_3.log" in screen
     assert "4 of 4 cells submitted" in screen
     assert not list(tmp_path.rglob("train.log")), "nothing is trained here"
