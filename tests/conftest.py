@@ -1,7 +1,5 @@
 """Every run of the tests is the same: what they draw at random begins at a fixed seed."""
 
-from __future__ import annotations
-
 import gc
 import signal
 import threading

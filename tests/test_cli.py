@@ -1,7 +1,5 @@
 """What the command itself does: imports, its overview, and unknown options."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -3,8 +3,6 @@
 Where fairseq has mended a bug itself, the test says which fix to remove.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import pickle

@@ -1,7 +1,5 @@
 """The wheel has all that works outside a clone, and says what it is."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The order of the rooms: imports of the package point downwards, and none hides in a function."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator

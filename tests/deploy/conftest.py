@@ -1,7 +1,5 @@
 """A small run as a run folder and as a bundle, which the tests of this room share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

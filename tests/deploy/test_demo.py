@@ -1,7 +1,5 @@
 """The demonstration page: what it shows of a model, and the page in a real browser, windowless."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
@@ -25,13 +23,12 @@ def test_the_translation_the_cache_and_a_picture_are_shown(
 ) -> None:
     line, facts, picture = demo.show(demo.load(str(exported)), SOURCES[0])
     assert [line] == translator.translate([SOURCES[0]])
+    segment, cache = translator.model.text.segment, cache_bytes(trained().source.model)
     source, target = (
-        len(translator.model.text.segment([text], side)[0].split()) + 1
-        for side, text in enumerate((SOURCES[0], line))
+        len(segment([x], side)[0].split()) for side, x in enumerate((SOURCES[0], line))
     )
-    cache = cache_bytes(trained().source.model)
-    expected = cache.per_source_token * source
-    expected += cache.per_target_token * target * translator.decoding.beam
+    expected = cache.per_source_token * (source + 1)
+    expected += cache.per_target_token * (target + 1) * translator.decoding.beam
     assert facts.endswith(f"key/value cache: {expected:,} bytes")
     assert picture.startswith(b"\x89PNG")
 
@@ -59,10 +56,8 @@ def test_in_a_browser(exported: Path, tmp_path: Path) -> None:
         port = trial.getsockname()[1]
     line = [PYTHON, "-m", "fairseq_mhe.cli", "demo", other, exported]
     port_of_streamlit = {**os.environ, "STREAMLIT_SERVER_PORT": str(port)}
-    with (
-        subprocess.Popen(line, env=port_of_streamlit) as process,
-        api.sync_playwright() as playwright,
-    ):
+    server = subprocess.Popen(line, env=port_of_streamlit)
+    with server as process, api.sync_playwright() as playwright:
         try:
             _wait_for(port, 120)
             browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])

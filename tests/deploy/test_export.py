@@ -1,23 +1,23 @@
 """What a bundle of each format holds, that its example runs, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import shutil
 import subprocess
 import sys
-import types
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 import fairseq_mhe
 from fairseq_mhe import cli
-from fairseq_mhe.deploy.bundle import open_bundle
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
 from fairseq_mhe.deploy.trained import read_bundle
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, learn_sentencepiece
@@ -39,15 +39,9 @@ def export(kind: str, out: Path, *more: str) -> int:
 
 @pytest.fixture(scope="module")
 def for_ctranslate2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     out = tmp_path_factory.mktemp("for ctranslate2") / "a bundle"
     assert export("mhe_mul", out, "--format", "ctranslate2") == 0
     return out
-
-
-def is_pickle(path: Path) -> bool:
-    """Whether the bytes begin as those of a pickle, or of torch's zip of them."""
-    return path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04")
 
 
 def test_a_bundle_holds_what_is_needed_and_no_pickle(exported: Path, for_ctranslate2: Path) -> None:
@@ -56,9 +50,12 @@ def test_a_bundle_holds_what_is_needed_and_no_pickle(exported: Path, for_ctransl
     own = {"model.bin", "config.json", "shared_vocabulary.json"}
     assert {path.name for path in for_ctranslate2.iterdir()} == COMMON | own
     for folder in (exported, for_ctranslate2):
-        assert not [path for path in folder.iterdir() if is_pickle(path)]
+        starts = {path.read_bytes()[:2] for path in folder.iterdir()}
+        assert not starts & {b"PK", b"\x80\x02", b"\x80\x04"}  # a pickle, or torch's zip of them
         assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
-    assert is_pickle(run_of("mha") / "model.pt")
+        check = ["sha256sum", "--strict", "--check", "SHA256SUMS"]
+        done = subprocess.run(check, cwd=folder, check=True, capture_output=True, text=True)
+        assert len(done.stdout.splitlines()) == len(list(folder.iterdir())) - 1
 
 
 def test_weights_are_those_of_the_run_and_tied_ones_stored_once(exported: Path) -> None:
@@ -76,8 +73,8 @@ def test_a_bundle_for_ctranslate2_needs_nothing_of_ours(for_ctranslate2: Path) -
     example = for_ctranslate2 / "example.py"
     assert "fairseq" not in example.read_text(encoding="utf-8")
     line = [PYTHON, example, "A lamp."]
-    done = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == translator.translate(["A lamp."])
+    printed = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == translator.translate(["A lamp."])
 
 
 def test_the_example_for_fairseq(exported: Path, translator: Translator) -> None:
@@ -113,27 +110,21 @@ def test_the_example_does_to_text_what_the_data_folder_did(
 ) -> None:
     """With a CTranslate2 that gives back what it gets."""
     path = tmp_path / MODEL_NAMES[kind]
+    shutil.copyfile(MADE / "data" / "subword" / "bpe.codes", tmp_path / MODEL_NAMES["bpe"])
     if kind == "sentencepiece":
         write_lines(tmp_path / "text", SOURCES * 5)
         learn_sentencepiece([tmp_path / "text"], 60, path)
-    else:
-        shutil.copyfile(MADE / "data" / "subword" / "bpe.codes", path)
     text = TextProcessing(("en", "de"), tokenizer, SubwordModel(kind, path), **marks)
-    seen: list[list[str]] = []
-
-    def translate_batch(sentences: list[list[str]], **_: Any) -> list[types.SimpleNamespace]:
-        seen.extend(sentences)
-        return [types.SimpleNamespace(hypotheses=sentences)]
-
-    fake = types.SimpleNamespace(translate_batch=translate_batch)
-    module = types.SimpleNamespace(Translator=lambda folder: fake)
+    translate = Mock(side_effect=lambda sentences, **_: [SimpleNamespace(hypotheses=sentences)])
+    module = Mock(**{"Translator.return_value.translate_batch": translate})
     monkeypatch.setitem(sys.modules, "ctranslate2", module)
     monkeypatch.setattr(sys, "argv", ["example.py", *LINES])
     config = {"text": text.settings, "moses": ["en", "de"], "positions": [99, 99]}
     config["decoding"] = asdict(trained().decoding)
     (tmp_path / "bundle.json").write_text(json.dumps(config))
     runpy.run_path(str(shutil.copy(EXAMPLES / "ctranslate2.py", tmp_path / "example.py")))
-    assert [" ".join(words) for words in seen] == text.segment(LINES)
+    segmented = [" ".join(call.args[0][0]) for call in translate.call_args_list]
+    assert segmented == text.segment(LINES)
     assert capsys.readouterr().out.splitlines() == text.plain(text.segment(LINES))
 
 
@@ -159,12 +150,6 @@ def test_the_card_has_facts_of_the_run_and_of_the_person(tmp_path: Path) -> None
         assert fact in card
 
 
-def test_the_checksums_are_those_of_sha256sum(exported: Path) -> None:
-    line = ["sha256sum", "--strict", "--check", "SHA256SUMS"]
-    done = subprocess.run(line, cwd=exported, check=True, capture_output=True, text=True)
-    assert len(done.stdout.splitlines()) == len(list(exported.iterdir())) - 1
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -184,3 +169,31 @@ def test_wrong_paths_are_one_line(
     assert error.count("\n") == 1
     assert message in error
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": None}, r"bundle\.json is damaged \(KeyError\('format'"),
+        ({"decoding": {"beams": 5}}, r"damaged \(TypeError\(.*beams.*get the bundle again"),
+        ({"positions": [64]}, r"damaged \(ValueError"),
+        ({"format": "huggingface"}, "bundle for huggingface, which --engine auto does not read"),
+    ],
+)
+def test_a_description_that_does_not_suit_is_refused(
+    exported: Path, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    bundle = Path(shutil.copytree(exported, tmp_path / "my bundle"))
+    config = {**json.loads((bundle / CONFIG).read_text()), **changes}
+    present = {key: value for key, value in config.items() if value is not None}
+    (bundle / CONFIG).write_text(json.dumps(present))
+    with pytest.raises(UserError, match=message):
+        Translator.load(bundle)
+
+
+def test_damaged_weights_are_refused(exported: Path, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(exported, tmp_path / "my bundle"))
+    weights = bundle / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    with pytest.raises(UserError, match=r"bundle cannot be read .*get the bundle again"):
+        Translator.load(bundle)

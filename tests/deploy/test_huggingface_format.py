@@ -1,10 +1,8 @@
 """Bundles for transformers: its own classes translate as fairseq does, with no code of ours."""
 
-from __future__ import annotations
-
+import importlib
 import runpy
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,14 +35,9 @@ DECODING = Decoding(beam=5, lenpen=0.6, max_len_a=0, max_len_b=LONGEST, max_toke
 def samples(
     tmp_path_factory: pytest.TempPathFactory, corpus: dict[str, Pairs]
 ) -> dict[str, Sample]:
-    pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-    folder = tmp_path_factory.mktemp("samples")
     kinds = {"bpe": ("bpe",), "sentencepiece": ("sentencepiece", "unigram", "none")}
-    found = {}
-    for name, kind in kinds.items():
-        (folder / name).mkdir()
-        found[name] = make_sample(folder / name, corpus, *kind)
-    return found
+    make = tmp_path_factory.mktemp
+    return {name: make_sample(make(name), corpus, *kind) for name, kind in kinds.items()}
 
 
 def make_trained(folder: Path, sample: Sample, **options: Any) -> Trained:
@@ -60,20 +53,17 @@ def make_trained(folder: Path, sample: Sample, **options: Any) -> Trained:
 
 
 def by_transformers(
-    tokenizer: Any, model: Any, lines: list[str], search: dict[str, Any]
+    tokenizer: Any, model: Any, lines: list[str], **search: Any
 ) -> list[tuple[str, bool]]:
     """Each translation, and whether it ended before the limit."""
-    batch = tokenizer(lines, return_tensors="pt", padding=True)
-    tokens = model.generate(**batch, **search)  # (B, 1 + T)
-    texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
-    ended = tokens.ne(tokenizer.pad_token_id).sum(1) < LONGEST  # (B,)
-    return list(zip(texts, ended.tolist(), strict=True))
-
-
-def in_batches(lines: list[str], translate: Callable[[list[str]], list[Any]]) -> list[Any]:
-    """Translations of 50 lines at a time."""
-    batches = [translate(lines[start : start + 50]) for start in range(0, len(lines), 50)]
-    return [translation for batch in batches for translation in batch]
+    translations: list[tuple[str, bool]] = []
+    for start in range(0, len(lines), 50):
+        batch = tokenizer(lines[start : start + 50], return_tensors="pt", padding=True)
+        tokens = model.generate(**batch, **search)  # (B, 1 + T)
+        texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
+        ended = tokens.ne(tokenizer.pad_token_id).sum(1) < LONGEST  # (B,)
+        translations += zip(texts, ended.tolist(), strict=True)
+    return translations
 
 
 def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) -> None:
@@ -95,7 +85,7 @@ def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) 
 def transformers(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The package, beside a torchaudio that cannot be loaded (docs/install.md)."""
     monkeypatch.setitem(sys.modules, "torchaudio", None)
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    transformers = importlib.import_module("transformers")
     transformers.utils.is_torchaudio_available.cache_clear()
     return transformers
 
@@ -127,13 +117,10 @@ def test_it_translates_as_fairseq_does(
     lines = [pair[0] for pair in corpus["test"][:500]]
     same_logits(trained, tokenizer, model, lines)
     by_fairseq = Translator(trained, FairseqEngine(trained, "float32", cpu=True)).translate
-    greedy = {"num_beams": 1, "early_stopping": False}
-    expected = by_fairseq(lines, beam=1)
-    found = in_batches(lines, lambda batch: by_transformers(tokenizer, model, batch, greedy))
-    assert [text for text, _ in found] == expected
+    found = by_transformers(tokenizer, model, lines, num_beams=1, early_stopping=False)
+    assert [text for text, _ in found] == by_fairseq(lines, beam=1)
     some = lines[:100]
-    expected = by_fairseq(some)
-    found = in_batches(some, lambda batch: by_transformers(tokenizer, model, batch, {}))
+    found, expected = by_transformers(tokenizer, model, some), by_fairseq(some)
     ended = [place for place, (_, has_ended) in enumerate(found) if has_ended]
     assert len(ended) >= 25
     assert [found[place][0] for place in ended] == [expected[place] for place in ended]
@@ -169,10 +156,6 @@ def test_no_translation_is_longer_than_the_model_can_hold(
     a: int, b: int, longest: int, samples: dict[str, Sample], tmp_path: Path
 ) -> None:
     trained = make_trained(tmp_path, samples["bpe"], max_target_positions=20)
-    decoding = replace(DECODING, max_len_a=a, max_len_b=b)
-    assert (
-        _generation(replace(trained, decoding=decoding), {"eos_token_id": 2, "pad_token_id": 1})[
-            "max_new_tokens"
-        ]
-        == longest
-    )
+    trained = replace(trained, decoding=replace(DECODING, max_len_a=a, max_len_b=b))
+    settings = _generation(trained, {"eos_token_id": 2, "pad_token_id": 1})
+    assert settings["max_new_tokens"] == longest

@@ -1,10 +1,9 @@
 """Moses as rules of a tokenizer.json gives the same tokens and the same text as sacremoses."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
+import tokenizers
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.moses_rules import Rule, detokenising, tokenising
@@ -12,7 +11,6 @@ from fairseq_mhe.prepare.text_processing import normalise
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 from tests.fixtures.text import Pairs
 
-tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 LANGUAGES = ("en", "de", "fr_CA", "it", "ru")
 #: What the rules speak of, and what stands beside it.
 CHARACTERS = "abZs'' ,,..5é\"!(?`-…€$&<[|;本😀"

@@ -1,7 +1,5 @@
 """A tokenizer.json gives fairseq's numbers of words, and the text back, of all subwords."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,18 +8,12 @@ from fairseq.data import Dictionary
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
-from fairseq_mhe.prepare.subword import (
-    SubwordModel,
-    count_words,
-    learn_bpe_model,
-    learn_sentencepiece,
-)
+from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.text import write_lines
 from fairseq_mhe.prepare.text_processing import TextProcessing, model_text, normalise
 from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.fixtures.text import Pairs
 
-pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 #: Kind of subwords, tokeniser, small letters.
 KINDS = [
     ("bpe", "moses", False),
@@ -64,17 +56,18 @@ def make_sample(
     tokenizer: str = "moses",
     lowercase: bool = False,
 ) -> Sample:
-    model = SubwordModel(kind, folder / "model")
-    text = TextProcessing(("en", "de"), tokenizer, model, lowercase=lowercase)
+    path = folder / "model"
     lines = []
-    for side, lang in enumerate(text.languages):
+    for side, lang in enumerate(("en", "de")):
         tokens = model_text(lang, tokenizer, False, lowercase)
         lines += tokens([normalise(line) for line in sides(corpus, side)])
     write_lines(folder / "text", lines)
     if kind == "bpe":
-        learn_bpe_model(count_words([folder / "text"], 1), 300, model.path)
+        subword.learn_bpe_model(subword.count_words([folder / "text"], 1), 300, path)
     else:
-        learn_sentencepiece([folder / "text"], 300, model.path)
+        subword.learn_sentencepiece([folder / "text"], 300, path)
+    model = subword.SubwordModel(kind, path)
+    text = TextProcessing(("en", "de"), tokenizer, model, lowercase=lowercase)
     dictionary = Dictionary()
     for side in (0, 1):
         for line in text.segment(sides(corpus, side), side):
@@ -92,15 +85,14 @@ def test_the_numbers_of_words_are_fairseqs(sample: Sample, corpus: dict[str, Pai
     words = sample.dictionary
     # Of unseen text too: it has characters and pieces that the dictionary lacks.
     lines = [*ODD, *sides(corpus, 0), *(pair[0] for pair in corpus["test"][:300])]
-    numbers = [
-        [words.unk() if rows[token] is None else rows[token] for token in encoding.ids]
-        for encoding in tokenizer.encode_batch(lines)
-    ]
+    known = [words.unk() if row is None else row for row in rows]
+    encodings = tokenizer.encode_batch(lines)
+    numbers = [[known[token] for token in encoding.ids] for encoding in encodings]
     segmented = sample.text.segment(lines, 0)
     expected = [words.encode_line(line, add_if_not_exist=False).tolist() for line in segmented]
     assert numbers == expected
-    known = [row for row in rows if row is not None]
-    assert sorted(known) == list(range(len(words)))  # each word has its token
+    own = sorted(row for row in rows if row is not None)
+    assert own == list(range(len(words)))  # each word has its token
 
 
 def test_translations_are_written_as_text(sample: Sample, corpus: dict[str, Pairs]) -> None:
@@ -117,7 +109,6 @@ def test_translations_are_written_as_text(sample: Sample, corpus: dict[str, Pair
 
 def test_rules_that_it_cannot_hold_are_named(tmp_path: Path, corpus: dict[str, Pairs]) -> None:
     sample = make_sample(tmp_path, corpus)
-    with pytest.raises(UserError, match="--punctuation"):
-        make_tokenizer(replace(sample.text, punctuation=True), sample.dictionary)
-    with pytest.raises(UserError, match="XML escapes"):
-        make_tokenizer(replace(sample.text, tokenizer=ESCAPED), sample.dictionary)
+    for change, name in (({"punctuation": True}, "--punct"), ({"tokenizer": ESCAPED}, "XML esc")):
+        with pytest.raises(UserError, match=name):
+            make_tokenizer(replace(sample.text, **change), sample.dictionary)

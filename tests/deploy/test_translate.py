@@ -1,7 +1,5 @@
 """The command: a line for each line, from files, pipes and a terminal, and what it refuses."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
@@ -32,7 +30,6 @@ def text(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(brief: Path) -> list[str]:
-    """What the brief bundle makes of the test set's sources."""
     return Translator.load(brief, engine="fairseq", cpu=True).translate(SOURCES)
 
 
@@ -71,27 +68,23 @@ def test_several_files_go_to_one_which_is_whole_or_absent(
     assert not out.exists()
 
 
-def test_the_best_are_told_with_number_and_score(
-    brief: Path, expected: list[str], text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["translate", str(brief), str(text), "--nbest", "2", *BY_FAIRSEQ]
-    assert cli.main(words) == 0
-    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [int(row[0]) for row in rows] == [n for n in range(1, 21) for _ in range(2)]
-    assert all(float(a[1]) >= float(b[1]) for a, b in zip(rows[::2], rows[1::2], strict=True))
-    assert [row[2] for row in rows[::2]] == expected
-
-
-def test_chunks_are_numbered_through_with_progress_and_warnings(
-    brief: Path, text: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_best_are_numbered_through_all_chunks_with_progress_and_warnings(
+    brief: Path,
+    expected: list[str],
+    text: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(translate, "CHUNK", 8)
     long = text.with_name("long")
     long.write_text("\n" + "word " * 400)
-    words = ["translate", str(brief), str(text), str(long), "--nbest", "1", *BY_FAIRSEQ]
+    words = ["translate", str(brief), str(text), str(long), "--nbest", "2", *BY_FAIRSEQ]
     assert cli.main(words) == 0
     out, error = capsys.readouterr()
-    assert [int(line.split("\t")[0]) for line in out.splitlines()] == [*range(1, 23)]
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert [int(row[0]) for row in rows] == [n for n in range(1, 23) for _ in range(2)]
+    assert all(float(a[1]) >= float(b[1]) for a, b in zip(rows[::2], rows[1::2], strict=True))
+    assert [row[2] for row in rows[:40:2]] == expected
     assert "8 of 22 lines are translated\n16 of 22 lines" in error
     assert "line 22: a sentence is too long; it was cut inside" in error
 

@@ -1,7 +1,5 @@
 """The Translator translates as fairseq-generate did, whatever it is loaded from."""
 
-from __future__ import annotations
-
 import copy
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import ctranslate2
 import pytest
 import torch
 
@@ -25,19 +24,19 @@ from tests.fixtures.processes import python
 from tests.fixtures.small_runs import MADE, run_of
 
 
-def test_a_run_translates_as_fairseq_generate_did() -> None:
+def load(bundle: Path, **options: Any) -> Translator:
+    return Translator.load(bundle, cpu=True, threads=1, **options)
+
+
+def test_a_run_and_a_bundle_translate_as_fairseq_generate_did(translator: Translator) -> None:
     run = Translator.load(run_of("mha"), data=MADE / "data", engine="fairseq", cpu=True)
     assert run.translate(SOURCES) == hypotheses("mha")
-
-
-def test_a_bundle_translates_as_its_run(translator: Translator) -> None:
     assert (translator.languages, translator.engine) == (("en", "de"), "fairseq")
     assert translator.translate(SOURCES) == hypotheses("mhe_mul")
 
 
 def test_ctranslate2_scores_as_fairseq_does(translator: Translator, exported: Path) -> None:
-    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    other = Translator.load(exported, engine="ctranslate2", cpu=True, threads=1)
+    other = load(exported, engine="ctranslate2")
     greedy = [each.nbest(SOURCES, 1, beam=1) for each in (translator, other)]
     for (one,), (two,) in zip(*greedy, strict=True):
         assert one.text == two.text
@@ -48,36 +47,30 @@ def test_ctranslate2_scores_as_fairseq_does(translator: Translator, exported: Pa
 def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
     exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    assert Translator.load(exported, cpu=True, threads=1).engine == "ctranslate2"
-
-    def convert(*_: Any) -> None:
-        raise UserError("there is no stock form")
-
+    assert load(exported).engine == "ctranslate2"
     with monkeypatch.context() as without:
-        without.setattr(fairseq_engine, "convert", convert)
-        assert Translator.load(exported, cpu=True).engine == "fairseq"
+        refuse = Mock(side_effect=UserError("there is no stock form"))
+        without.setattr(fairseq_engine, "convert", refuse)
+        assert load(exported).engine == "fairseq"
         with pytest.raises(UserError, match="there is no stock form"):
-            Translator.load(exported, engine="ctranslate2", cpu=True)
+            load(exported, engine="ctranslate2")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "ctranslate2" or None)
-    assert Translator.load(exported, cpu=True).engine == "fairseq"
+    assert load(exported).engine == "fairseq"
     with pytest.raises(UserError, match="ctranslate2 is not installed"):
-        Translator.load(exported, engine="ctranslate2", cpu=True)
+        load(exported, engine="ctranslate2")
+
+
+NO_LIBRARY = RuntimeError("Library libcublas.so.12 is not found")
 
 
 @pytest.mark.parametrize(
     ("gpus", "fault", "engine"),
-    [
-        (1, None, "ctranslate2"),
-        (0, None, "fairseq"),
-        (1, RuntimeError("Library libcublas.so.12 is not found"), "fairseq"),
-    ],
+    [(1, None, "ctranslate2"), (0, None, "fairseq"), (1, NO_LIBRARY, "fairseq")],
 )
 def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
     exported: Path, gpus: int, fault: Exception | None, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The GPU is a fake, in whose place the CPU computes."""
-    ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     make, by_fairseq = ctranslate2.Translator, fairseq_engine.FairseqEngine
     devices = []
 
@@ -101,24 +94,19 @@ def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
 def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
     exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     convert = fairseq_engine.convert
 
     def slightly_wrong(source: Source, *rest: Any) -> None:
-        other = copy.deepcopy(source.model)
+        other: Any = copy.deepcopy(source.model)
         with torch.no_grad():
-            other.decoder.layers[0].fc2.bias[0] += 0.1  # type: ignore[union-attr, index, operator]
+            other.decoder.layers[0].fc2.bias[0] += 0.1
         convert(replace(source, model=other), *rest)
 
     monkeypatch.setattr(fairseq_engine, "convert", slightly_wrong)
-    assert Translator.load(exported, cpu=True, threads=1).engine == "fairseq"
+    assert load(exported).engine == "fairseq"
     for precision in ("float32", "int8"):
-        with pytest.raises(
-            UserError, match=r"probabilities are not those of .* by 0\.\d+ of their"
-        ):
-            Translator.load(
-                exported, engine="ctranslate2", precision=precision, cpu=True, threads=1
-            )
+        with pytest.raises(UserError, match=r"probabilities are not those of .* by 0\.\d+ of"):
+            load(exported, engine="ctranslate2", precision=precision)
 
 
 @pytest.mark.parametrize(
@@ -126,18 +114,17 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
     [("fma avx2", False), ("avx2 avx512f", False), ("avx2 avx_vnni", True), ("", True)],
 )
 def test_by_itself_int8_is_not_one_that_may_be_cut_off(
-    flags: str, exact: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    flags: str,
+    exact: bool,
+    exported: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     monkeypatch.setattr("fairseq_mhe.common.system.cpu_flags", lambda: set(flags.split()))
-    for precision in ("float32", "int8"):
-        found = Translator.load(
-            run_of("mhe_mul"), data=MADE / "data", precision=precision, cpu=True
-        )
-        assert found.engine == ("ctranslate2" if exact or precision == "float32" else "fairseq")
+    assert load(exported).engine == "ctranslate2"
+    assert load(exported, precision="int8").engine == ("ctranslate2" if exact else "fairseq")
     assert "VNNI" not in capsys.readouterr().err
-    model = {"data": MADE / "data", "engine": "ctranslate2", "precision": "int8", "cpu": True}
-    Translator.load(run_of("mhe_mul"), **model)
+    load(exported, engine="ctranslate2", precision="int8")
     assert ("VNNI" in capsys.readouterr().err) is not exact
 
 
@@ -154,7 +141,7 @@ def test_smaller_numbers_are_approximations_by_fairseq(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(packed, "WORTH_PACKING", 1)  # the model is tiny
-    rounded = Translator.load(exported, cpu=True, **options)
+    rounded = load(exported, **options)
     assert rounded.engine == "fairseq"
     one, two = (
         [best.score for best, *_ in each.nbest(SOURCES[:3], 1, beam=1)]
@@ -165,22 +152,19 @@ def test_smaller_numbers_are_approximations_by_fairseq(
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("precision", "engine", "message"),
     [
-        ({"precision": "bf16", "engine": "ctranslate2"}, "CTranslate2 has no bf16"),
-        ({"precision": "fp16"}, "'fp16' is unknown: choose one of float32, bf16, int8, auto"),
-        (
-            {"precision": "int8", "engine": "fairseq"},
-            "generation in int8 is for a float32 model on an x86",
-        ),
+        ("bf16", "ctranslate2", "CTranslate2 has no bf16"),
+        ("fp16", "auto", "'fp16' is unknown: choose one of float32, bf16, int8, auto"),
+        ("int8", "fairseq", "generation in int8 is for a float32 model on an x86"),
     ],
 )
 def test_numbers_that_there_are_not_are_refused(
-    options: dict[str, Any], message: str, exported: Path, monkeypatch: pytest.MonkeyPatch
+    precision: str, engine: str, message: str, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packed, "int8_available", lambda: False)
     with pytest.raises(UserError, match=message):
-        Translator.load(exported, cpu=True, **options)
+        load(exported, precision=precision, engine=engine)
 
 
 def test_what_has_no_text_stays_empty_and_in_its_place(translator: Translator) -> None:
@@ -192,14 +176,12 @@ def test_what_has_no_text_stays_empty_and_in_its_place(translator: Translator) -
 
 
 def test_the_best_come_first_with_their_scores(translator: Translator) -> None:
-    for found, best in zip(
-        translator.nbest(SOURCES[:3], 4), translator.translate(SOURCES[:3]), strict=True
-    ):
-        assert len(found) == 4
-        assert found[0].text == best
+    best = translator.translate(SOURCES[:3])
+    for line, found in zip(best, translator.nbest(SOURCES[:3], 4), strict=True):
+        assert found[0].text == line
         scores = [each.score for each in found]
-        assert scores == sorted(scores, reverse=True)
-        assert len(set(scores)) == 4
+        assert scores == sorted(set(scores), reverse=True)
+        assert len(scores) == 4
     with pytest.raises(UserError, match="a beam of 5 has no 6 translations"):
         translator.nbest(SOURCES[:1], 6)
 
@@ -251,12 +233,10 @@ def test_lines_are_cut_between_sentences_else_at_spaces_or_between_characters(
 @pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
 def test_no_translation_is_longer_than_the_models_positions(tmp_path: Path, engine: str) -> None:
     """The model never comes to an end, and the limit of its decoding is 200 subwords."""
-    pytest.importorskip(engine, reason=f"{engine} is not installed")
     state = read_checkpoint(run_of("mhe_mul") / "model.pt")
     state["cfg"]["model"]["max_target_positions"] = 16
     save_checkpoint(state, tmp_path / "few.pt")
-    few = {"data": MADE / "data", "engine": engine, "cpu": True, "threads": 1}
-    found = Translator.load(tmp_path / "few.pt", **few)
+    found = load(tmp_path / "few.pt", data=MADE / "data", engine=engine)
     (((subwords, _),),) = found._engine.translate([["the"] * 3], found.decoding, 1)
     assert len(subwords.split()) == 15
 

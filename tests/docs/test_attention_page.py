@@ -2,8 +2,6 @@
 every kind.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """Every block of docs/deploy.md runs, in one folder, with a small run."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

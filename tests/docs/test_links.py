@@ -1,7 +1,5 @@
 """Links of the pages: what they point to is there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What lies in results/: tables that the README names, and runs without the text of corpora."""
 
-from __future__ import annotations
-
 import re
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every command of docs/train_your_own.md runs, with a small text and a short training."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """README and docs stay short: words in all, words of a sentence, and words that hide an actor."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

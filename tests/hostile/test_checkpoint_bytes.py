@@ -1,7 +1,5 @@
 """A checkpoint of either format that is cut or has wrong bytes loads, or is refused in one line."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

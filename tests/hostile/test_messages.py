@@ -1,7 +1,5 @@
 """Whatever a name, a key or a word holds, an error is one clean line that says what is the case."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -3,8 +3,6 @@
 The end-to-end part beside tests/experiments, where run-table and quickstart are killed by -9.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil

@@ -1,7 +1,5 @@
 """No option of a checkpoint is run as code, whichever way fairseq comes to read it."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path

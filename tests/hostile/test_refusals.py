@@ -1,7 +1,5 @@
 """What is refused leaves nothing behind that the corrected command stumbles over."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
