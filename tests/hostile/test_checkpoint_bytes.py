@@ -32,34 +32,26 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def refusals(path: Path) -> list[str]:
-    """What our loader and fairseq's say of a file: nothing, or a line each."""
-    found = []
-    for load, refusal in (
-        (read_checkpoint, UserError),
-        (checkpoint_utils.load_checkpoint_to_cpu, ErrorExit),
-    ):
+    """What our loader and fairseq's say of a file: nothing, or a line each that names it."""
+    lines = []
+    for load in (read_checkpoint, checkpoint_utils.load_checkpoint_to_cpu):
         try:
             load(path)
-        except refusal as error:
-            found.append(str(error))
-    return found
+        except (UserError, ErrorExit) as error:
+            lines.append(str(error))
+    assert all(str(path) in line and "\n" not in line for line in lines)
+    return lines
 
 
 @pytest.mark.parametrize("kind", ["zip", "older"])
 @settings(once_for_all, max_examples=40)
 @given(place=PLACES)
 @example(0)
-@example(1)
-@example(17)
 @example(-1)
 def test_cut(tmp_path: Path, whole: dict[str, bytes], kind: str, place: int) -> None:
     path = tmp_path / "cut.pt"
     path.write_bytes(whole[kind][: place if place < 0 else place % len(whole[kind])])
-    lines = refusals(path)
-    assert len(lines) == 2
-    for line in lines:
-        assert str(path) in line
-        assert "\n" not in line
+    assert len(refusals(path)) == 2
 
 
 @pytest.mark.parametrize("kind", ["zip", "older"])
@@ -77,9 +69,6 @@ def test_flipped(
     path = tmp_path / "flipped.pt"
     path.write_bytes(content)
     lines = refusals(path)
-    for line in lines:
-        assert str(path) in line
-        assert "\n" not in line
     if kind == "zip" and not lines:  # the older format has no checksums
         weights = torch.load(io.BytesIO(whole[kind]))["model"]
         assert all(torch.equal(w, weights[n]) for n, w in read_checkpoint(path)["model"].items())
@@ -87,10 +76,7 @@ def test_flipped(
 
 @settings(once_for_all, max_examples=40)
 @given(content=st.binary(max_size=64) | st.text(max_size=200).map(str.encode))
-@example(b"\x80")
-@example(b"\x80\x02.")
 @example(b"\x80\x04N.")
-@example(b"hello\n")
 @example(b"PK\x05\x06" + bytes(18))
 def test_anything(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "short.pt"

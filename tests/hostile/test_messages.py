@@ -31,16 +31,10 @@ def test_a_message_is_one_printable_line(text: str) -> None:
     assert line == str(UserError(text)) == ErrorExit(text).message
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("/dev/zero", "/dev/zero is no file: give the path of a fairseq checkpoint"),
-        ("/nowhere", "/nowhere does not exist: give the path of"),
-    ],
-)
-def test_what_is_there_is_not_said_to_be_missing(path: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        read_checkpoint(Path(path))
+@pytest.mark.parametrize("refusal", ["/dev/zero is no file", "/nowhere does not exist"])
+def test_what_is_there_is_not_said_to_be_missing(refusal: str) -> None:
+    with pytest.raises(UserError, match=f"{refusal}: give the path of a fairseq checkpoint"):
+        read_checkpoint(Path(refusal.split()[0]))
 
 
 def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -74,14 +68,9 @@ def test_no_option_names_a_private_function(name: str) -> None:
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_cannot_be_written_is_one_line(unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "fairseq_mhe.cli", "params"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )
+        line = [sys.executable, "-m", "fairseq_mhe.cli", "params"]
+        env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, check=False, env=env)
     assert done.returncode == 2
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.endswith(": error: what was printed: No space left on device\n")
+    message = b"fairseq-mhe params: error: what was printed: No space left on device\n"
+    assert done.stderr == message

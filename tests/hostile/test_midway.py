@@ -26,7 +26,6 @@ TRAIN = ["train", "tiny", "mha", "--updates", "8", "--cpu", "--data", str(MADE /
 
 
 def start(*words: str) -> subprocess.Popen[str]:
-    """A command of ours."""
     line = [sys.executable, "-m", "fairseq_mhe.cli", *words]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -38,19 +37,6 @@ def wait_for(process: subprocess.Popen[str], there: Callable[[], object]) -> Non
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.02)
-
-
-def last_line(process: subprocess.Popen[str]) -> str:
-    """What a command says that fails."""
-    error = process.communicate(timeout=300)[1]
-    assert process.returncode == 2, error
-    return error.splitlines()[-1]
-
-
-def starts(run: Path) -> list[str]:
-    """From which updates the run was trained."""
-    log = (run / "train.log").read_text(errors="replace")
-    return re.findall(r"--- \S+ \S+ fairseq-train from update (\d+),", log)
 
 
 @contextlib.contextmanager
@@ -79,13 +65,16 @@ def test_a_disk_that_fills_while_it_trains_is_said_and_gone_on_from(tmp_path: Pa
         with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
             while filler.write(bytes(2**16)):
                 pass
-        line = last_line(training)
-        assert "No space left on device: make room and give the same command again" in line
+        error = training.communicate(timeout=300)[1]
+        assert training.returncode == 2, error
+        message = "No space left on device: make room and give the same command again"
+        assert message in error.splitlines()[-1]
         assert not (run / "model.pt").exists()
         (disk / "filler").unlink()
         assert start(*TRAIN, "--out", str(disk)).wait() == 0
         assert (run / "model.pt").is_file()
-        first, second = starts(run)
+        log = (run / "train.log").read_text(errors="replace")
+        first, second = re.findall(r"--- \S+ \S+ fairseq-train from update (\d+),", log)
         assert (first, int(second) > 0) == ("0", True)
 
 
@@ -94,28 +83,34 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def evaluated(tmp_path: Path) -> Path:
-    """A trained run, translated and scored."""
-    shutil.copytree(MADE / "data", tmp_path / "data")
-    return Path(shutil.copytree(MADE / "runs" / RUN, tmp_path / RUN))
+def line(tmp_path: Path) -> list[str]:
+    """The command that translates and scores the validation set of a trained run."""
+    data = shutil.copytree(MADE / "data", tmp_path / "data")
+    run = shutil.copytree(MADE / "runs" / RUN, tmp_path / RUN)
+    return ["evaluate", str(run), "--data", str(data), "--cpu", "--subset", "valid"]
 
 
 def test_evaluate_killed_anywhere_ends_in_the_same_scores(
-    evaluated: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By -9 while fairseq-generate runs; then at every place where a file gets its name."""
-    line = ["evaluate", str(evaluated), "--data", str(evaluated.parent / "data"), "--cpu"]
-    config = read_json(evaluated / "config.json")
-    assert cli.main([*line, "--subset", "valid"]) == 0
-    wanted = capsys.readouterr().out
-    log = evaluated / "valid" / "generate.log"
-    printed = log.read_text().split("\n")
-    texts = {path.name: path.read_bytes() for path in (evaluated / "valid").glob("*.txt")}
+    run, process = Path(line[1]), start(*line)
+    folder, config = run / "valid", read_json(run / "config.json")
+    wait_for(process, (folder / "generate.log").exists)
+    kill(process)
+    assert [path.name for path in folder.iterdir()] == ["generate.log"]
 
+    def texts() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in folder.glob("*.txt")}
+
+    assert cli.main(line) == 0
+    wanted, written = capsys.readouterr().out, texts()
+    assert len((folder / "hypotheses.txt").read_text().splitlines()) == 20
+    printed = (folder / "generate.log").read_text().split("\n")
     monkeypatch.setattr(translation, "_generate", lambda *_: printed)
-    replace, moved = files.os.replace, 0
+    replace, moved, ended = files.os.replace, 0, False
     for deaths in range(100):
-        shutil.rmtree(evaluated / "valid")
+        shutil.rmtree(folder)
         moved = 0
 
         def dying(source: Path, target: Path, last: int = deaths) -> None:
@@ -127,28 +122,15 @@ def test_evaluate_killed_anywhere_ends_in_the_same_scores(
 
         monkeypatch.setattr(files.os, "replace", dying)
         try:
-            cli.main([*line, "--subset", "valid"])
-        except Killed:
-            ended = False
-        else:
+            cli.main(line)
             ended = True
+        except Killed:
+            pass
         monkeypatch.setattr(files.os, "replace", replace)
-        assert cli.main([*line, "--subset", "valid"]) == 0
+        assert cli.main(line) == 0
         assert capsys.readouterr().out.endswith(wanted)
-        found = {path.name: path.read_bytes() for path in (evaluated / "valid").glob("*.txt")}
-        assert found == texts
+        assert texts() == written
         if ended:
             break
     assert moved >= 5, "files that were written"
-    assert read_json(evaluated / "config.json") == config
-
-
-def test_evaluate_killed_while_it_translates(evaluated: Path) -> None:
-    line = ["evaluate", str(evaluated), "--data", str(evaluated.parent / "data"), "--cpu"]
-    line += ["--subset", "valid"]
-    process = start(*line)
-    wait_for(process, (evaluated / "valid" / "generate.log").exists)
-    kill(process)
-    assert {path.name for path in (evaluated / "valid").iterdir()} == {"generate.log"}
-    assert start(*line).wait() == 0
-    assert len((evaluated / "valid" / "hypotheses.txt").read_text().splitlines()) == 20
+    assert read_json(run / "config.json") == config
