@@ -30,6 +30,12 @@ from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.build import build
 from fairseq_mhe.models.families import make_task
 from tests.checkpoints.test_reading import Malicious
+from tests.fixtures.processes import PYTHON
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    """fairseq-train's options."""
+    return options.parse_args_and_arch(options.get_training_parser(), ["no-data", *words])
 
 
 @pytest.mark.parametrize("fixed_shapes", [None, np.array([[2, 10], [3, 20]])])
@@ -50,9 +56,7 @@ def test_no_sentence_is_lost(
     assert np.concatenate(batches).tolist() == list(range(sentences))
     lost = data_utils.batch_by_size.__wrapped__(np.arange(sentences), **arguments)
     if multiple == 8 and sentences % 8 and fixed_shapes is None:
-        assert sum(map(len, lost)) < sentences, (
-            "fairseq no longer loses the last batch: remove this fix"
-        )
+        assert sum(map(len, lost)) < sentences, "fairseq loses no batch now: remove this fix"
 
 
 def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
@@ -99,7 +103,7 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
     for save in (with_fix, with_fix.__wrapped__):
         options = {"save_dir": str(tmp_path), "save_interval_updates": 10}
         cfg = OmegaConf.structured(CheckpointConfig(no_epoch_checkpoints=True, **options))
-        trainer, iterator = (MagicMock(checkpoint_suffix="", data_parallel_rank=0), MagicMock())
+        trainer, iterator = MagicMock(checkpoint_suffix="", data_parallel_rank=0), MagicMock()
         trainer.get_num_updates.return_value = updates
         trainer.save_checkpoint.side_effect = lambda path, *_: Path(path).touch() or path
         iterator.epoch, iterator.end_of_epoch.return_value = 3, ends
@@ -118,9 +122,8 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
 
 def bf16_trainer() -> Trainer:
     """Of a small model."""
-    words = "data --arch transformer_mhe_tiny --optimizer adam --lr 0.01 --bf16 --cpu"
-    words += " --share-all-embeddings --required-batch-size-multiple 1"
-    args = options.parse_args_and_arch(options.get_training_parser(), words.split())
+    words = "--arch transformer_mhe_tiny --optimizer adam --lr 0.01 --bf16 --cpu"
+    args = parsed(*words.split(), "--share-all-embeddings", "--required-batch-size-multiple", "1")
     cfg, task = convert_namespace_to_omegaconf(args), make_task(20)
     model = build(cfg.model, task, seed=3)
     return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))
@@ -151,16 +154,15 @@ def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
 
 
 def test_bf16_keeps_the_gpu() -> None:
-    words = ["no-data", "--arch", "transformer", "--bf16"]
-    parse = options.parse_args_and_arch
-    assert not parse(options.get_training_parser(), words).tpu
-    without = parse.__wrapped__(options.get_training_parser(), words)
+    words = ["--arch", "transformer", "--bf16"]
+    assert not parsed(*words).tpu
+    parse = options.parse_args_and_arch.__wrapped__
+    without = parse(options.get_training_parser(), ["no-data", *words])
     assert without.tpu, "fairseq's --bf16 no longer means --tpu: remove the fix"
 
 
 def test_fp16_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["no-data", "--arch", "transformer", "--fp16", "--cpu"]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    args = parsed("--arch", "transformer", "--fp16", "--cpu")
     assert args.fp16_no_flatten_grads
     parameters = [torch.nn.Parameter(torch.ones(2, 3, dtype=torch.float16))]
     no_gpu = Mock(side_effect=RuntimeError("there is no GPU"))
@@ -170,70 +172,45 @@ def test_fp16_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         FP16Optimizer.build_fp32_params(args, parameters, flatten=True)
 
 
-#: Runs each script in a fork of a process that has loaded torch and sklearn, which take longest;
-#: what all but the last say of errors is left out.
-_FORKS = """
-import os, sys, torch, sklearn.metrics
-for number, script in enumerate(sys.argv[1:], start=2):
-    if not os.fork():
-        if number < len(sys.argv):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        exec(script)
-        sys.stdout.flush()
-        os._exit(0)
-    os.wait()
-"""
-
-
-def test_logging_is_left_as_it_was_and_nothing_is_printed() -> None:
+def test_logging_of_fairseqs_commands_is_off_again_and_an_import_is_silent() -> None:
+    """tests/deploy/test_translator.py has a program with logging of its own."""
     shown = "root = logging.getLogger(); print(root.level, len(root.handlers))"
-    fresh = _python(f"import logging, fairseq_mhe; {shown}")
-    assert fresh.stdout.strip() == "30 0"
-    assert (fresh.stderr, fresh.returncode) == ("", 0), "importing it is silent"
-    forks = _python(
-        _FORKS,
-        f"import logging; logging.basicConfig(level=logging.ERROR); import fairseq_mhe; {shown}",
-        # As in fairseq's commands, which import it first.
-        f"import logging, fairseq; {shown}; import fairseq_mhe; {shown}",
+    fresh, after_fairseq = (
+        subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
+        for script in (
+            f"import logging, fairseq_mhe; {shown}",
+            f"import logging, fairseq; {shown}; import fairseq_mhe; {shown}",
+        )
     )
-    configured, without, ours = forks.stdout.splitlines()
-    assert (configured, ours) == ("40 1", "30 0")
+    assert (fresh.stdout, fresh.stderr) == ("30 0\n", "")
+    without, ours = after_fairseq.stdout.splitlines()
+    assert ours == "30 0"
     assert without == "10 1", "fairseq leaves logging alone: simplify quiet_import"
-    assert "Warning" in forks.stderr or "tensorboardX" in forks.stderr, (
-        "importing fairseq is silent now: remove quiet_import's filters"
-    )
-
-
-def _python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(words, capture_output=True, text=True, check=False)
+    silent = "importing fairseq is silent now: remove quiet_import's filters"
+    assert re.search("Warning|tensorboardX", after_fairseq.stderr), silent
 
 
 def test_an_option_of_ours_for_an_architecture_of_fairseqs() -> None:
-    words = ["data", "--arch", "transformer", "--attention", "mha"]
     with pytest.raises(ErrorExit, match="--attention needs an architecture of fairseq_mhe"):
-        options.parse_args_and_arch(options.get_training_parser(), words)
+        parsed("--arch", "transformer", "--attention", "mha")
 
 
 def test_only_biases_that_exist_are_called_shared(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("fairseq.trainer")
     with caplog.at_level(logging.INFO, logger=log.name):
-        for first, second in (("a.bias", "b.bias"), ("a.weight", "b.weight")):
-            log.info(f"detected shared parameter: {first} <- {second}")
-    assert [record.getMessage() for record in caplog.records] == [
-        "detected shared parameter: a.weight <- b.weight"
-    ]
+        for name in ("bias", "weight"):
+            log.info(f"detected shared parameter: a.{name} <- b.{name}")
+    assert caplog.messages == ["detected shared parameter: a.weight <- b.weight"]
 
 
 def test_only_modules_that_evaluate_options_have_another_eval() -> None:
-    folder = Path(checkpoint_utils.__file__).parent
-    names = {
-        ".".join(path.relative_to(folder).with_suffix("").parts)
-        for path in folder.rglob("*.py")
-        if re.search(r"(?<![.\w])eval\(", path.read_text(encoding="utf-8"))
-    }
-    own = {name for name in names if not name.startswith("examples.")}
-    assert own == set(fairseq_fixes.EVALUATING)
+    names, folder = set(), Path(checkpoint_utils.__file__).parents[1]
+    for path in folder.glob("fairseq/**/*.py"):
+        if re.search(r"(?<![.\w])eval\(", path.read_text(encoding="utf-8")):
+            names.add(".".join(path.relative_to(folder).with_suffix("").parts))
+    own = {name for name in names if not name.startswith("fairseq.examples.")}
+    assert own == {f"fairseq.{name}" for name in fairseq_fixes.EVALUATING}
     evaluate = vars(sys.modules["fairseq.utils"])["eval"]
-    changed = {name for name, module in sys.modules.items() if vars(module).get("eval") is evaluate}
-    assert changed <= {f"fairseq.{name}" for name in fairseq_fixes.EVALUATING}
+    assert own >= {
+        name for name, module in sys.modules.items() if vars(module).get("eval") is evaluate
+    }

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "fairseq_mhe"
-MODULES = sorted(PACKAGE.rglob("*.py"))
 #: Each floor may import those before it; rooms on one floor do not import each other.
 FLOORS = (
     ("common",),
@@ -30,80 +29,56 @@ OPTIONAL = {
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 
 
-def room_of(module: Path) -> str:
-    """The room that a module is in; a module at the top is a room of its own."""
-    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
 def imported(node: ast.AST) -> Iterator[str]:
-    """The rooms that one statement imports."""
-    names: list[str] = []
+    """The modules that one statement imports."""
     if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
+        yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module == "fairseq_mhe":
-        names = [f"fairseq_mhe.{alias.name}" for alias in node.names]
+        yield from (f"fairseq_mhe.{alias.name}" for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         assert not node.level, "imports name the whole way"
-        names = [node.module or ""]
-    for name in names:
-        parts = name.split(".")
-        if parts[0] == "fairseq_mhe" and len(parts) > 1:
-            yield parts[1]
+        yield node.module or ""
+
+
+def rooms(node: ast.AST) -> list[str]:
+    """The rooms among them; a module at the top is a room of its own."""
+    names = [name.split(".") for name in imported(node)]
+    return [parts[1] for parts in names if parts[0] == "fairseq_mhe" and len(parts) > 1]
 
 
 @functools.cache
-def trees() -> list[tuple[Path, ast.Module]]:
-    """Every module of the package, parsed; its own __init__ stands above all rooms."""
-    return [
-        (module, ast.parse(module.read_text(encoding="utf-8")))
-        for module in MODULES
-        if module != PACKAGE / "__init__.py"
-    ]
-
-
-def test_every_room_has_its_floor() -> None:
-    assert {room_of(module) for module, _ in trees()} == set(HEIGHT)
+def nodes() -> list[tuple[Path, ast.AST]]:
+    """Every statement of the package with its module; its own __init__ stands above all rooms."""
+    modules = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
+    trees = {path.relative_to(PACKAGE): ast.parse(path.read_text("utf-8")) for path in modules}
+    return [(module, node) for module, tree in trees.items() for node in ast.walk(tree)]
 
 
 def test_imports_point_downwards() -> None:
-    wrong = []
-    for module, tree in trees():
-        mine = room_of(module)
-        for node in ast.walk(tree):
-            for room in imported(node):
-                if room != mine and HEIGHT[room] >= HEIGHT[mine]:
-                    wrong.append(f"{module.relative_to(PACKAGE)}:{node.lineno} imports {room}")
-    assert not wrong
+    for module, node in nodes():
+        mine = module.parts[0].removesuffix(".py")
+        for room in rooms(node):
+            message = f"{module} imports {room}"
+            assert room == mine or HEIGHT[room] < HEIGHT[mine], message
 
 
 def test_no_import_of_ours_is_hidden_in_a_function() -> None:
-    hidden = []
-    for module, tree in trees():
-        for function in ast.walk(tree):
-            if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                continue
+    for module, function in nodes():
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for node in ast.walk(function):
-                if isinstance(node, ast.ImportFrom) and node.module in OPTIONAL:
-                    continue
-                for room in imported(node):
-                    hidden.append(f"{module.relative_to(PACKAGE)}:{node.lineno} imports {room}")
-    assert not hidden
+                late = isinstance(node, ast.ImportFrom) and node.module in OPTIONAL
+                assert late or not rooms(node), f"{module}:{function.name}"
 
 
 @pytest.mark.parametrize(("module", "package"), OPTIONAL.items())
 def test_what_is_imported_late_needs_an_optional_package(module: str, package: str) -> None:
     path = PACKAGE.parent / f"{module.replace('.', '/')}.py"
-    top = ast.parse(path.read_text(encoding="utf-8")).body
-    needed = [node.module or "" for node in top if isinstance(node, ast.ImportFrom)]
-    assert any(name == package or name.startswith(f"{package}.") for name in needed)
+    needed = [name for node in ast.parse(path.read_text("utf-8")).body for name in imported(node)]
+    assert package in {name.split(".")[0] for name in needed}
 
 
 def test_programs_beside_the_package_are_not_imported_by_it() -> None:
     programs = {path.parent.name for path in (PACKAGE.parent / "scripts").glob("*/__init__.py")}
     assert programs
-    for module, tree in trees():
-        for node in ast.walk(tree):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names.append(node.module or "")
-            assert not programs & {name.split(".")[0] for name in names}, module
+    for module, node in nodes():
+        assert not programs & {name.split(".")[0] for name in imported(node)}, module
