@@ -55,10 +55,7 @@ class RemoteFile:
 def download(
     files: Sequence[RemoteFile], folder: Path, mirror: str | None = None
 ) -> list[Path]:
-    """The verified files in ``folder``; missing ones are downloaded (from ``mirror``/NAME).
-
-    Raises UserError where a file is another one, or cannot be had.
-    """
+    """The verified files in ``folder``, downloaded where missing; UserError where that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in files:
         path = folder / file.name
@@ -99,10 +96,7 @@ def _download(url: str, file: RemoteFile, path: Path) -> None:
 
 
 def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -> bool:
-    """Download the rest of ``part`` in one request; whether all has come.
-
-    Beside the part, .version has the server's name (ETag) of what it is a part of.
-    """
+    """Download the rest of ``part``, an ETag of which is in .version; whether all has come."""
     have, version = part.stat().st_size, part.with_suffix(".version")
     headers = {"Accept-Encoding": "identity"}
     etag = version.read_text("utf-8") if have and version.exists() else ""
@@ -130,10 +124,7 @@ def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
-    """Unpack ``members``, named as in the archive (zip, or tar, plain or .gz), into ``out``.
-
-    Raises UserError where a member is missing, or the archive is damaged.
-    """
+    """Unpack named ``members`` of a zip or tar; UserError if one is missing, or it is damaged."""
     unpack = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
     try:
         unpack(archive, members, out)

@@ -1,7 +1,4 @@
-"""The examples of official files: tables with tabs, JSON lines, and SQuAD's JSON.
-
-In tables a quotation mark is an ordinary character.
-"""
+"""The examples of official files: tables with tabs, JSON lines, and SQuAD's JSON."""
 
 import json
 import re
@@ -24,37 +21,27 @@ _BAD_ROW = (LookupError, TypeError, ValueError, AttributeError)
 
 @dataclass(frozen=True)
 class Example:
-    """One input of one to three texts, and its label.
-
-    ``group``: what is scored together, if any; ``spans``: what is marked; ``candidate``: what fills
-    the gap.
-    """
+    """One input of one to three texts, and its label."""
 
     texts: tuple[str, ...]
     label: str
-    group: str = ""
-    spans: tuple[Span, ...] = ()
-    candidate: str = ""
+    group: str = ""  # what is scored together
+    spans: tuple[Span, ...] = ()  # what is marked
+    candidate: str = ""  # what fills the gap
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a paragraph.
-
-    ``answers``: text and place in the context, in characters; none if there is no answer.
-    """
+    """A question about a paragraph, and its answers, if any."""
 
     identity: str
     text: str
-    answers: tuple[tuple[str, int], ...]
+    answers: tuple[tuple[str, int], ...]  # text, and its first character in the context
     context: str
 
 
 def task_file(task: Task, folder: Path, split: str) -> Path:
-    """The file of an official split: CoLA/train.tsv, train.tsv or cola.train.tsv in ``folder``.
-
-    Raises UserError where there is none.
-    """
+    """CoLA/train.tsv, train.tsv or cola.train.tsv in ``folder``; UserError where none is there."""
     official = f"{split}{task.suffix}"
     names = (f"{task.folder}/{official}", official, f"{task.name}.{official}")
     for path in map(folder.joinpath, names):
@@ -67,8 +54,7 @@ def task_file(task: Task, folder: Path, split: str) -> Path:
 def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example], int]:
     """The examples of a file with labels, in its order, and how many incomplete ones were dropped.
 
-    An example is incomplete if a text or its label is missing or empty, as in QQP's train. They are
-    dropped if ``drop`` is set, as in train; scored sets must be whole.
+    A text or a label is empty in such, as in QQP's train; scored sets must be whole.
     Raises UserError where a row is not of the task, or incomplete and not to be dropped.
     """
     parse = _PARSERS.get(task.name, _classified)
@@ -100,20 +86,18 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
 
 
 def read_squad(path: Path) -> list[Question]:
-    """The questions of a file of SQuAD 1.1 or 2.0, plain or compressed, paragraph by paragraph.
+    """The questions of a file of SQuAD 1.1 or 2.0, paragraph by paragraph.
 
     Raises UserError where it is no such file, or an answer is not at its place in the context.
     """
-    questions, number = [], 1
+    questions = []
     try:
         for article in json.loads(read_whole(path))["data"]:
             for paragraph in article["paragraphs"]:
                 for row in paragraph["qas"]:
                     questions.append(_question(row, paragraph["context"]))
-            number += 1
     except _BAD_ROW as error:
-        where = f"{path} is no file of SQuAD: article {number}"
-        raise UserError(f"{where}: {_reason(error)}") from None
+        raise UserError(f"{path} is no file of SQuAD: {_reason(error)}") from None
     if not questions:
         raise UserError(f"{path} has no questions")
     return questions
@@ -133,10 +117,7 @@ def _question(row: Row, context: str) -> Question:
 
 
 def _label(task: Task, row: Row) -> str:
-    """The label as text, maybe empty; those of JSON may be true and false, or numbers.
-
-    Raises ValueError unless it is one of the task's, or a number if one is predicted.
-    """
+    """The label as text, maybe empty; ValueError unless it is one of the task's, or a number."""
     label = str(row[task.label]).lower()
     if task.labels is None:
         float(label or 0)
@@ -193,10 +174,7 @@ def _coreference(task: Task, row: Row) -> Iterator[Example]:
 
 
 def _gap(task: Task, row: Row) -> Iterator[Example]:
-    """ReCoRD: an example for each entity of a passage in each query's gap, grouped by query.
-
-    An entity that occurs twice is one candidate; it is right if its text is an answer's.
-    """
+    """ReCoRD: an example for each entity of a passage in each query's gap, grouped by query."""
     passage, entities = row["passage"]["text"], row["passage"]["entities"]
     names = [passage[entity["start"] : entity["end"] + 1] for entity in entities]
     text = passage.replace("@highlight", " ")

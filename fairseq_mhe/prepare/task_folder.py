@@ -21,19 +21,15 @@ from fairseq_mhe.prepare.text import read_whole, write_lines
 
 @dataclass(frozen=True)
 class TaskFolder:
-    """A prepared task, with ``training`` examples to train on.
-
-    ``text`` is the fingerprint of the language model's data folder, ``fingerprint`` that of the
-    training examples, ``scored`` that of all else.
-    """
+    """A prepared task."""
 
     folder: Path
     task: Task
     block: int
-    text: str
-    training: int
-    fingerprint: str
-    scored: str
+    text: str  # fingerprint of the language model's data folder
+    training: int  # examples
+    fingerprint: str  # of the training examples
+    scored: str  # fingerprint of all else
 
     @property
     def binary(self) -> Path:
@@ -77,11 +73,10 @@ def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
 
 
 def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) -> Path:
-    """Make the folder ``out`` of a task, or what of it is missing.
+    """Make the folder ``out`` of a task, or what of it is missing, from its files in ``source``.
 
-    ``source`` has its official files, ``text`` is the language model's data folder; ``block``: the
-    most tokens of an example, its ends and separators counted, which are the model's positions.
-    Raises UserError where a file is missing or bad, or the folder cannot be written.
+    ``text``: the language model's data folder; ``block``: the most tokens of an example, its ends
+    and separators counted. Raises UserError where a file is missing or bad.
     """
     data = open_data(text, TEXT)
     splits = {"train": "train", **task.subsets}

@@ -21,18 +21,13 @@ NOWHERE = "0 0"  # the place of <s> as the first and last token of an answer
 
 
 class Inputs(NamedTuple):
-    """A set of examples for fairseq.
+    """A set of examples for fairseq, in subwords."""
 
-    ``columns``: lines in subwords, one a text and example; ``labels``: one an example; ``spans``:
-    the first and last token of two spans of each example, the <s> of the text counted; ``facts``:
-    what scoring needs beside the model's output.
-    """
-
-    columns: list[list[str]]
+    columns: list[list[str]]  # a line for each text of each example
     counts: dict[str, int]
     labels: list[str]
-    facts: dict[str, Any]
-    spans: list[str]
+    facts: dict[str, Any]  # what scoring needs beside the model's output
+    spans: list[str]  # first and last token of two spans, the text's <s> counted
 
 
 def read_inputs(
@@ -164,8 +159,7 @@ class Aligned(NamedTuple):
 def aligned(processing: TextProcessing, text: str) -> Aligned:
     """The subwords of a text: those that `TextProcessing.segment` gives it as a whole.
 
-    Subwords do not cross white space, so that each word is divided by itself. Where normalising has
-    changed a word's length, all its subwords stand for the whole word.
+    None crosses white space. Where normalising changes a word's length, all of it stand for it.
     """
     words = list(re.finditer(r"\S+", text))
     result = Aligned([], [], [])

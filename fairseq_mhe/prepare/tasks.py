@@ -17,28 +17,22 @@ ANSWERS = "answers"  #: an answer within a passage
 
 @dataclass(frozen=True)
 class Task:
-    """One task.
-
-    ``columns``: of its texts; ``labels``: all that there are, in the order of classes, or None
-    where a number is predicted; ``metrics``: names of `runs.understanding`, the mean of which is
-    the task's score; ``label``: column; ``scored``: the official names of the sets that are scored;
-    ``header``: columns of a file without a header; ``form``: what is asked for; ``folder``: its
-    name in the official archive, where SPLIT and ``suffix`` name a split's file; ``files``: the
-    published ones, as `RemoteFile` has them.
-    """
+    """One task, whose score is the mean of its metrics."""
 
     name: str
     suite: str
-    columns: Sequence[str]
-    labels: Sequence[str] | None = None
-    metrics: Sequence[str] = ("accuracy",)
-    label: str = "label"
-    scored: Sequence[str] = ("dev",)
-    header: Sequence[str] = ()
+    columns: Sequence[str]  # of its texts
+    labels: Sequence[str] | None = (
+        None  # in the order of classes; None: a number is predicted
+    )
+    metrics: Sequence[str] = ("accuracy",)  # names of `runs.understanding`
+    label: str = "label"  # column
+    scored: Sequence[str] = ("dev",)  # official names of the sets that are scored
+    header: Sequence[str] = ()  # columns of a file without a header
     form: str = CLASSES
-    folder: str = ""
+    folder: str = ""  # in the official archive, where SPLIT and suffix name a file
     suffix: str = ".tsv"
-    files: Sequence[Mapping[str, Any]] = ()
+    files: Sequence[Mapping[str, Any]] = ()  # the published ones, as `RemoteFile` has them
 
     @property
     def subsets(self) -> dict[str, str]:

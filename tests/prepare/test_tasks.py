@@ -233,7 +233,7 @@ STSB = f"{TABLES['stsb'][0]}\n"
         ("boolq", '{"question": "a"\n', "line 1 is no row of boolq: Expecting"),
         ("boolq", '{"question": "a", "passage": 3, "label": true}\n', "boolq: 'int'"),
         ("multirc", '{"passage": "text"}\n', "line 1 is no row of multirc"),
-        ("squad2", "[]", "is no file of SQuAD: article 1: list indices"),
+        ("squad2", "[]", "is no file of SQuAD: list indices"),
         ("squad2", '{"data": []}', "has no questions"),
     ],
 )  # fmt: skip
@@ -260,7 +260,7 @@ QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
         ("copa", ("label",), 2, "there is no label '2', only 0, 1"),
         ("wic", ("sentence1",), 3, "line 1 is no row of wic"),
         ("wsc", ("target", "span2_index"), 99, "list index out of range"),
-        ("squad1", (*QUESTION, "id"), None, "article 1: there is no 'id'"),
+        ("squad1", (*QUESTION, "id"), None, "is no file of SQuAD: there is no 'id'"),
         ("squad1", (*QUESTION, "answers", 0, "answer_start"), 3, "0-0: its answer .* is not at 3"),
         ("squad1", (*QUESTION, "answers"), [], "0-0 has no answer, .* name the task squad2"),
     ],

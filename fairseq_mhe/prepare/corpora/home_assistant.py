@@ -102,10 +102,7 @@ def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
 
 
 def prepare_language(out: Path, block: int, vocab_size: int = 4000) -> tuple[Path, Path]:
-    """The folders OUT/text and OUT/integration, or what of them is missing.
-
-    Raises UserError as `prepare_text` and `prepare_task`.
-    """
+    """The folders OUT/text and OUT/integration, or what of them is missing."""
     rows = read_messages()
     sets = examples(rows)
     held_out = {message.lower() for message, _ in sets["dev"]}

@@ -32,7 +32,7 @@ class Downloads:
 
     out: Path
     mirror: str | None = option(
-        None, "download from URL/NAME; checksums stay the same", metavar="URL"
+        None, "download from URL/NAME; same checksums", metavar="URL"
     )
 
     @property
@@ -45,8 +45,7 @@ class Downloads:
     ) -> None:
         """Put the text of ``files`` into ``original``, unless that is done.
 
-        ``action`` writes the text of the downloads, which are in original/archives, into a folder.
-        Raises UserError as `download`, or where an archive is damaged or lacks a member.
+        ``action`` writes the text of the downloads into a folder. Errors as `download`, `extract`.
         """
 
         def unpack_downloads(work: Path) -> Counts:

@@ -1,7 +1,4 @@
-"""A task of GLUE, SuperGLUE or SQuAD in the subwords of a language model's text.
-
-Wang et al. 2018 and 2019, Rajpurkar et al. 2016 and 2018.
-"""
+"""A task of GLUE, SuperGLUE or SQuAD in the subwords of a language model's text."""
 
 import argparse
 import shutil

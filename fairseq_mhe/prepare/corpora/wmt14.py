@@ -52,18 +52,14 @@ class Wmt14(Downloads, PairCorpus):
 
 
 def copy_from_sacrebleu(folder: Path) -> Path:
-    """Put the test sets, which sacreBLEU downloads and checks, into ``folder``, and return it.
-
-    Raises UserError if sacreBLEU cannot get one.
-    """
+    """Put sacreBLEU's test sets into ``folder``, and return it; UserError if it cannot get one."""
     for name, test_set in _NEWSTEST.items():
         try:
             source = sacrebleu.get_source_file(test_set, "en-de")
             (target,) = sacrebleu.get_reference_files(test_set, "en-de")
         except (OSError, HTTPException, TarError, EOFError, SystemExit) as error:
-            reason = " ".join(str(error).split())
             raise UserError(
-                f"sacreBLEU cannot get its test set {test_set} ({reason}); connect to a network, "
+                f"sacreBLEU cannot get its test set {test_set} ({error}); connect to a network, "
                 "or name a folder with newstest2013 and newstest2014 by --newstest"
             ) from error
         shutil.copy(source, folder / f"{name}.en")
