@@ -1,16 +1,16 @@
 """One attention sublayer, called with exactly what the model around it gives it."""
 
 import itertools
-import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values
+from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values, add_option
 from fairseq_mhe.bench.meters import Stopwatch, tensor_peak
 from fairseq_mhe.common.arguments import at_least, list_of, positive, some_of
 
@@ -28,8 +28,6 @@ _MODEL = (
 )
 #: A sublayer never sees the vocabulary.
 _VOCABULARY = 64
-_INPUTS = ("query", "key", "value")
-_MOST_CALLS = 10_000
 
 
 class AttentionBenchmark(Benchmark):
@@ -46,19 +44,14 @@ class AttentionBenchmark(Benchmark):
 
     @classmethod
     def add_options(cls, parser: ArgumentParser) -> None:
-        add = parser.add_argument
-        help_ = f"{', '.join(PLACES)}, or all (default: %(default)s)"
-        places: Values = {"type": some_of(PLACES), "metavar": "PLACE,..."}
-        add("--places", **places, default=cls.default_places, help=help_)
-        help_ = "tokens of source and target (default: %(default)s)"
-        lengths: Values = {"type": list_of(at_least(2, _LONGEST)), "metavar": "N,..."}
-        add("--lengths", **lengths, default=cls.default_lengths, help=help_)
+        add, places = partial(add_option, parser), f"{', '.join(PLACES)}, or all"
+        add("--places", some_of(PLACES), cls.default_places, "PLACE,...", places)
+        lengths = list_of(at_least(2, _LONGEST))
+        add("--lengths", lengths, cls.default_lengths, "N,...", "tokens of each side")
         # What keeps a GPU busy, and what a CPU does in seconds.
         tokens = 16384 if torch.cuda.is_available() else 2048
-        help_ = "tokens of a batch (default: %(default)s)"
-        add("--tokens", type=positive, default=tokens, metavar="N", help=help_)
-        help_ = "seconds of calls in a repetition (default: %(default)s)"
-        add("--seconds", type=float, default=0.2, metavar="S", help=help_)
+        add("--tokens", positive, tokens, "N", "tokens of a batch")
+        add("--seconds", float, 0.2, "S", "seconds of calls in a repetition")
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
@@ -77,15 +70,12 @@ class AttentionBenchmark(Benchmark):
         batch = {name: tensor.to(self.device) for name, tensor in pairs["net_input"].items()}
         self._steps = cell["place"] in STEP_PLACES
         self._layer = _sublayer(model, cell["place"])
-        self._calls: list[Values] = []
-        self._times = 0
-
         # fairseq's layers call attention with keywords only.
-        def record(_: nn.Module, args: tuple[Any, ...], kwargs: Values) -> None:
-            inputs = {n: value for n, value in kwargs.items() if n != "incremental_state"}
-            self._calls.append(inputs)
-
-        recording = self._layer.register_forward_pre_hook(record, with_kwargs=True)
+        self._calls: list[Values] = []
+        recording = self._layer.register_forward_pre_hook(
+            lambda _, words, inputs: self._calls.append(inputs), with_kwargs=True
+        )
+        self._times = 0
         with recording, torch.no_grad():
             if self._steps:
                 model.prepare_for_inference_(cfg)
@@ -94,8 +84,10 @@ class AttentionBenchmark(Benchmark):
             model.train()(**batch)
         # Inputs that want a gradient; those that were one tensor stay one.
         (call,) = self._calls
-        leaves = {id(call[name]): call[name].detach().requires_grad_() for name in _INPUTS}
-        call |= {name: leaves[id(call[name])] for name in _INPUTS}
+        leaves: dict[Tensor, Tensor] = {}
+        for name in ("query", "key", "value"):
+            leaf = call[name].detach().requires_grad_()
+            call[name] = leaves.setdefault(call[name], leaf)
         self._leaves = [*leaves.values(), *self._layer.parameters()]
         # The output is as large as the query.
         self._gradient = torch.randn_like(call["query"])  # (T, B, C)
@@ -104,8 +96,8 @@ class AttentionBenchmark(Benchmark):
         """Seconds of one call or step: ``total`` and, in training, ``forward`` and ``backward``."""
         if not self._times:
             self._measure(1)
-            wanted = math.ceil(self.settings.seconds / sum(self._measure(1).values()))
-            self._times = max(1, min(_MOST_CALLS, wanted))
+            seconds = sum(self._measure(1).values())
+            self._times = max(1, round(self.settings.seconds / seconds))
         calls = self._times * len(self._calls)
         parts = {part: spent / calls for part, spent in self._measure(self._times).items()}
         return {"total": sum(parts.values()), **parts}
@@ -127,7 +119,7 @@ class AttentionBenchmark(Benchmark):
                 state: Values = {}
                 with torch.no_grad(), watch.part("steps"):
                     for inputs in self._calls:
-                        self._layer(**inputs, incremental_state=state)
+                        self._layer(**{**inputs, "incremental_state": state})
             else:
                 with watch.part("forward"):
                     output = self._layer(**self._calls[0])[0]  # (T, B, C)

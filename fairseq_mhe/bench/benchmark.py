@@ -18,6 +18,14 @@ DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float1
 Values = dict[str, Any]
 
 
+def add_option(
+    parser: ArgumentParser, name: str, kind: Any, default: Any, metavar: str, text: str
+) -> None:
+    """An option whose help ends in its default."""
+    words = {"type": kind, "default": default, "metavar": metavar}
+    parser.add_argument(name, **words, help=f"{text} (default: %(default)s)")
+
+
 class Benchmark(ABC):
     """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention.
 

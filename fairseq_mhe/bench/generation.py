@@ -4,6 +4,7 @@ import itertools
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Values
+from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Values, add_option
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.bench.models import BF16, INT8, LANGUAGES, translation_batch
 from fairseq_mhe.common.arguments import at_least, list_of, positive, positive_list
@@ -37,8 +38,8 @@ class GenerationBenchmark(Benchmark):
     """Cells: ``beam``, ``length`` of sources and outputs, ``batch``, ``dtype``.
 
     Lengths count the end of sentence. Every output has ``length`` tokens, whatever the random
-    weights say. A cell with ``sentences`` has so many of lengths as in news, in batches of falling
-    lengths; its ``length`` is their mean.
+    weights say. A cell with ``sentences`` in place of ``length`` has so many of lengths as in news,
+    in batches of falling lengths and at most ``_BATCH_TOKENS`` tokens.
     """
 
     title = "translation by fairseq's beam search"
@@ -48,37 +49,30 @@ class GenerationBenchmark(Benchmark):
 
     @classmethod
     def add_options(cls, parser: ArgumentParser) -> None:
-        add = parser.add_argument
-        several: Values = {"type": positive_list, "metavar": "N,..."}
-        help_ = "hypotheses; 1 is greedy (default: %(default)s)"
-        add("--beams", **several, default="1,5", help=help_)
-        help_ = "sentences (default: %(default)s)"
-        add("--batch-sizes", **several, default="1,8,32", help=help_)
-        several["type"] = list_of(at_least(2, 1024))  # fairseq's most positions
-        help_ = "tokens of every source and output (default: %(default)s)"
-        add("--lengths", **several, default="25,100,400", help=help_)
-        help_ = (
-            "translate N sentences of lengths as in news, which fall from batch to batch, in "
-            f"place of --lengths; a batch has at most {_BATCH_TOKENS:,} tokens"
+        add = partial(add_option, parser)
+        add("--beams", positive_list, "1,5", "N,...", "hypotheses; 1 is greedy")
+        lengths = list_of(at_least(2, 1024))  # fairseq's most positions
+        add("--lengths", lengths, "25,100,400", "N,...", "tokens of every source and output")
+        add("--batch-sizes", positive_list, "1,8,32", "N,...", "sentences")
+        help_ = "translate N sentences of lengths as in news in place of --lengths"
+        parser.add_argument("--sentences", type=positive, metavar="N", help=help_)
+        flags = {"--int8": "kinds with int8_generation"}
+        flags["--bf16"] = "kinds with generation_precision bf16"
+        flags["--ctranslate2"] = (
+            "CTranslate2: stock in int8; on a GPU stock and kinds in float16"
         )
-        add("--sentences", type=positive, metavar="N", help=help_)
-        help_ = "also time each of --attention with int8_generation"
-        add("--int8", action="store_true", help=help_)
-        help_ = "also time each of --attention with generation_precision bf16"
-        add("--bf16", action="store_true", help=help_)
-        help_ = "also time CTranslate2: stock in int8, on a GPU each of --attention too in float16"
-        add("--ctranslate2", action="store_true", help=help_)
+        for name, text in flags.items():
+            parser.add_argument(name, action="store_true", help=f"also time {text}")
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
         """By dtype, beam, length and batch."""
-        lengths, several = args.lengths, {}
+        lengths: list[Values] = [{"length": length} for length in args.lengths]
         if args.sentences:
-            lengths = [round(float(np.mean(_news_lengths(args.sentences))))]
-            several = {"sentences": args.sentences}
+            lengths = [{"sentences": args.sentences}]
         cells = itertools.product(args.dtype, args.beams, lengths, args.batch_sizes)
         for dtype, beam, length, batch in cells:
-            yield {**several, "beam": beam, "length": length, "batch": batch, "dtype": dtype}
+            yield {"beam": beam, **length, "batch": batch, "dtype": dtype}
 
     @classmethod
     def variants(cls, args: Namespace) -> dict[str, type[Benchmark]]:
@@ -87,9 +81,8 @@ class GenerationBenchmark(Benchmark):
         if (args.int8 or args.bf16) and (args.device != "cpu" or args.dtype != ["float32"]):
             raise UserError("--int8 and --bf16 are for --device cpu and --dtype float32")
         suffixes = [INT8] * args.int8 + [BF16] * args.bf16
-        variants |= {
-            f"{kind}{suffix}": cls for suffix in suffixes for kind in args.attention
-        }
+        for suffix, kind in itertools.product(suffixes, args.attention):
+            variants[kind + suffix] = cls
         if args.ctranslate2:
             require("ctranslate2")
             name = CTRANSLATE2 + _PRECISIONS[args.device]
@@ -153,9 +146,8 @@ class CTranslate2Benchmark(GenerationBenchmark):
         for sentences, length in shapes(cell):
             batch = translation_batch(dictionary, sentences, length, seed)
             rows = batch["net_input"]["src_tokens"].tolist()  # (B, S)
-            words = [
-                [dictionary[n] for n in row if n >= dictionary.nspecial] for row in rows
-            ]
+            first = dictionary.nspecial
+            words = [[dictionary[n] for n in row if n >= first] for row in rows]
             self._batches.append((length, words))
 
     def _convert(self) -> None:

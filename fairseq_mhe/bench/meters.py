@@ -105,9 +105,8 @@ def tensor_peak(call: Callable[[], object]) -> int:
 
     Torch's allocator counts them, as on CUDA: exact, unlike resident memory. The call is slower.
     """
-    os.environ.setdefault(
-        "KINETO_LOG_LEVEL", "99"
-    )  # else the profiler prints when it starts
+    # Else the profiler prints when it starts.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     with profile(profile_memory=True) as profiler:
         call()
     results: Any = profiler.kineto_results

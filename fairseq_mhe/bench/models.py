@@ -101,17 +101,14 @@ def random_batches(
     """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``."""
 
     def bounded(lengths: np.ndarray) -> np.ndarray:
-        return np.clip(lengths.round(), _SHORTEST, min(_LONGEST, max_tokens)).astype(
-            np.int64
-        )
+        longest = min(_LONGEST, max_tokens)
+        return lengths.round().clip(_SHORTEST, longest).astype(np.int64)
 
     random = np.random.default_rng(seed)
     source = bounded(random_lengths(random, _PAIRS, _SPREAD))
     target = bounded(source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS)))
     pairs = _dataset(dictionary, seed, source, target)
-    batches = pairs.batch_by_size(
-        pairs.ordered_indices(), max_tokens=max_tokens, required_batch_size_multiple=8
-    )
+    batches = pairs.batch_by_size(pairs.ordered_indices(), **_limits(max_tokens))
     chosen = random.choice(len(batches), size=count, replace=count > len(batches))
     return [pairs.collater([pairs[index] for index in batches[number]]) for number in chosen]
 
@@ -131,10 +128,15 @@ def real_batches(
         raise UserError(f"{folder} has {words} words: give --vocab-size {words} or more")
     task = make_task(vocabulary, config=cfg)
     task.load_dataset("train")
-    limits = {"max_tokens": max_tokens, "required_batch_size_multiple": 8}
-    epoch = task.get_batch_iterator(task.dataset("train"), **limits, seed=1)
+    pairs = task.dataset("train")
+    epoch = task.get_batch_iterator(pairs, **_limits(max_tokens), seed=1)
     batches: Iterable[Values] = epoch.next_epoch_itr()
     return batches
+
+
+def _limits(max_tokens: int) -> Values:
+    """fairseq-train's own limits of a batch."""
+    return {"max_tokens": max_tokens, "required_batch_size_multiple": 8}
 
 
 def translation_batch(

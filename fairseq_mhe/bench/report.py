@@ -67,9 +67,8 @@ def _text(result: Values, heading: str, name: str) -> str:
     """A value in the unit that its heading names: a part of the time with quartiles."""
     seconds, value = result["seconds"], result.get(name)
     if name in seconds:
-        low, median, high = _quartiles(seconds[name]) * (
-            1e3 if heading.endswith("ms") else 1
-        )
+        unit = 1e3 if heading.endswith("ms") else 1.0
+        low, median, high = _quartiles(seconds[name]) * unit
         return f"{median:.3g} [{low:.3g}, {high:.3g}]"
     if value is None:
         return _MISSING

@@ -24,7 +24,7 @@ import torch
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench.attention import AttentionBenchmark, MemoryBenchmark
-from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values
+from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values, add_option
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
@@ -43,16 +43,7 @@ BENCHMARKS: dict[str, type[Benchmark]] = {
     "generation": GenerationBenchmark,
 }
 #: What the reports say was held fixed; the command names the rest.
-_FIXED = (
-    "row",
-    "device",
-    "threads",
-    "vocab_size",
-    "seed",
-    "seconds",
-    "batches",
-    "repetitions",
-)
+_FIXED = ("row", "device", "threads", "vocab_size", "repetitions", "seed")
 #: What a report must share with the command that resumes it.
 _SAME = ("command", "machine", "software")
 #: By variant the process that measures it.
@@ -73,23 +64,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_common(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--row", default="base", help="size of the models (default: %(default)s)")
-    help_ = "kinds to compare with stock fairseq's transformer, or all (default: all)"
-    add("--attention", type=some_of(KINDS), default="all", metavar="KIND,...", help=help_)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    add("--device", choices=["cpu", "cuda"], default=device, help="default: %(default)s")
-    help_ = f"{', '.join(DTYPES)}, or all (default: float32)"
-    add("--dtype", type=some_of(DTYPES), default="float32", metavar="TYPE,...", help=help_)
-    help_ = "CPU threads (default: all cores, %(default)s)"
-    add("--threads", type=positive, default=cores(), metavar="N", help=help_)
-    help_ = "rounds (default: %(default)s)"
-    add("--repetitions", type=positive, default=5, metavar="N", help=help_)
-    help_ = "joined vocabulary (default: %(default)s)"
-    add("--vocab-size", type=at_least(16), default=VOCABULARY, metavar="N", help=help_)
+    add, device = partial(add_option, parser), "cuda" if torch.cuda.is_available() else "cpu"
+    add("--row", str, "base", "ROW", "size of the models")
+    add("--attention", some_of(KINDS), "all", "KIND,...", "kinds of attention, or all")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default=device)
+    add("--dtype", some_of(DTYPES), "float32", "TYPE,...", f"{', '.join(DTYPES)}, or all")
+    add("--threads", positive, cores(), "N", "CPU threads")
+    add("--repetitions", positive, 5, "N", "rounds")
+    add("--vocab-size", at_least(16), VOCABULARY, "N", "joined vocabulary")
     add_seed(parser)
     help_ = "write FILE.json and FILE.md after each cell; the same command resumes"
-    add("--out", type=Path, metavar="FILE", help=help_)
+    parser.add_argument("--out", type=Path, metavar="FILE", help=help_)
 
 
 def run(args: Namespace) -> None:
@@ -108,7 +93,7 @@ def run(args: Namespace) -> None:
         "command": shlex.join(["fairseq-mhe", *args.typed]),
         "machine": machine(args.device),
         "software": software(),
-        "settings": {name: value for name, value in vars(args).items() if name in _FIXED},
+        "settings": {name: getattr(args, name) for name in _FIXED},
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "load_average": round(os.getloadavg()[0], 2),
         "cells": [],
@@ -142,11 +127,12 @@ def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, *{make.__module__ for make in makes.values()}])
+    started = {}
+    for variant, make in makes.items():
+        words = make, variant, settings
+        started[variant] = ProcessPoolExecutor(1, context, _start, words)
     try:
-        yield {
-            variant: ProcessPoolExecutor(1, context, _start, (make, variant, settings))
-            for variant, make in makes.items()
-        }
+        yield started
     finally:
         for process in multiprocessing.active_children():
             process.kill()

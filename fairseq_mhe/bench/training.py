@@ -4,6 +4,7 @@ import itertools
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ import torch
 from fairseq.trainer import Trainer
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import Benchmark, Values
+from fairseq_mhe.bench.benchmark import Benchmark, Values, add_option
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.common.arguments import positive, positive_list
 
@@ -25,15 +26,14 @@ class TrainingBenchmark(Benchmark):
 
     @classmethod
     def add_options(cls, parser: ArgumentParser) -> None:
-        add = parser.add_argument
+        add = partial(add_option, parser)
         tokens = "4096" if torch.cuda.is_available() else "1024"
-        help_ = "tokens of a batch (default: %(default)s)"
-        add("--max-tokens", type=positive_list, default=tokens, metavar="N,...", help=help_)
-        help_ = "updates of a repetition (default: %(default)s)"
-        add("--batches", type=positive, default=4, metavar="N", help=help_)
-        help_ = "train on the pairs of a data folder, each repetition on its next batches"
-        add("--data", type=Path, metavar="DATA", help=f"{help_} (default: random pairs)")
-        add("--compile", action="store_true", help="compile each layer by torch.compile")
+        add("--max-tokens", positive_list, tokens, "N,...", "tokens of a batch")
+        add("--batches", positive, 4, "N", "updates of a repetition")
+        help_ = "data folder, each repetition on its next batches (default: random pairs)"
+        parser.add_argument("--data", type=Path, metavar="DATA", help=help_)
+        help_ = "compile each layer by torch.compile"
+        parser.add_argument("--compile", action="store_true", help=help_)
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
