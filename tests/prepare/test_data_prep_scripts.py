@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import subprocess
@@ -12,11 +11,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.common.files import WORK_PREFIX
-from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora import __main__ as corpora
 from fairseq_mhe.prepare.manifest import read_manifest
-from tests.fixtures.text import Pairs
 
 FOLDER = Path(__file__).resolve().parents[2] / "data-prep"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh") if path.name != "prepare.sh")
@@ -45,27 +41,6 @@ def test_bash_prepares_a_folder_with_a_blank_in_its_name(tmp_path: Path) -> None
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{data}\n"), done.stderr
     assert read_manifest(data)["lines"] == {"train": 50, "valid": 5, "test": 5}
-
-
-def test_a_side_that_lacks_a_line_is_one_line_and_leaves_nothing(
-    corpus: dict[str, Pairs], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = tmp_path / "the data"
-    words = ["--source-lang", "en", "--target-lang", "de", "--out", str(data), "--workers", "1"]
-    for split in SPLITS:
-        for side, lang in enumerate(("en", "de")):
-            lines = 59 if (split, lang) == ("train", "de") else 60
-            text = "".join(f"{pair[side]}\n" for pair in corpus[split][:lines])
-            (tmp_path / f"{split}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
-        words += [f"--{split}", str(tmp_path / split)]
-    assert run_here("own_corpus.sh", words) == 2
-    printed = capsys.readouterr()
-    message = r"has 60 lines, .* has 59: the sides of a parallel text must be aligned"
-    line = printed.err.strip().splitlines()[-1]
-    assert re.fullmatch(rf"fairseq-mhe prepare: error: .*{message}.*", line)
-    assert printed.out == ""
-    assert not any((data / name).exists() for name in ("raw", "tokenised", "subword", "bin"))
-    assert not list(data.rglob(f"{WORK_PREFIX}*"))
 
 
 def test_a_bad_file_is_one_line_with_the_scripts_name(
