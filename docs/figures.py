@@ -5,14 +5,8 @@ from pathlib import Path
 
 #: From top to bottom: a room imports only from the rows below its own.
 HOUSE = (
-    "scripts data-prep",
-    "experiments bench deploy",
-    "report",
-    "runs convert",
-    "checkpoints",
-    "models prepare",
-    "attention",
-    "common",
+    *("scripts data-prep", "experiments bench deploy", "report", "runs convert"),
+    *("checkpoints", "models prepare", "attention", "common"),
 )
 HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}">
 <style>
@@ -29,7 +23,6 @@ line {{ stroke: #444; marker-end: url(#tip) }}
 
 
 def text(x: float, y: float, words: str) -> str:
-    """Words around a point."""
     return f'<text x="{x:g}" y="{y:g}">{words}</text>\n'
 
 
@@ -45,45 +38,37 @@ def arrow(x: float, start: float, end: float) -> str:
     return f'<line x1="{x:g}" y1="{start - gap:g}" x2="{x:g}" y2="{end + gap:g}"/>\n'
 
 
-def house() -> str:
-    """The rooms of the package, each above what it imports."""
-    parts = []
-    for level, rooms in enumerate(map(str.split, HOUSE)):
-        y = 28 + 52 * level
-        for index, room in enumerate(rooms):
-            parts.append(box(230 + 140 * (index - (len(rooms) - 1) / 2), y, room))
-        if level:
-            parts.append(arrow(230, y - 52, y))
-    return "".join(parts)
-
-
 def sublayer(left: int, title: str, heads: str, is_shared: bool) -> str:
     """One attention sublayer: what becomes queries, keys and values, then heads and output."""
     middle, softmax = left + 200, 116
     parts = [text(middle, 34, title), box(middle, 62, "W_O"), arrow(middle, softmax, 62)]
     parts.append(box(middle, softmax, "softmax(Q Kᵀ / √d) V, n heads", width=380))
     for index, name in enumerate("QKV"):
-        x = left + 65 + 135 * index
-        column = [(380, "X" if name == "Q" else "Y", "")]
-        column.append((314, f"W_{name}: {heads}", "shared" if is_shared else ""))
+        x, weight = left + 65 + 135 * index, (f"W_{name}: {heads}", "shared" if is_shared else "")
+        column = {380: ("X" if name == "Q" else "Y", ""), 314: weight}
         if name != "Q":
-            column.append((248, heads, "cached"))
+            column[248] = (heads, "cached")
         if is_shared:
-            column.append((182, f"times (1 + e_{name})", ""))
-        parts += [box(x, *each) for each in column]
-        parts += [arrow(x, a, b) for a, b in pairwise([*(y for y, *_ in column), softmax])]
+            column[182] = (f"times (1 + e_{name})", "")
+        parts += [box(x, y, *words) for y, words in column.items()]
+        parts += [arrow(x, a, b) for a, b in pairwise([*column, softmax])]
     return "".join(parts)
 
 
-def draw(name: str, width: int, height: int, content: str) -> None:
-    """Write docs/NAME.svg."""
-    path = Path(__file__).with_name(f"{name}.svg")
-    path.write_text(f"{HEAD.format(width, height)}{content}</svg>\n", encoding="utf-8")
+def draw(name: str, width: int, height: int, *parts: str) -> None:
+    content = "".join([HEAD.format(width, height), *parts, "</svg>\n"])
+    Path(__file__).with_name(f"{name}.svg").write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    draw("house", 460, 420, house())
+    house = []
+    for level, rooms in enumerate(map(str.split, HOUSE)):
+        y = 28 + 52 * level
+        for index, room in enumerate(rooms):
+            house.append(box(230 + 140 * (index - (len(rooms) - 1) / 2), y, room))
+        house += [arrow(230, y - 52, y)] if level else []
+    draw("house", 460, 420, *house)
     caption = text(410, 12, "blue: shared by all heads; orange: cached in decoding")
     mha = sublayer(0, "mha: 2·n·d cached numbers", "n heads", is_shared=False)
     mul = sublayer(420, "mhe_mul: 2·d cached numbers", "1 head", is_shared=True)
-    draw("sublayer", 820, 400, caption + mha + mul)
+    draw("sublayer", 820, 400, caption, mha, mul)
