@@ -1,16 +1,13 @@
 """The tables of language models: benchmarks beside the paper's, tasks, and perplexity."""
 
-import functools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.models.build import build_on_meta
-from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.tasks import TASKS
-from fairseq_mhe.report.published import BERT_BASE, SCORES, peop, prr
+from fairseq_mhe.report.published import LANGUAGE_MODELS, peop, prr
 from fairseq_mhe.report.table import Block, Row, over_seeds
 
 #: Suite or task -> the paper's benchmark, and of how many tasks its score is the mean: of GLUE
@@ -60,14 +57,11 @@ def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> l
         own = [t for t in tasks if suite in (t, TASKS[t].suite) and t != "wnli"]
         if own:
             part = "" if len(own) == whole else f" ({', '.join(own)} alone)"
-            compared = [
-                {**row, **_of_paper(row["attention"], SCORES[name])}
-                for row in _with_merits(rows, own)
-            ]
+            compared = _with_merits(rows, own)
+            for row in compared:
+                row |= _of_paper(name, row["attention"])
             blocks.append(Block(_COMPARED, compared, f"{name}{part}"))
-    every = []
-    for row in _with_merits(rows, tasks):
-        every.append({**row, **row["scores"], "mean": statistics.mean(row["score"])})
+    every = [{**row, **row["scores"]} for row in _with_merits(rows, tasks)]
     known = {task: score for task, score in commonest.items() if score is not None}
     last: dict[str, Any] = {"attention": "always the commonest label"}
     last |= {task: [score] for task, score in known.items()}
@@ -81,41 +75,25 @@ def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> l
 
 
 def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows with "score", the mean of tasks for each seed, and its "prr" and "peop"."""
-    scored = []
+    """The rows with "score", the mean of tasks for each seed, and its "mean", "prr" and "peop"."""
+    scored = {}
     for row in rows:
         seeds = zip(*(row["scores"][task] for task in tasks), strict=True)
-        scored.append({**row, "score": [statistics.mean(of_seed) for of_seed in seeds]})
-    means = {row["attention"]: statistics.mean(row["score"]) for row in scored}
-    parameters = {row["attention"]: row["attention_parameters"] for row in rows}
-    return [{**row, **_merits(row["attention"], means, parameters)} for row in scored]
+        score = [statistics.mean(of_seed) for of_seed in seeds]
+        scored[row["attention"]] = {**row, "score": score, "mean": statistics.mean(score)}
+    mha, sha, size = scored.get("mha"), scored.get("sha"), "attention_parameters"
+    for row in scored.values():  # of means above 0: Matthews' correlation may be below
+        if mha and mha["mean"] > 0:
+            row["prr"] = prr(row["mean"], mha["mean"])
+        if sha and sha["mean"] > 0 and row[size] != sha[size]:
+            row["peop"] = peop(row["mean"], sha["mean"], row[size], sha[size])
+    return list(scored.values())
 
 
-def _of_paper(kind: str, scores: Mapping[str, float]) -> dict[str, float]:
-    """The paper's figures of a kind, if it has them."""
-    if kind not in scores:
-        return {}
-    merits = _merits(kind, scores, _sizes_of_paper())
-    return {"paper": scores[kind], **{f"paper_{name}": merits[name] for name in merits}}
-
-
-@functools.cache
-def _sizes_of_paper() -> dict[str, int]:
-    """Kind -> attention parameters of the paper's models."""
-    models = {kind: build_on_meta("roberta_mhe_base", kind) for kind in BERT_BASE}
-    return {kind: attention_parameters(model) for kind, model in models.items()}
-
-
-def _merits(
-    kind: str, scores: Mapping[str, float], parameters: Mapping[str, int]
-) -> dict[str, float]:
-    """PRR and PEoP, if mha and sha have scores above 0 (Matthews' correlation may be below)."""
-    mha, sha, merits = scores.get("mha", 0), scores.get("sha", 0), {}
-    if mha > 0:
-        merits["prr"] = prr(scores[kind], mha)
-    if sha > 0 and parameters[kind] != parameters["sha"]:
-        merits["peop"] = peop(scores[kind], sha, parameters[kind], parameters["sha"])
-    return merits
+def _of_paper(benchmark: str, kind: str) -> dict[str, float]:
+    """What the paper prints of a kind, if it has it."""
+    printed = LANGUAGE_MODELS[benchmark].get(kind, [])
+    return dict(zip(("paper", "paper_prr", "paper_peop"), printed, strict=False))
 
 
 def perplexity_block(rows: Sequence[Row]) -> Block:

@@ -10,8 +10,8 @@ _PRINTED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding
 TRANSLATION: dict[str, dict[str, tuple[str, float, float]]] = _PRINTED["translation"]
 #: Kind -> parameters of attention in BERT-base's size, in millions.
 BERT_BASE: dict[str, str] = _PRINTED["bert_base"]
-#: Benchmark -> kind -> score.
-SCORES: dict[str, dict[str, float]] = _PRINTED["scores"]
+#: Benchmark -> kind -> score, PRR and PEoP (not of sha).
+LANGUAGE_MODELS: dict[str, dict[str, list[float]]] = _PRINTED["language_models"]
 
 
 class Published(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairseq_mhe.report.language_table import perplexity_block, task_blocks
-from fairseq_mhe.report.published import SCORES
+from fairseq_mhe.report.published import LANGUAGE_MODELS
 from fairseq_mhe.report.table import Block
 
 PARAMETERS = {"sha": 1000, "mha": 3000, "mhe_mul": 1010, "collaborative": 7}
@@ -44,12 +44,12 @@ def test_a_benchmark_is_the_mean_of_its_tasks_for_each_seed() -> None:
     glue = cells(blocks, "GLUE (rte, sst2 alone)")
     # seeds: mha 75, 77; sha 65, 67; mhe_mul 72, 74
     assert glue["mha"][:4] == ["3,000", "76.00 ± 1.41", "81.9", "100.0"]
-    assert glue["mhe_mul"][1:5] == ["73.00 ± 1.41", "80.6", f"{7300 / 76:.1f}", "98.4"]
+    assert glue["mhe_mul"][1:5] == ["73.00 ± 1.41", "80.6", f"{7300 / 76:.1f}", "98.3"]
     assert glue["mhe_mul"][5] == f"{(73 / 66 - 1) / 0.01:.2f}"
     squad = cells(blocks, "SQuAD1.1")
     assert squad["mhe_mul"][1:5] == ["75.00 ± 0.00", "85.9", "93.8", "97.0"]
     # the paper's, as printed
-    assert float(squad["mhe_mul"][6]) == pytest.approx(13.19, abs=0.05)
+    assert squad["mhe_mul"][6] == "13.19"
     assert squad["sha"][5:] == NOTHING
     by_task = cells(blocks, "By task")
     assert by_task["attention"][1] == "pre-training, nats"
@@ -65,7 +65,7 @@ def test_a_whole_benchmark_and_a_kind_that_the_paper_does_not_have() -> None:
     blocks = tasks_table({"collaborative": {task: [50.0] for task in names}})
     assert [block.heading for block in blocks] == ["GLUE", "SuperGLUE (record alone)", "By task"]
     assert cells(blocks, "GLUE")["collaborative"] == ["7", "50.00", *["-"] * 5]
-    assert "collaborative" not in SCORES["GLUE"]
+    assert "collaborative" not in LANGUAGE_MODELS["GLUE"]
 
 
 @pytest.mark.parametrize("worst", [-2.0, 0.0])
