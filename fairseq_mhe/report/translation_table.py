@@ -31,22 +31,18 @@ def _compared(heading: str, form: str) -> Column:
     return heading, show
 
 
+_ROW, _KIND = column("row", "row"), column("attention", "attention")
+_BLEU, _DEVIATION = column("BLEU", "bleu", ".2f"), column("sd", "bleu_deviation", ".2f")
 _PRR, _P = column("PRR", "prr", ".1f", "-"), _compared("p", "{p_value:.4f}")
-_ROW, _DEVIATION = column("row", "row"), column("sd", "bleu_deviation", ".2f")
-_QUICKSTART = (
-    _ROW,
-    column("attention", "attention"),
-    column("attention parameters", "attention_parameters", ","),
+_LOSS = (column("chrF", "chrf", ".2f"), column("valid loss", "valid_loss", ".3f"))
+_TOTALS = (
     column("total parameters", "total_parameters", ","),
     column("KV bytes/token", "kv_bytes_per_token", ","),
-    column("BLEU", "bleu", ".2f"),
-    column("±", "bleu_confidence", ".2f"),
-    _DEVIATION,
-    column("chrF", "chrf", ".2f"),
-    column("valid loss", "valid_loss", ".3f"),
-    _PRR,
-    _P,
-    column("training tokens/s", "tokens_per_second", ",.0f"),
+)
+_SPEED = column("training tokens/s", "tokens_per_second", ",.0f")
+_QUICKSTART = (
+    *(_ROW, _KIND, column("attention parameters", "attention_parameters", ","), *_TOTALS),
+    *(_BLEU, column("±", "bleu_confidence", ".2f"), _DEVIATION, *_LOSS, _PRR, _P, _SPEED),
     column("generation sentences/s", "sentences_per_second", ",.1f"),
 )
 #: The published table, with the paper's numbers.
@@ -58,31 +54,22 @@ _PAPER: tuple[Column, ...] = (
     column("d", "head_width"),
     column("P_drop", "dropout", "g"),
     column("#Steps", "updates", ","),
-    column("attention", "attention"),
+    _KIND,
     column("#Params (M)", "attention_parameters", ".2f", unit=1e6),
     column("paper", "paper_parameters"),
-    column("BLEU", "bleu", ".2f"),
+    _BLEU,
     column("paper", "paper_bleu", ".1f"),
     _PRR,
     column("paper", "paper_prr", ".1f"),
 )
 #: What the paper does not print.
 _MORE: tuple[Column, ...] = (
-    _ROW,
-    column("attention", "attention"),
-    ("seeds", lambda row: str(len(row["seeds"]))),
-    column("BLEU", "bleu", ".2f"),
-    column("± 95%", "bleu_confidence", ".2f"),
+    *(_ROW, _KIND, ("seeds", lambda row: str(len(row["seeds"])))),
+    *(_BLEU, column("± 95%", "bleu_confidence", ".2f")),
     column("sd of seeds", "bleu_deviation", ".2f"),
-    _compared("PRR 95%", "{prr_low:.1f} to {prr_high:.1f}"),
-    _P,
+    *(_compared("PRR 95%", "{prr_low:.1f} to {prr_high:.1f}"), _P),
     column("tokenised BLEU", "bleu_tokenised", ".2f"),
-    column("BLEU4", "bleu4", ".2f"),
-    column("chrF", "chrf", ".2f"),
-    column("valid loss", "valid_loss", ".3f"),
-    column("total parameters", "total_parameters", ","),
-    column("KV bytes/token", "kv_bytes_per_token", ","),
-    column("training tokens/s", "tokens_per_second", ",.0f"),
+    *(column("BLEU4", "bleu4", ".2f"), *_LOSS, *_TOTALS, _SPEED),
     column("sentences/s", "sentences_per_second", ",.1f"),
 )
 
@@ -123,12 +110,12 @@ def write_table(
 
 def show_table(output: Path, title: str, paper: bool = False) -> None:
     """Print a table; on a terminal the quickstart's has a column for each kind, so that it fits."""
-    if paper or not sys.stdout.isatty():
-        print((output / "table.md").read_text(encoding="utf-8"), end="")
-        return
-    rows = read_json(output / "table.json")
-    headings, *lines = zip(*_blocks(rows, paper)[0].lines(), strict=True)
-    print(f"{title}\n\n{align(headings, lines)}\n\nBLEU: {rows[0]['signature']}")
+    text = (output / "table.md").read_text(encoding="utf-8")
+    if sys.stdout.isatty() and not paper:
+        rows = read_json(output / "table.json")
+        headings, *lines = zip(*_blocks(rows, paper)[0].lines(), strict=True)
+        text = f"{title}\n\n{align(headings, lines)}\n\nBLEU: {rows[0]['signature']}\n"
+    print(text, end="")
 
 
 def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list[str]:
@@ -139,9 +126,8 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     versions = _each((_words(result.run.config["versions"]) for result in results), " or ")
     several = any(len(row["seeds"]) > 1 for row in rows)
     seeds = {}
-    for cell in cells:
-        numbers = ", ".join(str(result.run.seed) for result in cell.results)
-        seeds[label(cell, cells)] = numbers
+    for cell, row in zip(cells, rows, strict=True):
+        seeds[label(cell, cells)] = ", ".join(map(str, row["seeds"]))
     alike = len(set(seeds.values())) == 1
     notes = [
         f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
@@ -153,7 +139,7 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
         "key/value cache in float32 for each generated token of each hypothesis.",
         f"Training tokens/s: target tokens, median over the log, {training}. "
         f"Generation sentences/s: fairseq-generate's own clock, {generation}.",
-        f"Seeds: {numbers if alike else _words(seeds, '; ')}. {versions}.",
+        f"Seeds: {seeds.popitem()[1] if alike else _words(seeds, '; ')}. {versions}.",
         "Valid loss: the lowest of a training, in bits per target token.",
     ]
     if paper:
@@ -182,34 +168,29 @@ def _words(values: Mapping[str, Any], between: str = ", ") -> str:
 
 
 def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
-    """How the models were trained, and what hinders comparing them."""
+    """How the models were trained (seeds of a cell are alike), and what hinders comparing them."""
     notes, results = [], [result for cell in cells for result in cell.results]
     precisions = {result.run.training.precision for result in results}
     if precisions != {"float32"} and len(precisions) == 1:
         notes.append(f"Trained in {precisions.pop()}.")
-    for row in dict.fromkeys(cell.row for cell in cells):
-        notes += _other_training([cell for cell in cells if cell.row == row], cells)
+    rows: dict[str, list[Cell]] = {}
+    for cell in sorted(cells, key=lambda cell: cell.kind != BASELINE):
+        rows.setdefault(cell.row, []).append(cell)
+    for first, *others in rows.values():
+        apart = []
+        for cell in others:
+            if differing := differences(first.results[0].run, cell.results[0].run):
+                apart.append(f"{label(cell, cells)} ({_words(differing)})")
+        if apart:
+            than = f"Trained otherwise than {label(first, cells)}, so compare with care"
+            notes.append(f"{than}: {', '.join(apart)}.")
     for result in results:
-        if given := result.scores.get("given_tokens"):
-            notes.append(
-                f"{result.run.name}, on the tokens of the given text: {given['line']}."
-            )
+        name, given = result.run.name, result.scores.get("given_tokens")
+        if given:
+            notes.append(f"{name}, on the tokens of the given text: {given['line']}.")
         if updates := result.metrics.get("ended_by_patience"):
-            notes.append(
-                f"{result.run.name} was ended by patience after {updates:,} updates."
-            )
+            notes.append(f"{name} was ended by patience after {updates:,} updates.")
     return notes
-
-
-def _other_training(of_row: Sequence[Cell], cells: Sequence[Cell]) -> list[str]:
-    """The cells of a row that were trained otherwise than its baseline (seeds of one are alike)."""
-    first = next((cell for cell in of_row if cell.kind == BASELINE), of_row[0])
-    others = []
-    for cell in of_row:
-        if differing := differences(first.results[0].run, cell.results[0].run):
-            others.append(f"{label(cell, cells)} ({_words(differing)})")
-    than = f"Trained otherwise than {label(first, cells)}, so compare with care"
-    return [f"{than}: {', '.join(others)}."] if others else []
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
