@@ -13,7 +13,7 @@ from scipy import stats
 
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.report.plots import look, name_axes, new_figure, save
+from fairseq_mhe.report.plots import COLOURS, picture
 from fairseq_mhe.report.results import Cell, check_scored_alike, mean
 from fairseq_mhe.report.table import Block, Row, Table, deviation, filled
 from fairseq_mhe.runs.recipes import Recipe
@@ -133,19 +133,19 @@ def write(args: argparse.Namespace, name: str, table: Table, results: Mapping[st
 
 def _plot(rows: Sequence[Row], path: Path, title: str) -> None:
     """A line for each variant with its seeds, their mean and standard deviation."""
-    figure = new_figure(title, width=14, height=max(4.0, 0.3 * len(rows) + 1.5))
-    panels = figure.subplots(1, 2, sharey=True)
     questions = list(dict.fromkeys(row["question"] for row in rows))
-    for axes, (measure, name) in zip(panels, _MEASURES.items(), strict=True):
-        for line, row in enumerate(rows):
-            values, bar = row[f"{measure}_of_seeds"], row[f"{measure}_deviation"] or 0.0
-            axes.plot(values, [line] * len(values), ".", color="#7F7F7F")
-            if values:
-                style = {**look(questions.index(row["question"])), "markersize": 8}
-                axes.errorbar(row[measure], line, xerr=bar, capsize=4, **style)
-            if row["question"] == REFERENCE:
-                axes.axvline(row[measure], color="#BBBBBB", linewidth=2, zorder=0)
-        name_axes(axes, f"{name} (dots: seeds; bars: sd; grey: references)", "")
-    panels[0].set_yticks(range(len(rows)), [row["variant"] for row in rows])
-    panels[0].set_ylim(len(rows) - 0.5, -0.5)
-    save(figure, path)
+    with picture(path, title, width=14, height=max(4.0, 0.3 * len(rows) + 1.5)) as figure:
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, (measure, name) in zip(panels, _MEASURES.items(), strict=True):
+            for line, row in enumerate(rows):
+                values, bar = row[f"{measure}_of_seeds"], row[f"{measure}_deviation"] or 0.0
+                axes.plot(values, [line] * len(values), ".", color="#7F7F7F")
+                if values:
+                    colour = COLOURS[questions.index(row["question"])]
+                    style = {"color": colour, "marker": "o", "capsize": 4}
+                    axes.errorbar(row[measure], line, xerr=bar, **style)
+                if row["question"] == REFERENCE:
+                    axes.axvline(row[measure], color="#BBBBBB", linewidth=2, zorder=0)
+            axes.set_xlabel(f"{name} (dots: seeds; bars: sd; grey: references)")
+        panels[0].set_yticks(range(len(rows)), [row["variant"] for row in rows])
+        panels[0].set_ylim(len(rows) - 0.5, -0.5)

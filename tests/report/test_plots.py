@@ -11,7 +11,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.report.plots import look, plot, plot_perplexity, plot_rows, plot_tasks
+from fairseq_mhe.report.plots import LOOKS, plot, plot_perplexity, plot_rows, plot_tasks
 
 #: Label, places, values, bars.
 Drawn = list[tuple[str, list[float], list[float], list[float]]]
@@ -82,5 +82,5 @@ def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn
 
 
 def test_every_kind_has_a_look_of_its_own() -> None:
-    looks = {(look(index)["color"], look(index)["marker"]) for index in range(len(KINDS))}
+    looks = {tuple(look.values()) for look in itertools.islice(LOOKS, len(KINDS))}
     assert len(looks) == len(KINDS) > 9
