@@ -57,11 +57,7 @@ FORMATS: dict[str, Callable[[Trained, Path], None]] = {
 
 
 def export(
-    trained: Trained,
-    format: str,
-    output: Path,
-    data_name: str | None = None,
-    licence: str | None = None,
+    trained: Trained, format: str, output: Path, data_name: str = "", licence: str = ""
 ) -> None:
     """Write the bundle ``output``, whole or not at all, in a ``format`` of `FORMATS`.
 
@@ -86,7 +82,7 @@ def export(
         write_text(folder / "SHA256SUMS", "".join(sums))
 
 
-def card(trained: Trained, format: str, data_name: str | None, licence: str | None) -> str:
+def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     """The card's text; ``licence``: of SPDX."""
     source, run, decoding = trained.source, trained.run, trained.decoding
     manifest = trained.data.manifest if trained.data else {}
@@ -130,9 +126,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=FORMATS, default="fairseq", help=help_)
     help_ = "data folder that the model was trained on (default: the run's)"
     add("--data", type=Path, metavar="DATA", help=help_)
-    add("--data-name", metavar="TEXT", help="name of the data, for the model card")
+    add(
+        "--data-name",
+        default="",
+        metavar="TEXT",
+        help="name of the data, for the model card",
+    )
     help_ = "licence of the data by its SPDX name (apache-2.0), for the model card"
-    add("--data-licence", metavar="NAME", help=help_)
+    add("--data-licence", default="", metavar="NAME", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:

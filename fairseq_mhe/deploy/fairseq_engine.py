@@ -45,12 +45,8 @@ class FairseqEngine:
     ) -> list[list[Hypothesis]]:
         """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         task, words = self._task, self._task.source_dictionary
-        settings = GenerationConfig(
-            beam=decoding.beam,
-            lenpen=decoding.lenpen,
-            max_len_a=decoding.max_len_a,
-            max_len_b=decoding.max_len_b,
-        )
+        names = ("beam", "lenpen", "max_len_a", "max_len_b")
+        settings = GenerationConfig(**{name: getattr(decoding, name) for name in names})
         tokens = [torch.tensor([*map(words.index, each), words.eos()]) for each in sentences]
         dataset = task.build_dataset_for_inference(tokens, [len(each) for each in tokens])
         batch = dataset.collater([dataset[index] for index in range(len(tokens))])

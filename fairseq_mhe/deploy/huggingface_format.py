@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from safetensors.torch import save
 from torch import Tensor
 
@@ -21,19 +22,8 @@ from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import WEIGHTS, Trained
 
-#: As good as never, in every number format.
-_NEVER = -1e9
-#: fairseq's option -> the values under which its model is one of these classes.
-_HELD = {
-    "share_all_embeddings": (True,),
-    "activation_fn": ("relu", "gelu", "tanh"),
-    "no_token_positional_embeddings": (False,),
-    "adaptive_input": (False,),
-    "adaptive_softmax_cutoff": (None,),
-    "layernorm_embedding": (False,),
-    "no_decoder_final_norm": (False,),
-    "no_cross_attention": (False,),
-}
+_NEVER = -1e9  # in every number format
+_CONSTANTS = yaml.safe_load(Path(__file__).with_name("huggingface.yaml").read_text("utf-8"))
 
 
 def write(trained: Trained, folder: Path) -> None:
@@ -48,28 +38,26 @@ def write(trained: Trained, folder: Path) -> None:
     tokenizer, rows = make_tokenizer(trained.text, words)
     tokenizer.save(str(folder / "tokenizer.json"))
     marks = {"bos": words.bos_word, "pad": words.pad_word, "eos": words.eos_word}
-    numbers = tokenizer.get_vocab()
-    ids = {f"{name}_token_id": numbers[word] for name, word in marks.items()}
+    ids = {f"{name}_token_id": tokenizer.token_to_id(word) for name, word in marks.items()}
+    ids["decoder_start_token_id"] = ids["eos_token_id"]
+    settings = {f"{name}_token": word for name, word in marks.items()}
+    settings["model_max_length"] = trained.positions[0]
+    contents = {
+        "config": _config(trained, len(rows)) | ids,
+        "generation_config": _generation(trained, ids) | ids,
+        "tokenizer_config": settings,
+    }
+    for name, content in contents.items():
+        write_json(folder / f"{name}.json", _CONSTANTS[name] | content)
     weights = _weights(trained, rows)
     (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
-    write_json(folder / "config.json", _config(trained, len(rows), ids))
-    write_json(folder / "generation_config.json", _generation(trained, ids))
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_input_names": ["input_ids", "attention_mask"],
-        "model_max_length": trained.positions[0],
-        "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,
-        **{f"{name}_token": word for name, word in marks.items()},
-    }
-    write_json(folder / "tokenizer_config.json", settings)
 
 
 def _check(trained: Trained) -> None:
     """Raises UserError where no class of transformers' holds such a model."""
-    options, held = trained.source.options, dict(_HELD)
+    options, held = trained.source.options, dict(_CONSTANTS["held"])
     for name in ("embed_dim", "normalize_before"):  # one for both sides of a class
-        held[f"encoder_{name}"] = (options[f"decoder_{name}"],)
+        held[f"encoder_{name}"] = [options[f"decoder_{name}"]]
     for name, values in held.items():
         if options[name] not in values:
             raise UserError(
@@ -106,36 +94,27 @@ def _positions(side: Any, longest: int) -> Tensor:
     return table
 
 
-def _config(trained: Trained, vocabulary: int, ids: dict[str, int]) -> dict[str, Any]:
+def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
     """config.json; options that one class has are without effect on the other."""
     options = trained.source.options
     pre_norm = options["decoder_normalize_before"]
-    config: dict[str, Any] = {
+    config = {
         "architectures": [
             "PegasusForConditionalGeneration" if pre_norm else "MarianMTModel"
         ],
         "model_type": "pegasus" if pre_norm else "marian",
-        "dtype": "float32",
         "vocab_size": vocabulary,
         "decoder_vocab_size": vocabulary,
-        "share_encoder_decoder_embeddings": True,
         "d_model": options["decoder_embed_dim"],
         "activation_function": options["activation_fn"],
         "scale_embedding": not options["no_scale_embedding"],
         "max_position_embeddings": max(trained.positions),
-        "is_encoder_decoder": True,
-        "tie_word_embeddings": True,
-        "decoder_start_token_id": ids["eos_token_id"],
-        "forced_eos_token_id": None,
-        **ids,
     }
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
-        config[name] = options[name]
+    same = ["dropout", "attention_dropout", "activation_dropout"]
     for side in ("encoder", "decoder"):
-        config[f"{side}_layers"] = options[f"{side}_layers"]
-        config[f"{side}_attention_heads"] = options[f"{side}_attention_heads"]
+        same += [f"{side}_layers", f"{side}_attention_heads"]
         config[f"{side}_ffn_dim"] = options[f"{side}_ffn_embed_dim"]
-    return config
+    return config | {name: options[name] for name in same}
 
 
 def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
@@ -148,11 +127,7 @@ def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
     return {
         "num_beams": decoding.beam,
         "length_penalty": decoding.lenpen,
-        "early_stopping": True,
         "max_new_tokens": most if decoding.max_len_a else min(decoding.max_len_b + 1, most),
-        "min_new_tokens": 1,
         "bad_words_ids": [[ids["pad_token_id"]]],
         "forced_eos_token_id": ids["eos_token_id"],
-        "decoder_start_token_id": ids["eos_token_id"],
-        **ids,
     }

@@ -156,11 +156,7 @@ def _char_but(characters: str) -> str:
 
 
 def _any_of(words: Iterable[str]) -> str:
-    return "|".join(sorted(map(_escaped, words)))
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"\\{char}" if char in r"\.^$*+?{}[]|()-/&~" else char for char in text)
+    return "|".join(sorted(map(re.escape, words)))
 
 
 def _one_of(*characters: str) -> str:
@@ -176,7 +172,7 @@ def _ranges(characters: str) -> str:
     codes = sorted(set(map(ord, characters)))
     parts = []
     for _, pairs in groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
-        neighbours = [_escaped(chr(code)) for _, code in pairs]
+        neighbours = [re.escape(chr(code)) for _, code in pairs]
         if len(neighbours) > 2:
             neighbours = [neighbours[0], "-", neighbours[-1]]
         parts += neighbours

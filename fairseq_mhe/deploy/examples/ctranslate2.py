@@ -27,9 +27,7 @@ else:
 translator = ctranslate2.Translator(str(folder))
 for line in sys.argv[1:] or ["Hello."]:
     line = " ".join(unicodedata.normalize("NFC", line).split())
-    line = "".join(
-        character for character in line if unicodedata.category(character) != "Cc"
-    )
+    line = "".join(char for char in line if unicodedata.category(char) != "Cc")
     if text["punctuation"]:
         line = marks.normalize(line)
     if has_tokens:
@@ -41,14 +39,12 @@ for line in sys.argv[1:] or ["Hello."]:
     else:
         words = pieces.encode(line, out_type=str)
     limit = int(decoding["max_len_a"] * (len(words) + 1) + decoding["max_len_b"])
-    result = translator.translate_batch(
-        [words],
-        beam_size=decoding["beam"],
-        length_penalty=decoding["lenpen"],
-        max_input_length=0,
-        max_decoding_length=min(limit, bundle["positions"][1] - 1),
-    )
-    best = result[0].hypotheses[0]
+    limits = {
+        "max_input_length": 0,
+        "max_decoding_length": min(limit, bundle["positions"][1] - 1),
+    }
+    search = {"beam_size": decoding["beam"], "length_penalty": decoding["lenpen"]}
+    best = translator.translate_batch([words], **search, **limits)[0].hypotheses[0]
     if text["subword"] == "bpe":
         line = " ".join([*best, ""]).replace("@@ ", "")
     else:
