@@ -17,9 +17,8 @@ _CHARACTERS = regex.compile(r"\X")  # with their accents
 def cut(line: str, fits: Callable[[str], bool]) -> tuple[list[str], bool]:
     """Cut ``line`` into as few consecutive parts as possible that each ``fits``.
 
-    Returns:
-        The parts, and whether a sentence did not fit by itself, so that it was cut at a space or,
-        where there is none, between two characters.
+    Also returns whether a sentence did not fit by itself, so that it was cut at a space or, where
+    there is none, between two characters.
     """
     parts = _packed(line, _ENDS_OF_SENTENCES, fits)
     inside = not all(map(fits, parts))
@@ -39,9 +38,7 @@ def _packed(text: str, places: regex.Pattern[str], fits: Callable[[str], bool]) 
     start = first = 0
     while first < len(ends):
         begin = start
-        too_long = bisect_left(
-            ends, True, lo=first, key=lambda end: not fits(text[begin:end])
-        )
+        too_long = bisect_left(ends, True, first, key=lambda end: not fits(text[begin:end]))
         first = max(too_long, first + 1)
         parts.append(text[start : ends[first - 1]])
         start = ends[first - 1]

@@ -26,10 +26,10 @@ PRECISIONS = ("float32", "bf16", "int8", "auto")
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation and its score.
+    """A translation and its score: the natural log probability of its subwords and end.
 
-    The score is the log probability (natural) of its subwords and end, divided by their number to
-    the power of the length penalty; of a line that was cut, the sum over its parts.
+    It is divided by their number to the power of the length penalty. A line that was cut has the
+    sum over its parts.
     """
 
     text: str
@@ -44,17 +44,12 @@ class Translator:
     """A model that translates plain text, processed as its training text was.
 
     Several threads may call it; it works for one after the other. Loading changes neither logging
-    nor warnings.
-
-    Attributes:
-        languages: source and target, as in ``("en", "de")``.
-        engine: "fairseq" or "ctranslate2".
-        decoding: beam, length penalty and limits: those that the model was scored with.
+    nor warnings. ``languages`` are source and target, ``engine`` is "fairseq" or "ctranslate2",
+    ``decoding`` beam, length penalty and limits with which the model was scored.
     """
 
-    def __init__(self, model: Any, engine: Any) -> None:
-        """Use `load`; ``model`` is a `Bundle` or a `Trained`."""
-        self.model = model
+    def __init__(self, model: Any, engine: Any) -> None:  # use `load`
+        self.model = model  # a `Bundle` or a `Trained`
         self.languages: tuple[str, str] = model.text.languages
         self.engine: str = engine.name
         self.decoding: Decoding = model.decoding
@@ -76,11 +71,8 @@ class Translator:
         """Load a bundle (of ``fairseq-mhe export``), a run folder, or a checkpoint.
 
         The options are those of ``fairseq-mhe translate --help``; ``threads`` are CTranslate2's:
-        fairseq has ``torch.set_num_threads``.
-
-        Raises:
-            UserError: (of ``fairseq_mhe.common.errors``) a file is missing or damaged, or a
-                package is not installed.
+        fairseq has ``torch.set_num_threads``. Raises ``fairseq_mhe.common.errors.UserError`` where
+        a file is missing or damaged, or a package is not installed.
         """
         path = Path(model)
         for value, known in ((engine, ENGINES), (precision, PRECISIONS)):
@@ -115,13 +107,9 @@ class Translator:
     ) -> list[str]:
         """One translation for each line, in order; a line without text stays empty.
 
-        Args:
-            lines: plain text, one sentence each. A line that is too long for the model is cut at
-                ends of sentences.
-            beam, batch_tokens: as of ``fairseq-mhe translate --help``.
-
-        Raises:
-            TypeError: ``lines`` is one string, or has something else than strings.
+        A line is one sentence; one that is too long for the model is cut at ends of sentences.
+        ``beam`` and ``batch_tokens`` are those of ``fairseq-mhe translate --help``. Raises
+        TypeError where ``lines`` is one string, or has something else than strings.
         """
         best = self.nbest(lines, 1, beam=beam, batch_tokens=batch_tokens)
         return [translation.text for (translation,) in best]
