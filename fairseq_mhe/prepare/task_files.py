@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -13,8 +13,6 @@ from fairseq_mhe.prepare.tasks import Task
 from fairseq_mhe.prepare.text import read_lines, read_whole
 
 Row = Mapping[str, Any]
-#: The text (0 or 1) that a span is in, its first character, and the one after its last.
-Span = tuple[int, int, int]
 #: Raised by rows that are not of their task.
 _BAD_ROW = (LookupError, TypeError, ValueError, AttributeError)
 
@@ -26,7 +24,8 @@ class Example:
     texts: tuple[str, ...]
     label: str
     group: str = ""  # what is scored together
-    spans: tuple[Span, ...] = ()  # what is marked
+    #: What is marked: the text (0 or 1), its first character, and the one after its last.
+    spans: Sequence[tuple[int, int, int]] = ()
     candidate: str = ""  # what fills the gap
 
 
@@ -170,7 +169,7 @@ def _coreference(task: Task, row: Row) -> Iterator[Example]:
         if line[begin:].lower().startswith(phrase.lower()):
             end = begin + len(phrase)
         spans.append((0, begin, end))
-    yield Example((line,), _label(task, row), spans=tuple(spans))
+    yield Example((line,), _label(task, row), spans=spans)
 
 
 def _gap(task: Task, row: Row) -> Iterator[Example]:
@@ -186,7 +185,7 @@ def _gap(task: Task, row: Row) -> Iterator[Example]:
             yield Example((text, filled), label, str(query["idx"]), candidate=name)
 
 
-_PARSERS: Mapping[str, Callable[[Task, Row], Iterator[Example]]] = {
+_PARSERS = {
     "copa": _choice,
     "multirc": _answers,
     "record": _gap,

@@ -159,7 +159,7 @@ class Aligned(NamedTuple):
 def aligned(processing: TextProcessing, text: str) -> Aligned:
     """The subwords of a text: those that `TextProcessing.segment` gives it as a whole.
 
-    None crosses white space. Where normalising changes a word's length, all of it stand for it.
+    None crosses white space. Where normalising changes a word's length, each stands for all of it.
     """
     words = list(re.finditer(r"\S+", text))
     result = Aligned([], [], [])

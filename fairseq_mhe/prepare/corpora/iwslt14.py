@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,15 +41,13 @@ class Iwslt14(Downloads, PairCorpus):
         return self.make("iwslt14", train=(train,), test=test)
 
     def _unpack(self, archives: list[Path], work: Path) -> None:
-        """Put the plain text, train and test, into the folder ``work``."""
         with TemporaryDirectory(dir=work) as place:
             for lang in self.langs:
                 names = [name.format(lang=lang) for name in (TRAIN, *TEST)]
                 extract(archives[0], names, Path(place))
-                train, *tests = [Path(place) / name for name in names]
-                write_lines(work / f"train.{lang}", training_sentences(read_lines(train)))
-                test = (line for path in tests for line in test_sentences(read_lines(path)))
-                write_lines(work / f"test.{lang}", test)
+                train, *tests = (read_lines(Path(place) / name) for name in names)
+                write_lines(work / f"train.{lang}", training_sentences(train))
+                write_lines(work / f"test.{lang}", test_sentences(chain(*tests)))
 
 
 def training_sentences(lines: Iterable[str]) -> Iterator[str]:
@@ -59,7 +58,7 @@ def training_sentences(lines: Iterable[str]) -> Iterator[str]:
 
 
 def test_sentences(lines: Iterable[str]) -> Iterator[str]:
-    """The sentences of a test set's XML file."""
+    """The sentences of the XML files of test sets."""
     for line in lines:
         if match := _SEGMENT.search(line):
             yield match[1].replace("\u2019", "'")

@@ -57,14 +57,10 @@ class Multi30kBpe:
     def prepare(self) -> Path:
         """Make the data folder, or what is missing; raises UserError as `prepare_segmented`."""
         texts = {split: self.folder / name for split, name in BPE_NAMES.items()}
-        codes = self.folder / "code"
+        merges, source = self.folder / "code", {"corpus": "multi30k-bpe"}
+        codes = merges if merges.is_file() else None
         data = prepare_segmented(
-            texts,
-            ("en", "de"),
-            self.out,
-            codes=codes if codes.is_file() else None,
-            lowercase=True,
-            source={"corpus": "multi30k-bpe"},
+            texts, ("en", "de"), self.out, codes=codes, lowercase=True, source=source
         )
         warn_of_lines(data, "multi30k")
         return data
