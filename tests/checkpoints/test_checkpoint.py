@@ -1,7 +1,5 @@
 """Checkpoints of fairseq's Transformer and ours, old and new, become models, and back."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``inspect`` says what a checkpoint is, and counts what a model would count."""
 
-from __future__ import annotations
-
 import json
 from importlib import metadata
 from pathlib import Path

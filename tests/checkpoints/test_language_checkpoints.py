@@ -1,7 +1,5 @@
 """Checkpoints of language models: the commands take them as they take translation's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

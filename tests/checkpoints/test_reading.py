@@ -1,7 +1,5 @@
 """What of checkpoints is read, and what every command refuses in one line, leaving nothing."""
 
-from __future__ import annotations
-
 import argparse
 import resource
 import signal

@@ -1,7 +1,5 @@
 """fairseq's own commands with the user-dir: training, resuming, every way of decoding."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -15,21 +13,16 @@ from tests.fixtures.processes import fairseq
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 SENTENCES = 13  # no multiple of 8, fairseq's --required-batch-size-multiple
-WORDS = (
-    *("a", "rose", "is", "red", "and", "the", "sky"),
-    *("was", "blue", "over", "our", "old", "town"),
-)
+WORDS = ["a", "rose", "is", "red", "and", "the", "sky", "was", "blue", "over", "our", "old", "town"]
 
 
 def run(command: str, *words: str, check: bool = True, **options: Any) -> Any:
-    """``fairseq-COMMAND``."""
     done = fairseq(command, *words, **options)
     assert not check or done.returncode == 0, done.stderr[-2000:]
     return done
 
 
 def train(folder: Path, save: Path, *words: str, updates: int = 2, check: bool = True) -> Any:
-    """A training of a few updates."""
     usual = (
         "--arch transformer_mhe_tiny --share-all-embeddings --cpu --optimizer adam --lr 0.001 "
         "--criterion label_smoothed_cross_entropy --max-tokens 60 --num-workers 0 "
@@ -57,14 +50,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def generate(folder: Path, *words: str, kind: str = "mhe_mul") -> str:
-    """Translations of the valid set."""
     path = ":".join(str(folder / k / "checkpoint_last.pt") for k in kind.split("+"))
     line = [str(folder / "bin"), "--user-dir", USER_DIR, "--path", path]
     usual = "--gen-subset valid --cpu --max-len-b 9 --max-tokens 60 --num-workers 0"
     return run("generate", *line, *usual.split(), *words).stdout
 
 
-def hypotheses(output: str) -> list[int]:
+def hypotheses(output: str) -> list[int]:  # their numbers
     return sorted(int(n) for n in re.findall(r"^H-(\d+)\t", output, re.MULTILINE))
 
 
@@ -80,9 +72,9 @@ def hypotheses(output: str) -> list[int]:
     ],
 )
 def test_training_options(folder: Path, tmp_path: Path, options: str) -> None:
-    done = train(folder, tmp_path / "run", *options.split())
+    done = train(folder, tmp_path, *options.split())
     assert "num_updates 2" in done.stderr + done.stdout
-    assert (tmp_path / "run" / "checkpoint_last.pt").exists()
+    assert (tmp_path / "checkpoint_last.pt").exists()
 
 
 def test_the_command_that_convert_prints(folder: Path, tmp_path: Path) -> None:
@@ -98,7 +90,6 @@ def test_the_command_that_convert_prints(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Path) -> None:
-    """Two updates and two more give the loss of four at once."""
     words, losses = ("--dropout", "0", "--save-interval-updates", "2"), []
     train(folder, tmp_path / "parts", *words)
     for name in ("whole", "parts"):
@@ -109,26 +100,19 @@ def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        ("mha", "--beam 5 --lenpen 0.6"),
-        ("mhe_mul", "--beam 1"),
-        ("mhe_add", "--beam 5 --lenpen 0.6"),
-        ("mha+mhe_mul+mhe_add", "--beam 5 --lenpen 0.6"),
-    ],
+    ("kind", "beam"), [("mha", 5), ("mhe_mul", 1), ("mhe_add", 5), ("mha+mhe_mul+mhe_add", 5)]
 )
-def test_generation_translates_every_sentence(folder: Path, kind: str, options: str) -> None:
-    assert hypotheses(generate(folder, *options.split(), kind=kind)) == list(range(SENTENCES))
+def test_generation_translates_every_sentence(folder: Path, kind: str, beam: int) -> None:
+    output = generate(folder, "--beam", str(beam), "--lenpen", "0.6", kind=kind)
+    assert hypotheses(output) == list(range(SENTENCES))
 
 
 def test_interactive_and_validate(folder: Path) -> None:
     path = str(folder / "mhe_mul" / "checkpoint_last.pt")
     words = [str(folder / "bin"), "--user-dir", USER_DIR, "--path", path, "--cpu"]
-    usual = ("--beam", "2", "--max-len-b", "9")
-    done = run("interactive", *words, *usual, input="a rose\nthe sky\n")
+    done = run("interactive", *words, "--max-len-b", "9", input="a rose\nthe sky\n")
     assert hypotheses(done.stdout) == [0, 1]
-    usual = ("--task", "translation", "--valid-subset", "valid", "--max-tokens", "60")
-    done = run("validate", *words, *usual)
+    done = run("validate", *words, "--task", "translation", "--max-tokens", "60")
     assert re.search(r"valid on 'valid' subset \| loss \d", done.stderr + done.stdout)
 
 
@@ -150,8 +134,8 @@ checkpoint: {{save_dir: {folder / "hydra"}}}
 
 
 def test_a_checkpoint_of_another_kind_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
-    train(folder, tmp_path / "run", "--attention", "mha")
-    done = train(folder, tmp_path / "run", "--attention", "mhe_mul", updates=3, check=False)
+    train(folder, tmp_path, "--attention", "mha")
+    done = train(folder, tmp_path, "--attention", "mhe_mul", updates=3, check=False)
     assert done.returncode == 1
     line = "fairseq-mhe: error: the checkpoint is not of this model: "
     assert done.stderr.splitlines()[-1].startswith(line)

@@ -1,10 +1,5 @@
-"""What ``cost`` states, against the tensors that a beam search holds and the operations that a
-forward pass makes.
-"""
+"""What ``cost`` states is what a beam search holds and a forward pass computes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -22,25 +17,18 @@ from tests.fixtures.models import make_dictionary, make_model, search
 
 SENTENCES, SOURCE, BEAM = 3, 7, 4
 TARGET = 13  # the most that `search` lets a hypothesis have, its end included
-#: Several sizes that no two kinds share by chance; mixed places; biases, which add to
-#: collaborative's keys.
+MIXED = {"attention": "mha", "encoder_attention": "sha", "cross_attention": "skv"}
+#: Several sizes that no two kinds share by chance; biases add to collaborative's keys.
 MODELS = [
     *({"attention": kind} for kind in KINDS),
     {"attention": "collaborative", "attention_bias": True, "collaborative_dim": 5},
     {"attention": "gqa", "attention_kv_heads": 4},
     {"attention": "mhe_mul", "attention_head_dim": 3},
-    {
-        "attention": "mha",
-        "encoder_attention": "sha",
-        "cross_attention": "skv",
-        "encoder_embed_dim": 24,
-        "share_all_embeddings": False,
-    },
+    {**MIXED, "encoder_embed_dim": 24, "share_all_embeddings": False},
 ]
 
 
-def sources() -> dict[str, Tensor]:
-    """Sentences of equal length, so that there is no padding."""
+def sources() -> dict[str, Tensor]:  # without padding
     words = torch.randint(4, len(make_dictionary()), (SENTENCES, SOURCE))
     return {"src_tokens": words, "src_lengths": torch.full((SENTENCES,), SOURCE)}
 
@@ -74,17 +62,11 @@ def test_cache_is_what_a_beam_search_holds(options: dict) -> None:
     model = make_model(**options)
     stated = cache_bytes(model)
     steps = state_after_each_step(model)
-    assert len(steps) == TARGET
     for step, state in enumerate(steps, start=1):
         buffers = [buffer for buffer in state.values() if isinstance(buffer, KeyValueCache)]
         assert len(buffers) == 4
         assert bytes_held(buffers) == SENTENCES * stated.per_sentence(SOURCE, step, BEAM)
-
-
-def flops(run: Callable[[], Any]) -> int:
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        run()
-    return counter.get_total_flops()
+    assert step == TARGET
 
 
 @pytest.mark.parametrize("options", MODELS, ids=str)
@@ -95,7 +77,9 @@ def test_multiply_adds_of_a_forward_pass(options: dict) -> None:
     total = sum(costs(model, SOURCE, past=TARGET).values(), Cost())
     expected = SENTENCES * (SOURCE * total.source + TARGET * total.target)
     model.make_generation_fast_(need_attn=False)
-    assert flops(lambda: model(**inputs)) == 2 * expected
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(**inputs)
+    assert counter.get_total_flops() == 2 * expected
 
 
 # C, n, d = 24, 4, 6; g = 2 kept heads of gqa, D = 6 of collaborative. Per query, per key, per pair

@@ -1,11 +1,10 @@
 """Whole models on a GPU that is not there: what they ask of it, in training and a step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
+from fairseq.models.transformer import TransformerDecoderBase
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench.models import build, configuration_of
@@ -18,10 +17,7 @@ B, BEAM, S, T = 3, 2, 7, 5
 PADDING = "fairseq_mhe.attention.kernel.CausalMask.hides_padding"
 ORDER = "fairseq_mhe.attention.cache._listed"
 #: fairseq's own question in a step of decoding: whether anything is padded.
-DECODER = (
-    "fairseq.models.transformer.transformer_decoder."
-    "TransformerDecoderBase.extract_features_scriptable"
-)
+DECODER = f"{TransformerDecoderBase.__module__}.TransformerDecoderBase.extract_features_scriptable"
 
 
 every_kind = pytest.mark.parametrize(
@@ -30,19 +26,15 @@ every_kind = pytest.mark.parametrize(
 
 
 def model_of(kind: str) -> TransformerMHEModel:
-    """Of one layer of the encoder, and two of the decoder: its last one returns weights.
-
-    fairseq's sinusoidal positions read a shape from memory, which fake tensors have not.
-    """
-    learned: dict[str, Any] = {"encoder_learned_pos": True, "decoder_learned_pos": True}
-    lengths = {"max_source_positions": 32, "max_target_positions": 32}
-    return make_model(attention=kind, encoder_layers=1, **learned, **lengths)
+    """Of one layer of the encoder, and two of the decoder: its last one returns weights."""
+    # fairseq's sinusoidal positions read a shape from memory, which fake tensors have not.
+    options: dict[str, Any] = {"encoder_learned_pos": True, "decoder_learned_pos": True}
+    options |= {"max_source_positions": 32, "max_target_positions": 32}
+    return make_model(attention=kind, encoder_layers=1, **options)
 
 
 @every_kind
-def test_training_asks_no_more_than_it_must_and_gradients_stay_on_the_gpu(
-    kind: str, dtype: str
-) -> None:
+def test_training_asks_no_more_than_it_must_and_gradients_stay(kind: str, dtype: str) -> None:
     model = model_of(kind).train()
     with fake_cuda({PADDING: False}) as watch:
         moved(model, DTYPES[dtype])
@@ -59,9 +51,7 @@ def test_training_asks_no_more_than_it_must_and_gradients_stay_on_the_gpu(
 
 
 @pytest.mark.parametrize(("kind", "most"), [("mhe_mul", 750), ("mhe_conv", 950)])
-def test_kernels_that_an_update_starts(
-    kind: str, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_of_an_update(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row base in bf16, with its loss and optimizer. Small batches take as long as these starts.
 
     Stock fairseq starts 3,774; before attention, masks, factors and optimizer were joined, `mha`

@@ -2,8 +2,6 @@
 whatever the padding and the way of decoding.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The losses by rows are fairseq's, and so are their gradients; elsewhere it is fairseq's code."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

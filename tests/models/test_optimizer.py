@@ -1,7 +1,5 @@
 """``adam_fused`` is fairseq's Adam in every precision, and resumes."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from typing import Any

@@ -1,7 +1,5 @@
 """Packed linear layers: the plain product, whatever happens to the model around them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Heads over spans and answers, and the loss of answers, against sums written out one by one."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any
