@@ -22,9 +22,7 @@ def configuration(optimizer: str, *more: str) -> DictConfig:
 
 
 def trained(optimizer: Any, model: nn.Module, updates: range) -> list[Tensor]:
-    """The parameters after updates with gradients that depend on the number of the update alone,
-    and the norms of these.
-    """
+    """The parameters after updates with gradients drawn from their numbers, and these norms."""
     norms = []
     for number in updates:
         drawn = torch.Generator().manual_seed(number)
@@ -65,10 +63,7 @@ PRECISIONS: dict[str, tuple[list[str], torch.dtype]] = {
 def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(
     precision: str, gpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All differ in rounding and the place of eps: 1e-8 beside gradients of about 1.
-
-    What a GPU takes instead is computed on the CPU.
-    """
+    """But for rounding and the place of eps; what a GPU takes is computed on the CPU."""
     more, dtype = PRECISIONS[precision]
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     results = []
