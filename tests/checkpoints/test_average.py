@@ -17,12 +17,9 @@ from fairseq_mhe.common.errors import UserError
 def save(path: Path, weights: dict[str, Tensor], updates: int = 1, **options: Any) -> Path:
     """A checkpoint as fairseq-train writes it, small."""
     model = {"arch": "transformer_mhe_tiny", "encoder_attention_heads": 4, **options}
-    state = {
-        "cfg": {"model": argparse.Namespace(**model)},
-        "model": weights,
-        "optimizer_history": [{"num_updates": updates}],
-        "last_optimizer_state": {"state": torch.ones(1000)},
-    }
+    state = {"cfg": {"model": argparse.Namespace(**model)}, "model": weights}
+    state["optimizer_history"] = [{"num_updates": updates}]
+    state["last_optimizer_state"] = {"state": torch.ones(1000)}
     torch.save(state, path)
     return path
 
@@ -44,11 +41,10 @@ def test_it_is_the_plain_mean_in_float32(tmp_path: Path, dtype: torch.dtype) -> 
 
 def test_the_rest_is_the_newest_checkpoints_without_its_optimizer(tmp_path: Path) -> None:
     paths = []
-    for name, value in (("b", 8), ("a", 3)):
-        table = torch.full((100, 100), float(value))
-        weights = {"encoder.embed": table, "decoder.embed": table, "n": torch.tensor(value)}
-        dropout = value / 10
-        paths.append(save(tmp_path / f"{name}.pt", weights, updates=value, dropout=dropout))
+    for name, n in (("b", 8), ("a", 3)):
+        table = torch.full((100, 100), float(n))
+        weights = {"encoder.embed": table, "decoder.embed": table, "n": torch.tensor(n)}
+        paths.append(save(tmp_path / f"{name}.pt", weights, updates=n, dropout=n / 10))
     average_checkpoints(paths, tmp_path / "out.pt")
     state = load(tmp_path / "out.pt")
     assert state["optimizer_history"] == [{"num_updates": 8}]
@@ -89,9 +85,7 @@ def test_checkpoints_of_different_models_are_refused(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of a training: updates 8 to 12, the last only as checkpoint_last.pt; the best, under both
-    names that fairseq gives them, and an average.
-    """
+    """Of a training: updates 8 to 12, the last only as checkpoint_last.pt; bests, an average."""
     updates = {f"checkpoint_{epoch}_{n}": n for epoch, n in ((1, 8), (1, 9), (2, 10), (2, 11))}
     updates |= {"checkpoint_last": 12, "checkpoint_best": 3, "checkpoint.best_loss_3.1000": 4}
     for name, number in updates.items():
@@ -109,18 +103,16 @@ def test_the_command_averages_the_last(folder: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("line", "message"),
     [
-        (["--last", "9", "{folder}"], "different updates"),
-        (["--last", "2", "{folder}/checkpoint_1_8.pt"], "has no checkpoint"),
-        (["--last", "2", "{folder}/empty"], "has no checkpoint"),
-        (["{folder}/none.pt"], "does not exist"),
+        ("--last 9 {}", "different updates"),
+        ("--last 2 {}/checkpoint_1_8.pt", "has no checkpoint"),
+        ("--last 2 {}/empty", "has no checkpoint"),
+        ("{}/none.pt", "does not exist"),
     ],
 )
-def test_bad_input_is_one_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
-) -> None:
-    words = [word.format(folder=folder) for word in words]
+def test_bad_input_is_one_line(folder: Path, capsys: Any, line: str, message: str) -> None:
+    words = [word.format(folder) for word in line.split()]
     assert cli.main(["average", "--output", str(folder / "out.pt"), *words]) == 2
     error = capsys.readouterr().err
     assert message in error

@@ -10,28 +10,19 @@ from torch import Tensor, nn
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source
 from fairseq_mhe.common.quiet import quiet_fairseq
-from tests.fixtures.language import (
-    FAMILIES,
-    LM,
-    ROBERTA,
-    language_options,
-    make_language_model,
-    sentences,
-)
+from tests.fixtures import language
+from tests.fixtures.language import FAMILIES, LM, ROBERTA, make_random, sentences
 from tests.fixtures.models import make_dictionary
 
 TOKENS = sentences(longest=9)
 
 
-@pytest.fixture(params=FAMILIES, ids=lambda family: family[0])
-def family(request: pytest.FixtureRequest) -> tuple[str, str, str]:
-    """Ours, fairseq's, and the side that the model has."""
-    return request.param
+each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family[0])
 
 
-def save_language_model(path: Path, arch: str, model: nn.Module, **options: Any) -> Path:
+def save(path: Path, arch: str, model: nn.Module, **options: Any) -> Path:
     """A checkpoint of ``make_language_model(arch, **options)``, as fairseq-train writes it."""
-    stored = {**language_options(arch, **options), "_name": arch}
+    stored = {**language.language_options(arch, **options), "_name": arch}
     if "roberta" not in arch:
         stored.pop("arch")
     history = {"num_updates": 3, "lr_scheduler_state": {}, "optimizer_name": ""}
@@ -50,11 +41,7 @@ def save_language_model(path: Path, arch: str, model: nn.Module, **options: Any)
 
 
 def make_checkpoint(path: Path, arch: str, **options: Any) -> Path:
-    """The checkpoint of a random model in which everything matters."""
-    model = make_language_model(arch, **options)
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return save_language_model(path, arch, model, **options)
+    return save(path, arch, make_random(arch, **options), **options)
 
 
 def logits(model: nn.Module) -> Tensor:
@@ -63,13 +50,13 @@ def logits(model: nn.Module) -> Tensor:
 
 
 def by_fairseq(path: Path) -> nn.Module:
-    """As fairseq-validate loads it."""
     source = open_source(path)
     with quiet_fairseq():
         return load_by_fairseq(path, source.task())
 
 
 @pytest.mark.parametrize("kind", ["mhe_mul", "el"])
+@each_family
 def test_a_fold_is_fairseqs_own_model(family: tuple, kind: str, tmp_path: Path) -> None:
     path = make_checkpoint(tmp_path / "in.pt", family[0], attention=kind)
     cli.main(["fold", str(path), str(tmp_path / "out.pt")])
@@ -79,35 +66,31 @@ def test_a_fold_is_fairseqs_own_model(family: tuple, kind: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("scale", ["heads", "resids", "attn", "fc"])
-def test_scales_that_fairseq_loses_are_not_folded(
-    tmp_path: Path, scale: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scales_that_fairseq_loses_are_not_folded(tmp_path: Path, scale: str, capsys: Any) -> None:
     path = make_checkpoint(tmp_path / "in.pt", LM[0], **{f"scale_{scale}": True})
     assert cli.main(["fold", str(path), str(tmp_path / "out.pt")]) == 2
     assert "has no stock form: fairseq's own loses them" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words", [["convert", "--to", "mhe_mul"], ["to-collaborative", "--dim", "16"]], ids=str
-)
+@pytest.mark.parametrize("line", ["convert --to mhe_mul", "to-collaborative --dim 16"])
+@each_family
 def test_a_stock_checkpoint_is_converted(
-    family: tuple, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    family: tuple, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("tensorly")
     path, out = make_checkpoint(tmp_path / "stock.pt", family[1]), tmp_path / "out.pt"
-    cli.main([words[0], str(path), str(out), *words[1:]])
-    told = capsys.readouterr().out
-    assert f"--arch {family[0]}_" in told
+    cli.main([*line.split(), str(path), str(out)])
+    assert f"--arch {family[0]}_" in capsys.readouterr().out
     converted = by_fairseq(out)
     assert type(converted).__name__.endswith("MHEModel")
-    if words[0] == "to-collaborative":  # exact at this width
+    if "collaborative" in line:  # exact at this width
         torch.testing.assert_close(logits(converted), logits(by_fairseq(path)), rtol=0, atol=1e-3)
 
 
 def test_trained_heads_stay(tmp_path: Path) -> None:
-    model = make_language_model(ROBERTA[0])
+    model: Any = make_random(ROBERTA[0])
     model.register_classification_head("sentence_classification_head", num_classes=3)
-    path = save_language_model(tmp_path / "in.pt", ROBERTA[0], model)
+    path = save(tmp_path / "in.pt", ROBERTA[0], model)
     cli.main(["fold", str(path), str(tmp_path / "out.pt")])
     folded = torch.load(tmp_path / "out.pt")["model"]
     name = "classification_heads.sentence_classification_head.out_proj.weight"

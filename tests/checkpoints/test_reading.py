@@ -34,8 +34,6 @@ COMMANDS = {
 
 
 class Malicious:
-    """Unpickled in the ordinary way, it makes a file."""
-
     def __init__(self, proof: Path) -> None:
         self.proof = proof
 
@@ -44,9 +42,8 @@ class Malicious:
 
 
 def saved(path: Path, change: Callable[[State], object], zipped: bool = True) -> Path:
-    """A checkpoint of a small model, changed."""
-    model = make_model(attention="mha").state_dict()
-    state = {"cfg": {"model": flat_options(attention="mha")}, "model": model}
+    weights = make_model(attention="mha").state_dict()
+    state = {"cfg": {"model": flat_options(attention="mha")}, "model": weights}
     change(state)
     torch.save(state, path, _use_new_zipfile_serialization=zipped)
     return path
@@ -54,24 +51,21 @@ def saved(path: Path, change: Callable[[State], object], zipped: bool = True) ->
 
 @FORMATS
 def test_a_checkpoint_with_options_in_a_namespace_is_read(tmp_path: Path, zipped: bool) -> None:
-    options = argparse.Namespace(arch="transformer_mhe_tiny", attention="mha")
-    history = [{"num_updates": 7}]
-    path = saved(
-        tmp_path / "a.pt",
-        lambda state: state.update(cfg={"model": options}, optimizer_history=history),
-        zipped,
-    )
-    state = read_checkpoint(path)
-    assert model_options(state) == {"arch": "transformer_mhe_tiny", "attention": "mha"}
+    options = {"arch": "transformer_mhe_tiny", "attention": "mha"}
+    new: State = {"cfg": {"model": argparse.Namespace(**options)}}
+    new["optimizer_history"] = [{"num_updates": 7}]
+    state = read_checkpoint(saved(tmp_path / "a.pt", lambda state: state.update(new), zipped))
+    assert model_options(state) == options
     assert updates_made(state) == 7
     for name, weight in make_model(attention="mha").state_dict().items():
         assert torch.equal(state["model"][name], weight)
 
 
+Refuse = Callable[[str, Path], str]
+
+
 @pytest.fixture
-def refuse(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str, Path], str]:
+def refuse(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> Refuse:
     """Runs a command, sees that it fails in one line and leaves nothing, and returns the line."""
 
     def refuse(command: str, path: Path) -> str:
@@ -92,7 +86,7 @@ def refuse(
 @FORMATS
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_malicious_pickle_is_not_run(
-    command: str, zipped: bool, refuse: Callable[[str, Path], str], tmp_path: Path
+    command: str, zipped: bool, refuse: Refuse, tmp_path: Path
 ) -> None:
     proof = tmp_path / "it-ran"
     attack = {"extra_state": Malicious(proof)}
@@ -103,7 +97,6 @@ def test_a_malicious_pickle_is_not_run(
 
 
 def with_options(**options: Any) -> Callable[[State], None]:
-    """Changes options of the model, and no weight."""
     return lambda state: state["cfg"]["model"].update(options)
 
 
@@ -111,16 +104,14 @@ def without_attention(state: State) -> None:
     state["model"] = {name: w for name, w in state["model"].items() if "self_attn" not in name}
 
 
+OTHER = "no fairseq checkpoint"
 #: How a checkpoint is changed -> what the line says then.
 FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
-    "options as text": (lambda state: state.update(cfg="transformer"), "no fairseq checkpoint"),
-    "no weights": (lambda state: state.pop("model"), "no fairseq checkpoint"),
-    "one weight": (lambda state: state.update(model=torch.ones(2)), "no fairseq checkpoint"),
-    "text": (lambda state: state["model"].update(w="heavy"), "no fairseq checkpoint"),
-    "8 bits": (
-        lambda state: state["model"].update(w=torch.ones(2).char()),
-        "no fairseq checkpoint",
-    ),
+    "options as text": (lambda state: state.update(cfg="transformer"), OTHER),
+    "no weights": (lambda state: state.pop("model"), OTHER),
+    "one weight": (lambda state: state.update(model=torch.ones(2)), OTHER),
+    "text": (lambda state: state["model"].update(w="heavy"), OTHER),
+    "8 bits": (lambda state: state["model"].update(w=torch.ones(2).char()), OTHER),
     "no options": (lambda state: state.pop("cfg"), "architecture None"),
     "lstm": (with_options(_name="lstm"), "architecture 'lstm'"),
     "half of its weights": (without_attention, "Missing key"),
@@ -132,9 +123,7 @@ FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-def test_a_foreign_checkpoint(
-    what: str, refuse: Callable[[str, Path], str], tmp_path: Path
-) -> None:
+def test_a_foreign_checkpoint(what: str, refuse: Refuse, tmp_path: Path) -> None:
     """By one command for all that make a model of it, and by fairseq's own loader."""
     change, why = FOREIGN[what]
     path = saved(tmp_path / "foreign.pt", change)
