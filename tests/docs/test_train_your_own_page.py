@@ -1,10 +1,8 @@
 """Every command of docs/train_your_own.md runs, with a small text and a short training."""
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.fixtures.small_runs import MADE
@@ -21,27 +19,16 @@ SHORTER = {
 }
 
 
-def test_every_command_runs(tmp_path: Path) -> None:
+def test_every_command_runs(tmp_path: Path, commands: dict[str, str]) -> None:
     (tmp_path / "my").mkdir()
     for lang in ("en", "de"):
         shutil.copy(MADE / "text" / f"train.{lang}", tmp_path / "my")
-    program = tmp_path / "bin" / "fairseq-mhe"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fairseq_mhe.cli "$@"\n')
-    program.chmod(0o755)
-    path = f"{program.parent}:{os.environ['PATH']}"
     script = re.sub(r"bash (data-prep|scripts)/", rf"bash '{ROOT}'/\1/", "".join(COMMANDS))
     for long, short in SHORTER.items():
         assert long in script
         script = script.replace(long, short)
-    done = subprocess.run(
-        ["bash", "-euxo", "pipefail", "-c", script],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHON": sys.executable, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
+    line = ["bash", "-euxo", "pipefail", "-c", script]
+    options = {"cwd": tmp_path, "env": commands, "capture_output": True, "text": True}
+    done = subprocess.run(line, check=False, timeout=500, **options)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "mine-table" / "table.md").is_file()

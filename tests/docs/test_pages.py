@@ -1,0 +1,62 @@
+"""Links of the pages lead somewhere, and README and docs stay short and plain."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = (".", "docs", "results", "data-prep", "scripts")
+ALL = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+README = ROOT / "README.md"
+MOST_WORDS, LONGEST_SENTENCE = 14_000, 30
+LISTED = re.compile(r"\b(told|whose|gone on|of its own|as it is|the ones|those that|so many)\b")
+
+
+def name(page: Path) -> str:
+    return page.name
+
+
+def prose(page: Path) -> str:
+    """Without blocks of code."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as GitHub names them (the first of equal ones)."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def sentences(page: Path) -> list[str]:
+    """The prose of a page, without code, tables, headings and links' addresses."""
+    text = re.sub(r"\$\$.*?\$\$|<!--.*?-->", "", prose(page), flags=re.S)
+    text = re.sub(r"^( {4}|\||#|!\[).*$", "", text, flags=re.M)
+    text = re.sub(r"\]\([^)]*\)|\*\*|`", "", text)
+    return re.split(r"(?<=[.:;?!])\s+|\n\s*\n|\n\s*[-*\d]+\.? ", text)
+
+
+@pytest.mark.parametrize("page", ALL, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for file, anchor in re.findall(r"\]\((?!\w+:)([^)\s#]*)#?([^)\s]*)\)", prose(page)):
+        target = page.parent / file if file else page
+        assert target.exists(), f"{page.name} links to {file}, which is not there"
+        assert not anchor or anchor in anchors(target), f"{page.name}: no heading {file}#{anchor}"
+
+
+@pytest.mark.parametrize("page", [README, *DOCS], ids=name)
+def test_pages_have_plain_sentences_and_name_scripts_that_are_there(page: Path) -> None:
+    for sentence in sentences(page):
+        assert len(sentence.split()) <= LONGEST_SENTENCE, sentence
+        assert not LISTED.search(sentence), sentence
+    text = page.read_text(encoding="utf-8")
+    for script in re.findall(r"\b(?:bash|python) ((?:scripts|data-prep)/[^\s`]+)", text):
+        assert (ROOT / script).is_file(), script
+
+
+def test_all_pages_together_are_short() -> None:
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in DOCS) <= MOST_WORDS
+    lines = README.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 120
+    assert max(map(len, lines)) <= 100
