@@ -1,10 +1,4 @@
-"""The bundle: one folder that translates without its run and data, and how it is read.
-
-Its ``bundle.json`` has the ``format`` (of `export.FORMATS`), what is done to ``text``
-(`TextProcessing.settings`), the languages' codes for ``moses``, the ``decoding`` that the model was
-scored with, and the ``positions``: the most tokens of a source and of a target, ends included.
-docs/deploy.md lists the other files. There is no pickle among them.
-"""
+"""The bundle: one folder that translates without its run and data (docs/deploy.md)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +13,7 @@ CONFIG = "bundle.json"
 
 @dataclass(frozen=True)
 class Bundle:
-    """What bundle.json says."""
+    """What bundle.json says; ``positions``: the most tokens of source and target, with ends."""
 
     folder: Path
     format: str

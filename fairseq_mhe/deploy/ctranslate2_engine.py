@@ -20,8 +20,7 @@ _INEXACT = (
 class CTranslate2Engine:
     """The model in ``folder``, on a GPU where CTranslate2 sees one.
 
-    A translation has at most ``longest`` tokens with its end. Raises UserError where CTranslate2 is
-    not installed or cannot read the model.
+    A translation has at most ``longest`` tokens with its end.
     """
 
     name = "ctranslate2"

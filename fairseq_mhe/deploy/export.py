@@ -61,8 +61,8 @@ def export(
 ) -> None:
     """Write the bundle ``output``, whole or not at all, in a ``format`` of `FORMATS`.
 
-    ``data_name`` and ``licence`` are of the data, for the model card. Raises UserError where
-    ``output`` exists or cannot be written, or the format cannot hold the model.
+    ``data_name`` and ``licence`` (of SPDX) are of the data, for the model card. Raises UserError
+    where ``output`` exists or cannot be written, or the format cannot hold the model.
     """
     subwords = trained.text.model
     config = {
@@ -83,7 +83,7 @@ def export(
 
 
 def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
-    """The card's text; ``licence``: of SPDX."""
+    """The model card's text, in which what nobody knows is "not known"."""
     source, run, decoding = trained.source, trained.run, trained.decoding
     manifest = trained.data.manifest if trained.data else {}
     command, training, scores = provenance(source.state).get("made_by"), None, []

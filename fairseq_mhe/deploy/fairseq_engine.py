@@ -20,11 +20,7 @@ from fairseq_mhe.runs.decoding import Decoding
 
 
 class FairseqEngine:
-    """As fairseq-generate translates, on a GPU where torch sees one.
-
-    Makes the model ready to generate, in place, or raises UserError where there are no products of
-    the ``precision``.
-    """
+    """As fairseq-generate translates, on a GPU where torch sees one; changes the model in place."""
 
     name = "fairseq"
 
@@ -82,8 +78,7 @@ def open_engine(
 def write_ctranslate2(trained: Trained, folder: Path, threads: int | None = None) -> None:
     """Write the model in CTranslate2's format, in float32, heads that are shared once.
 
-    Raises UserError where CTranslate2 is not installed, cannot hold the model, or does not give
-    words the probabilities that fairseq gives them.
+    Raises UserError where CTranslate2 cannot hold it, or gives words other probabilities.
     """
     source, task = trained.source, trained.task
     convert(source, trained.folder, trained.text.languages, folder, "float32", True)

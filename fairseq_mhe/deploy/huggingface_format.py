@@ -27,10 +27,7 @@ _CONSTANTS = yaml.safe_load(Path(__file__).with_name("huggingface.yaml").read_te
 
 
 def write(trained: Trained, folder: Path) -> None:
-    """config.json, generation_config.json, model.safetensors, tokenizer.json and its settings.
-
-    Raises UserError where a package is missing, or no class of transformers' holds such a model.
-    """
+    """Write all of the format's files, or raise UserError where no class holds such a model."""
     require("tokenizers")
     _check(trained)
     folder.mkdir()

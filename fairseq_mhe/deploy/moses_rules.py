@@ -117,10 +117,7 @@ def detokenising(lang: str) -> list[Rule]:
 
 
 def _quotation(quote: str, word: str) -> list[Rule]:
-    """No space behind the first, third, ... token ``quote``, and none before the others.
-
-    ``word``: any other token.
-    """
+    """No space behind the first, third, ... ``quote`` and before others; ``word``: other tokens."""
     outside = f"^(?:{word}{_GAP}|{quote}{_GAP}(?:{word}{_GAP})*{quote}{_GAP})*"
     return [
         (f"(?<={outside}{quote}) ", _MARK),

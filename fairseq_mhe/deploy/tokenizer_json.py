@@ -15,10 +15,9 @@ from fairseq_mhe.prepare.subword import END_OF_WORD, NOT_LAST, WORD_START
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
-#: A tokenizers.Tokenizer (an extra that need not be installed), and of each of its tokens the row
-#: in fairseq's tables of words. A row is None of a token that only stands between characters and
-#: words: the dictionary lacks it, so that in a sentence it is the unknown word, and it is never in
-#: a translation.
+#: A tokenizers.Tokenizer (an extra), and of each of its tokens the row in fairseq's tables of
+#: words, or None: such a token, which the dictionary lacks, only stands between characters and
+#: words. In a sentence it is the unknown word; it is never in a translation.
 Numbered = tuple[Any, list[int | None]]
 _CONTROL = "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]|\x00"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"

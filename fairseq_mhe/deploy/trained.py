@@ -48,10 +48,9 @@ class Trained:
 
 
 def open_trained(path: Path, folder: Path | None = None) -> Trained:
-    """The model of a run folder, or of a checkpoint.
+    """The model of a run folder, or of a checkpoint with its data ``folder``; a run knows its own.
 
-    ``folder``: the data folder that it was trained on; a run knows its own. Raises UserError where
-    the checkpoint cannot be read, or the data folder is missing or another one.
+    Raises UserError where the checkpoint cannot be read, or the data are missing or others.
     """
     run = read_job(path) if path.is_dir() else None
     source = open_source(path)

@@ -6,7 +6,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int | None:
         try:
             with _output(args.out) as stream:
                 done = 0
-                for chunk in _of_size(lines) if are_files else _arriving(lines):
+                for chunk in _chunks(lines, are_files):
                     stream.writelines(_translations(translator, chunk, done, args))
                     stream.flush()
                     done += len(chunk)
@@ -109,13 +109,8 @@ def _translations(
             yield f"{row}{each.text}\n"
 
 
-def _of_size(lines: Iterator[str]) -> Iterator[list[str]]:
-    while chunk := list(islice(lines, CHUNK)):
-        yield chunk
-
-
-def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
-    """The lines of a pipe or terminal: those that came while the last ones were translated.
+def _chunks(lines: Iterator[str], are_files: bool) -> Iterator[list[str]]:
+    """Lines that are translated together; of a pipe those that came during the last translation.
 
     Raises UserError at a line that is not clean text, when those before it have been yielded.
     """
@@ -132,11 +127,12 @@ def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
     threading.Thread(target=read, daemon=True).start()
     last: str | UserError | None = ""
     while isinstance(last, str):
-        items = [arrived.get()]
-        while not arrived.empty() and len(items) < CHUNK:
-            items.append(arrived.get())
-        last = items[-1]
-        if chunk := [item for item in items if isinstance(item, str)]:
+        chunk = []
+        while isinstance(last := arrived.get(), str):
+            chunk.append(last)
+            if len(chunk) == CHUNK or (arrived.empty() and not are_files):
+                break
+        if chunk:
             yield chunk
     if last is not None:
         raise last
