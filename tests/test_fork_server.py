@@ -48,15 +48,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def ask(python: str, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [python, "-m", "fairseq_cli.probe", *words],
-        env=environment,
-        cwd=environment["PYTHONPATH"],
-        input="some input",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    line = [python, "-m", "fairseq_cli.probe", *words]
+    place = {"env": environment, "cwd": environment["PYTHONPATH"]}
+    return subprocess.run(line, **place, input="some input", capture_output=True, text=True)
 
 
 def test_its_state_is_that_of_a_fresh_process(environment: dict[str, str]) -> None:

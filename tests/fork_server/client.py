@@ -1,8 +1,7 @@
 """Stands for ``python -m MODULE WORD...``, which the fork server runs as if it were this process.
 
-To whoever started it this process is the command: it passes on the signals that it gets, and ends
-as the command ends. Where a variable is set otherwise that Python or a library reads when it
-starts, a Python of its own is started instead.
+It passes on the signals that it gets, and ends as the command ends. Where a variable is set
+otherwise that Python or a library reads when it starts, a Python of its own is started instead.
 """
 
 import array
@@ -11,37 +10,26 @@ import os
 import signal
 import socket
 import sys
-from types import FrameType
 
 #: Beginnings of the names of variables that matter when Python or torch is loaded (without
 #: TORCHINDUCTOR_CACHE_DIR, which torch itself sets in the process of the tests, and without
 #: GLIBC_TUNABLES, which every training on a CPU is given for speed alone).
 EARLY = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC", "CUDA_", "TORCH_", "PYTORCH_", "GOMP_")
-#: Of them, those that can be obeyed later.
-LATE = ("PYTHONPATH", "PYTHONUNBUFFERED")
-#: Of scripts/*.sh, not of Python.
-OTHERS = ("PYTHON",)
+#: Of them, those that can be obeyed later, and that of scripts/*.sh.
+LATE = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON")
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def early_variables() -> dict[str, str]:
     """The variables that must be the server's own."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(EARLY) and name not in (*LATE, *OTHERS)
-    }
+    early = {name for name in os.environ if name.startswith(EARLY)}
+    return {name: os.environ[name] for name in early.difference(LATE)}
 
 
 def main(folder: str, safe_path: bool, words: list[str]) -> int:
     """Have the server run it; the exit status, negative for a signal."""
-    request = {
-        "safe_path": safe_path,
-        "words": words,
-        "folder": os.getcwd(),
-        "environment": dict(os.environ),
-        "session": os.getsid(0),
-    }
+    request = {"safe_path": safe_path, "words": words, "session": os.getsid(0)}
+    request |= {"folder": os.getcwd(), "environment": dict(os.environ)}
     body = json.dumps(request).encode()
     server = socket.socket(socket.AF_UNIX)
     server.connect(f"{folder}/socket")
@@ -51,12 +39,8 @@ def main(folder: str, safe_path: bool, words: list[str]) -> int:
     server.sendall(body)
     answer = server.makefile("r")
     process = int(answer.readline())
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        os.kill(process, number)
-
     for number in PASSED_ON:
-        signal.signal(number, pass_on)
+        signal.signal(number, lambda number, _: os.kill(process, number))
     return int(answer.readline())
 
 

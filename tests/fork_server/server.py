@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 MODULES = (
     *("fairseq.binarizer", "fairseq.checkpoint_utils", "fairseq.data.plasma_utils"),
@@ -67,7 +67,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdout.reconfigure(write_through=unbuffered, line_buffering=os.isatty(1))
     first = [] if request["safe_path"] else [request["folder"]]
-    named = os.environ.get("PYTHONPATH", "").split(":") if os.environ.get("PYTHONPATH") else []
+    named = filter(None, os.environ.get("PYTHONPATH", "").split(":"))
     sys.path[:] = [*first, *named, *sys.path]
     importlib.invalidate_caches()
     sys.argv = request["words"]
@@ -80,26 +80,19 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))))
 
 
-class Running(NamedTuple):
-    """A fork: its client, what tells of its end, the session of its client."""
-
-    client: socket.socket
-    handle: int
-    session: int
-
-
 class Server:
     """Forks for every request, until the process of all tests ends."""
 
     def __init__(self, listener: socket.socket, tests: int) -> None:
         self.listener, self.tests = listener, os.pidfd_open(tests)
-        self.running: dict[int, Running] = {}
+        #: By process its client, what tells of its end, and the session of its client.
+        self.running: dict[int, tuple[socket.socket, int, int]] = {}
 
     def serve(self) -> bool:
         """Whether this is a fork that has become what was asked for."""
         while True:
             own = [self.listener, self.tests]
-            ends = [(r.client, r.handle) for r in self.running.values()]
+            ends = [(client, handle) for client, handle, _ in self.running.values()]
             ready, _, _ = select.select([*own, *itertools.chain(*ends)], [], [])
             # Those that end come first: the next request may build on their being gone.
             for process, (client, handle, _) in [*self.running.items()]:
@@ -126,7 +119,7 @@ class Server:
             return True
         for stream in streams:
             os.close(stream)
-        self.running[process] = Running(client, os.pidfd_open(process), request["session"])
+        self.running[process] = client, os.pidfd_open(process), request["session"]
         with contextlib.suppress(OSError):  # killed meanwhile, as its connection will tell
             client.sendall(f"{process}\n".encode())
         return False
@@ -140,8 +133,8 @@ class Server:
                 os.killpg(process, signal.SIGKILL)
             except ProcessLookupError:  # so young that it has no group of its own yet
                 os.kill(process, signal.SIGKILL)
-            for other, running in [*self.running.items()]:
-                if running.session == process and other in self.running:
+            for other, (_, _, session) in [*self.running.items()]:
+                if session == process and other in self.running:
                     self.ended(other, killed=True)
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         with contextlib.suppress(OSError):
@@ -182,8 +175,7 @@ if __name__ == "__main__":
     sys.executable = stand_in
     if Server(socket.socket(fileno=int(descriptor)), int(pytest_process)).serve():
         status = run(sys.argv)
-        # What Python does at its end, but for taking all modules apart, which takes a third of a
-        # second.
+        # What Python does at its end, but for taking all modules apart: a third of a second.
         threading._shutdown()
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
