@@ -13,11 +13,10 @@ from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import align
-from fairseq_mhe.convert.compare import Material, open_material, tracked
+from fairseq_mhe.convert.compare import Material, add_data, open_material, tracked
 from fairseq_mhe.convert.fit import FIT, Problem
-from fairseq_mhe.convert.fold import with_sublayers
+from fairseq_mhe.convert.fold import add_files, check_files, with_sublayers
 from fairseq_mhe.convert.moments import Inputs
-from fairseq_mhe.convert.options import add_data, add_files, check_files
 from fairseq_mhe.models.build import build_ours, sublayers
 from fairseq_mhe.models.families import fine_tuning_line
 from fairseq_mhe.models.options import size_options
@@ -34,8 +33,8 @@ def convert(
     """Write the material's source with attention of ``kind`` at all places to ``output``.
 
     ``iterations``: most rounds of least squares; ``own``: options of the kind, by fairseq-train's
-    names. Returns a report of JSON values: how near the model comes, its sublayers, and its
-    options; or UserError where the options do not fit together or tensorly is missing.
+    names. Returns a report of JSON values: how near the model comes, its options, and of a CP
+    decomposition its layers; UserError where options do not fit together or tensorly is missing.
     """
     source = material.source
     heads = {name: module.written_out() for name, _, module in sublayers(source.model)}
@@ -44,15 +43,13 @@ def convert(
     model = build_ours(options, source.task())
     inputs, fitted, layers = material.inputs(), {}, []
     for name, _, new in tracked([*sublayers(model)], "fitting attention sublayers"):
-        problem = Problem(
-            new, heads[name], inputs.get(name) or Inputs.unknown(new), iterations
-        )
+        known = inputs.get(name) or Inputs.unknown(new)
+        problem = Problem(new, heads[name], known, iterations)
         fitted[name] = FIT[kind](problem)
-        layer: dict[str, Any] = {"name": name}
-        if problem.components:
-            layer["error"] = problem.components.error
-            layer["iterations"] = problem.components.iterations
-        layers.append(layer)
+        if found := problem.components:
+            layers.append(
+                {"name": name, "error": found.error, "iterations": found.iterations}
+            )
     model.load_state_dict(with_sublayers(source.model, fitted))
     model.eval()
     weighted_by = str(material.data) if inputs else None
@@ -122,9 +119,9 @@ def _convert_and_report(args: argparse.Namespace, kind: str, **how: Any) -> None
         loss, before = report["loss"], report["loss_before"]
         apart += f", loss {loss:.4f} (source: {before:.4f}) nats/token"
     print(f"before any fine-tuning, on {material.name}: {apart}")
-    columns = "sublayer", "error of the scores", "rounds of least squares"
-    layers = [each for each in report["layers"] if "error" in each]
+    layers = report["layers"]
     if layers:
+        columns = "sublayer", "error of the scores", "rounds of least squares"
         rows = [(x["name"], f"{x['error']:.2e}", f"{x['iterations']}") for x in layers]
         print(f"\n{align(columns, rows)}\n")
     print(fine_tuning_line(args.output, report["options"]))

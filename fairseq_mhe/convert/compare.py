@@ -1,6 +1,7 @@
 """What two models are compared on, text of a data folder or random words, and how they differ."""
 
-from collections.abc import Callable, Iterator, Sequence
+import argparse
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 from fairseq_mhe.checkpoints.checkpoint import Source
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.convert.moments import Inputs, measure_inputs
@@ -81,20 +83,18 @@ class Material:
     @torch.inference_mode()
     def difference(self, model: nn.Module) -> LogitDifference:
         """How far a model's logits are from the source's."""
-        differences, sizes, positions = [], [], 0
+        largest, largest_logit, positions = torch.zeros(()), torch.zeros(()), 0
         for batch in tracked(self.compared, "comparing"):
             inputs = batch["net_input"]
             read = inputs.get("prev_output_tokens", inputs["src_tokens"])  # (B, T)
             real = read.ne(self._pad)
-            a, b = (
-                each(**inputs)[0][real].double()  # (positions, vocabulary)
-                for each in (self.source.model, model)
-            )
-            differences.append((a - b).abs().max())
-            sizes.append(a.abs().max())
-            positions += int(real.sum())
-        largest, largest_logit = (float(torch.stack(x).max()) for x in (differences, sizes))
-        return LogitDifference(largest, largest_logit, positions)
+            one = self.source.model(**inputs)[0][real].double()  # (positions, vocabulary)
+            other = model(**inputs)[0][real].double()
+            # torch's maximum of a NaN and a number is the NaN.
+            largest = largest.maximum((one - other).abs().max())
+            largest_logit = largest_logit.maximum(one.abs().max())
+            positions += len(one)
+        return LogitDifference(float(largest), float(largest_logit), positions)
 
     @torch.inference_mode()
     def loss(self, model: Any) -> float | None:
@@ -103,15 +103,14 @@ class Material:
             return None
         total, tokens = torch.zeros((), dtype=torch.float64), 0
         for batch in self.compared:
-            target: Tensor = batch["target"]  # (B, T)
+            target: Tensor = batch["target"].flatten()  # (B T,)
             # By the model itself: with an adaptive softmax its output is no logits.
             logs = model.get_normalized_probs(model(**batch["net_input"]), log_probs=True)
-            total += nn.functional.nll_loss(
-                logs.flatten(0, 1).float(),  # (B T, vocabulary)
-                target.flatten(),
-                ignore_index=self._pad,
-                reduction="sum",
-            ).double()
+            rows = logs.flatten(0, 1).float()  # (B T, vocabulary)
+            loss = nn.functional.nll_loss(
+                rows, target, ignore_index=self._pad, reduction="sum"
+            )
+            total += loss.double()
             tokens += int(target.ne(self._pad).sum())
         return float(total) / max(1, tokens)
 
@@ -122,15 +121,28 @@ class Material:
         ``limit``: most tokens before the end (default: 1.5 times the source's length + 20).
         """
         a, b = (1.5, 20) if limit is None else (0, limit)
-        words = self.task.target_dictionary
-        generator = SequenceGenerator(
-            [model], words, beam_size=beam, max_len_a=a, max_len_b=b
-        )
+        how = {"beam_size": beam, "max_len_a": a, "max_len_b": b}
+        generator = SequenceGenerator([model], self.task.target_dictionary, **how)
         best = []
         for batch in tracked(self.compared, f"translating, beam {beam}"):
             results = generator.generate([model], batch)
             best += [hypotheses[0]["tokens"].tolist() for hypotheses in results]
         return best
+
+
+def add_data(
+    parser: argparse.ArgumentParser, use: str, sentences: int, required: bool = False
+) -> None:
+    """The options for a data folder, with ``use`` as help, and how much of it a command takes."""
+    add = parser.add_argument
+    add("--data", type=Path, required=required, metavar="DATA", help=use)
+    help_ = "sentences to take of each split (default: %(default)s)"
+    add("--sentences", type=positive, default=sentences, metavar="N", help=help_)
+
+
+def add_subset(parser: argparse.ArgumentParser) -> None:
+    help_ = "split of DATA to compare on (default: %(default)s)"
+    parser.add_argument("--subset", default="test", help=help_)
 
 
 def tracked(items: Sequence[Item], work: str) -> Iterator[Item]:
@@ -151,45 +163,26 @@ def open_material(
     """The first ``sentences`` of ``subset`` and of train, or random words without a data folder.
 
     They are pairs; of a language model, blocks of text. ``measured``: whether train is wanted.
-
-    Raises:
-        UserError: the data cannot be read, or do not belong to the model.
+    UserError where the data cannot be read, or do not belong to the model.
     """
     if data is None:
         return Material(source, source.task(), random_batches(source))
-    read: Callable[[str, int], list[Batch]]
     if source.family is TRANSLATION:
         task = task_of(open_binary(data), source)
         read = partial(pair_batches, task, source.model)
     else:
-        task = source.task()
-        read = partial(text_batches, open_data(data, TEXT), source)
+        task, read = source.task(), partial(text_batches, open_data(data, TEXT), source)
     train = read("train", sentences) if measured else []
     return Material(source, task, read(subset, sentences), train, data, subset)
 
 
 def task_of(data: DataFolder, source: Source) -> TranslationTask:
-    """The task of a data folder, checked against a checkpoint's vocabulary.
-
-    Raises:
-        UserError: the dictionaries cannot be read, or are of another vocabulary.
-    """
+    """The task of a data folder; UserError where it is not of a checkpoint's vocabulary."""
     source.only_translation(f"the data folder {data.folder}")
     task = load_task(data)
     words = len(task.source_dictionary), len(task.target_dictionary)
     _check_vocabulary(data.folder, words, source)
     return task
-
-
-def dictionary_of(data: DataFolder, source: Source) -> Dictionary:
-    """The dictionary of a text folder with what the model's task adds, checked likewise.
-
-    Raises:
-        UserError: it is of another vocabulary.
-    """
-    dictionary = model_dictionary(data.dictionary(), source.family is ROBERTA)
-    _check_vocabulary(data.folder, (len(dictionary),), source)
-    return dictionary
 
 
 def _check_vocabulary(folder: Path, words: tuple[int, ...], source: Source) -> None:
@@ -204,22 +197,15 @@ def _check_vocabulary(folder: Path, words: tuple[int, ...], source: Source) -> N
 def pair_batches(task: TranslationTask, model: Any, subset: str, count: int) -> list[Batch]:
     """The first ``count`` pairs of a split that fit into a model's positions, short ones first.
 
-    Raises:
-        UserError: the split is missing, or has no such pair.
+    UserError where the split is missing, or has no such pair.
     """
     try:
         task.load_dataset(subset)
-    except (
-        OSError,
-        TypeError,
-    ):  # TypeError: fairseq asks the length of a side that is missing
-        raise UserError(
-            f"{task.cfg.data} has no split {subset!r}: prepare the data again, or name another"
-        ) from None
-    dataset = task.dataset(subset)
-    fitting, _ = dataset.filter_indices_by_size(
-        np.arange(len(dataset)), model.max_positions()
-    )
+    except (OSError, TypeError):  # of fairseq where one side of a split is missing
+        what = f"{task.cfg.data} has no split {subset!r}"
+        raise UserError(f"{what}: prepare the data again, or name another") from None
+    dataset, longest = task.dataset(subset), model.max_positions()
+    fitting, _ = dataset.filter_indices_by_size(np.arange(len(dataset)), longest)
     if not len(fitting):
         raise UserError(
             f"{task.cfg.data} has no sentences in {subset!r} that the model has the positions for: "
@@ -234,12 +220,11 @@ def text_batches(data: DataFolder, source: Source, subset: str, count: int) -> l
     """The first ``count`` blocks of a split, as fairseq's tasks make them, short ones first.
 
     A causal model reads ``</s>`` and the block (B, T), and predicts the block. A masked one reads
-    ``<s>`` and the block with masks, always the same, and predicts what is masked.
-
-    Raises:
-        UserError: the split is missing, or as `dictionary_of`.
+    ``<s>`` and the block with masks, always the same, and predicts what is masked. UserError where
+    the split is missing, or of another vocabulary.
     """
-    words = dictionary_of(data, source)
+    words = model_dictionary(data.dictionary(), source.family is ROBERTA)
+    _check_vocabulary(data.folder, (len(words),), source)
     blocks = data_utils.load_indexed_dataset(str(data.binary / subset), words)
     if blocks is None:
         raise UserError(f"{data.binary} has no split {subset!r}: prepare the data again")
@@ -255,9 +240,8 @@ def text_batches(data: DataFolder, source: Source, subset: str, count: int) -> l
     items.sort(key=lambda item: len(item[0]))
     batches = []
     for part in _parts(items, _BLOCKS):
-        tokens, target = (
-            data_utils.collate_tokens(x, words.pad()) for x in zip(*part, strict=True)
-        )  # (B, T) each
+        sides = (data_utils.collate_tokens(x, words.pad()) for x in zip(*part, strict=True))
+        tokens, target = sides  # (B, T) each
         batches.append({"net_input": {"src_tokens": tokens}, "target": target})
     return batches
 
@@ -287,9 +271,8 @@ def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
     for dictionary in (task.source_dictionary, task.target_dictionary):
         lengths = torch.randint(1, longest, (sentences,), generator=generator).tolist()
         end = torch.tensor([dictionary.eos()])
-        words = [
-            torch.randint(4, len(dictionary), (n,), generator=generator) for n in lengths
-        ]  # 4: after the special symbols
+        of_words = 4, len(dictionary)  # after the special symbols
+        words = [torch.randint(*of_words, (n,), generator=generator) for n in lengths]
         sides += [[torch.cat((each, end)) for each in words], lengths, dictionary]
     dataset = LanguagePairDataset(*sides)
     batch: Batch = dataset.collater([dataset[index] for index in range(sentences)])

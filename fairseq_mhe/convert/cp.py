@@ -19,8 +19,7 @@ RIDGE = 1e-10
 class Components:
     """sum over r of ``mixing[i, r] query[r] key[r]^T``: (n, D), (D, A), (D, B), float64.
 
-    ``error``: of the approximated forms, relative in the Frobenius norm. ``iterations``: rounds of
-    least squares.
+    ``error``: relative in the Frobenius norm; ``iterations``: rounds of least squares.
     """
 
     mixing: Tensor
@@ -55,12 +54,9 @@ def decompose(forms: Tensor, dimensions: int, rank: int, iterations: int) -> Com
     """Approximate ``forms`` (n, A, B) of at most ``rank`` by ``dimensions`` shared components.
 
     With ``dimensions`` = n * ``rank`` the heads' own components, side by side, are exact. With
-    fewer, alternating least squares with line search goes on from the largest of them. (Measured on
-    the sublayers of a trained tiny model at D = n d / 4 and n d / 2, that ended lower than
-    tensorly's own starts, "svd" and "random", in nearly every case.)
-
-    Raises:
-        UserError: tensorly is not installed.
+    fewer, alternating least squares with line search goes on from the largest of them: on a trained
+    tiny model at D = n d / 4 and n d / 2 that ended lower than tensorly's own starts, "svd" and
+    "random", in nearly every case. UserError where tensorly is not installed.
     """
     start = _own_components(forms, dimensions, rank)
     if dimensions >= forms.size(0) * rank:
@@ -73,11 +69,8 @@ def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
     """The heads' largest singular components, each for its own head alone; zeros if too few."""
     heads, rows, columns = forms.shape
     u, s, v = torch.linalg.svd(forms, full_matrices=False)
-    u, s, v = (
-        u[:, :, :rank],
-        s[:, :rank],
-        v[:, :rank],
-    )  # (n, A, rank), (n, rank), (n, rank, B)
+    # (n, A, rank), (n, rank), (n, rank, B)
+    u, s, v = u[:, :, :rank], s[:, :rank], v[:, :rank]
     chosen = s.flatten().argsort(descending=True)[:dimensions].sort().values
     count = len(chosen)
     size = s.flatten()[chosen].sqrt().unsqueeze(1)
@@ -95,10 +88,9 @@ def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
     from tensorly.cp_tensor import CPTensor
     from tensorly.decomposition import parafac
 
-    dimensions = len(start.query)
+    dimensions, calls = len(start.query), []
     # Copies, since tensorly works in place; it lays factors out by rows.
     begin = [x.numpy().copy() for x in (start.mixing, start.query.T, start.key.T)]
-    calls: list[None] = []
     _, factors = parafac(
         forms.numpy(),
         dimensions,
@@ -108,7 +100,7 @@ def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
         linesearch=True,
         # A little ridge regression, so that components that have become alike do not stop it.
         l2_reg=RIDGE * float(forms.norm()) ** (4 / 3),
-        callback=lambda *_: calls.append(None),
+        callback=lambda *call: calls.append(call),
     )
     mixing, query, key = (torch.tensor(factor) for factor in factors)
     rounds = max(0, len(calls) - 1)  # the first call comes before the first round

@@ -40,9 +40,8 @@ class Problem:
         self.width, self.bias = new.head_dim, new.bias
         query, moments = self.heads.query, inputs.query.second  # (n, k, C), (C, C)
         if self.bias:  # one more entry of the query's input is always 1: X = C + 1, else C
-            query = torch.cat(
-                (query, self.heads.query_bias.unsqueeze(2)), dim=2
-            )  # (n, k, X)
+            biases = self.heads.query_bias.unsqueeze(2)  # (n, k, 1)
+            query = torch.cat((query, biases), dim=2)  # (n, k, X)
             mean = pad(inputs.query.mean, (0, 1), value=1.0)  # (X,)
             moments = pad(inputs.query.covariance, (0, 1, 0, 1)) + mean.outer(mean)  # (X, X)
         self.scores = query.transpose(1, 2) @ self.heads.key  # (n, X, M), without the scale
@@ -58,10 +57,8 @@ class Problem:
     def parameters(
         self, query: Tensor, key: Tensor, value: Tensor, output: Tensor
     ) -> Parameters:
-        """Of queries (rows, X), keys (rows, M), values (n or g, d, M) and outputs (n, C, d).
-
-        Softmax would ignore a key's bias; what is constant in the values goes in the output's.
-        """
+        """Of queries (rows, X), keys (rows, M), values (n or g, d, M) and outputs (n, C, d)."""
+        # Softmax would ignore a key's bias; what is constant in the values goes in the output's.
         width, values = self.heads.query.size(2), value.flatten(0, 1)  # (n d or g d, M)
         parameters = {
             "q_proj.weight": query[:, :width],
@@ -88,15 +85,12 @@ class Problem:
         missed = (self.outputs - output @ each).sum(dim=0) @ self.inputs.memory.mean
         return missed + self.constant
 
-    def decompose(self, forms: Tensor, dimensions: int, rank: int) -> Components:
-        """As `cp.decompose`; its components stay known."""
-        self.components = decompose(forms, dimensions, rank, self.iterations)
-        return self.components
-
     def factors_of_scores(self) -> tuple[Parameters, Tensor]:
         """Shared projections, and the factors (n, d) of a shared query that come closest."""
         weighted = self.of_query[0] @ self.scores @ self.of_memory[0]  # (n, X, M)
-        components = self.decompose(weighted, self.width, self.heads.key.size(1))
+        rank = self.heads.key.size(1)
+        components = decompose(weighted, self.width, rank, self.iterations)
+        self.components = components
         # Factors of size 1 on average, as those of a new model are.
         size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
         factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
@@ -171,19 +165,15 @@ def fit_mhe_add(p: Problem) -> Parameters:
 
 
 def fit_collaborative(p: Problem) -> Parameters:
-    """The scores' forms, stacked, are a CP decomposition; exact for D = n d.
-
-    Cordonnier, Loukas & Jaggi 2020, section 3.3.
-    """
+    """The scores' forms, stacked, are a CP decomposition; exact for D = n d (change_kind.py)."""
     heads = p.heads
     query_root, query_inverse = root(p.inputs.query.second)
     key_root, key_inverse = p.of_memory
-    scores = (
-        heads.scale * heads.query.transpose(1, 2) @ heads.key
-    )  # (n, C, M), without biases
+    scores = heads.scale * heads.query.transpose(1, 2) @ heads.key  # (n, C, M), no biases
     forms = query_root @ scores / heads.scale @ key_root
     rank = min(heads.key.size(1), *forms.shape[1:])
-    components = p.decompose(forms, p.new.collaborative_dim, rank)
+    components = decompose(forms, p.new.collaborative_dim, rank, p.iterations)
+    p.components = components
     parameters = {
         "q_proj.weight": components.query @ query_inverse,  # (D, C)
         "k_proj.weight": components.key @ key_inverse,  # (D, M)
@@ -221,10 +211,8 @@ def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def shared_rows(
     forms: Tensor, weight: tuple[Tensor, Tensor], width: int
 ) -> tuple[Tensor, Tensor]:
-    """The best ``width`` rows that all of ``forms`` (n, A, M) are seen through.
-
-    Rows (width, M), and for each form its own factor (n, A, width): form ~ factor rows on inputs of
-    ``weight``.
+    """The best rows (width, M) that all of ``forms`` (n, A, M) are seen through, and for each form
+    its own factor (n, A, width): form ~ factor rows on inputs of ``weight``.
     """
     half, inverse = weight
     weighted = forms @ half  # (n, A, M)

@@ -4,7 +4,6 @@ import argparse
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -16,10 +15,16 @@ from fairseq_mhe.checkpoints.checkpoint import (
     save_model,
 )
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path
+from fairseq_mhe.common.files import atomic_path, check_output
 from fairseq_mhe.common.quiet import quiet_fairseq
-from fairseq_mhe.convert.compare import BEAM, LogitDifference, open_material
-from fairseq_mhe.convert.options import add_data, add_files, add_subset, check_files
+from fairseq_mhe.convert.compare import (
+    BEAM,
+    LogitDifference,
+    Material,
+    add_data,
+    add_subset,
+    open_material,
+)
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
 
@@ -30,20 +35,10 @@ _TOLERANCE = 1e-4
 _SCALES = re.compile(r"\.(c_attn|w_resid|(attn_ln|ffn_layernorm)\.weight)$")
 
 
-class Report(NamedTuple):
-    """How a fold compares with its source; ``same_hypotheses``: None without a search."""
-
-    logits: LogitDifference
-    compared: str
-    sentences: int
-    same_hypotheses: int | None
-
-
 def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
     """The whole float32 state of fairseq's own ``transformer`` that computes what ``model`` does.
 
-    Raises:
-        UserError: a sublayer has no exact stock form.
+    UserError where a sublayer has no exact stock form.
     """
     if any(_SCALES.search(name) for name in model.state_dict()):
         raise UserError(
@@ -66,18 +61,14 @@ def with_sublayers(
 
 
 def stock_sublayer(attention: Attention) -> dict[str, Tensor]:
-    """A sublayer's parameters as fairseq's ``MultiheadAttention`` has them.
-
-    Raises:
-        UserError: it has no exact stock form.
-    """
-    width, rest = divmod(attention.embed_dim, attention.num_heads)
-    if rest:
+    """A sublayer's parameters as fairseq's ``MultiheadAttention`` has them; UserError if none."""
+    heads, width = attention.num_heads, attention.embed_dim
+    if width % heads:
         raise UserError(
-            f"{attention.num_heads} heads do not divide the model's width {attention.embed_dim}, "
-            "which fairseq's own attention demands: this model has no stock form"
+            f"{heads} heads do not divide the model's width {width}, which fairseq's own attention "
+            "demands: this model has no stock form"
         )
-    return attention.written_out().of_width(width).stock_parameters()
+    return attention.written_out().of_width(width // heads).stock_parameters()
 
 
 def fold(
@@ -86,15 +77,12 @@ def fold(
     data: Path | None = None,
     subset: str = "test",
     sentences: int = 1,
-) -> Report:
+) -> tuple[Material, LogitDifference, int | None]:
     """Write ``source`` folded to ``output``, if what is written computes the same.
 
-    It is compared on the first ``sentences`` of a split of ``data``, or on random words; of
-    translation, by beam search too.
-
-    Raises:
-        UserError: the model has no exact stock form, ``output`` cannot be written, the data do not
-            belong to the model, or the two differ by more than rounding.
+    Returns what it is compared on (the first ``sentences`` of a split of ``data``, or random
+    words), how logits differ, and how many translations with a beam are the same, if any are made.
+    UserError where there is no exact stock form, or the two differ by more than rounding.
     """
     material = open_material(source, data, sentences, subset, measured=False)
     parameters = folded_parameters(source.model)
@@ -114,8 +102,20 @@ def fold(
         if data is not None and source.family is TRANSLATION:
             one, other = (material.search(model, BEAM) for model in (source.model, stock))
             same = sum(a == b for a, b in zip(one, other, strict=True))
-    count = sum(len(batch["target"]) for batch in material.compared)
-    return Report(logits, material.name, count, same)
+    return material, logits, same
+
+
+def add_files(parser: argparse.ArgumentParser, source: str, output: str) -> None:
+    """The checkpoint that is read and the one that is written; the words are their help."""
+    parser.add_argument("input", type=Path, metavar="IN", help=source)
+    parser.add_argument("output", type=Path, metavar="OUT", help=output)
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """UserError, before the work, where a command's output cannot be written or is its input."""
+    if args.input.resolve() == args.output.resolve():
+        raise UserError(f"{args.output} is the input: name another file for the output")
+    check_output(args.output)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,14 +131,13 @@ def run(args: argparse.Namespace) -> None:
     check_files(args)
     with quiet_fairseq():
         source = open_source(args.input)
-        report = fold(source, args.output, args.data, args.subset, args.sentences)
-    logits, count = report.logits, report.sentences
-    stock = source.family.stock
+        how = args.data, args.subset, args.sentences
+        material, (largest, logit, positions), same = fold(source, args.output, *how)
+    count, stock = sum(len(x["target"]) for x in material.compared), source.family.stock
     print(f"{args.output}: fairseq's own {stock}, folded from {source.attention_words}")
     print(
-        f"compared on {count} sentences ({report.compared}): largest difference of a logit "
-        f"{logits.largest:.1e} (float32; largest logit {logits.largest_logit:.1f}; "
-        f"{logits.positions} positions)"
+        f"compared on {count} sentences ({material.name}): largest difference of a logit "
+        f"{largest:.1e} (float32; largest logit {logit:.1f}; {positions} positions)"
     )
-    if report.same_hypotheses is not None:
-        print(f"beam {BEAM}: {report.same_hypotheses} of {count} hypotheses are the same")
+    if same is not None:
+        print(f"beam {BEAM}: {same} of {count} hypotheses are the same")

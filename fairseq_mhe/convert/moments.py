@@ -82,10 +82,8 @@ def measure_inputs(
             hooks.enter_context(module.register_forward_pre_hook(listener, with_kwargs=True))
         for batch in batches:
             inputs = batch["net_input"]
-            real["encoder"] = inputs["src_tokens"].ne(pad).T
-            # A language model reads one text.
-            real["decoder"] = (
-                inputs.get("prev_output_tokens", inputs["src_tokens"]).ne(pad).T
-            )
+            source = inputs["src_tokens"]  # (B, S); a language model reads one text
+            real["encoder"] = source.ne(pad).T
+            real["decoder"] = inputs.get("prev_output_tokens", source).ne(pad).T
             model(**inputs)
     return measured

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
@@ -15,9 +16,15 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.system import require
-from fairseq_mhe.convert.compare import BEAM, Material, open_material, random_batches
+from fairseq_mhe.convert.compare import (
+    BEAM,
+    Material,
+    add_data,
+    add_subset,
+    open_material,
+    random_batches,
+)
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.convert.options import add_data, add_subset
 from fairseq_mhe.prepare.data_folder import open_binary
 
 #: What CTranslate2 can store weights as.
@@ -27,10 +34,8 @@ _QUANTIZATIONS = (
 )
 #: In float32 the logarithm of a word's probability is off by rounding only, relative to its size.
 _ROUNDING = 1e-3
-#: Random sentences that have their probabilities compared.
-_RANDOM = 8
-#: Longest translation that is compared.
-_LONGEST = 200
+#: Random sentences that have their probabilities compared, and the longest translation compared.
+_RANDOM, _LONGEST = 8, 200
 
 
 def convert(
@@ -43,25 +48,19 @@ def convert(
 ) -> None:
     """Fold ``source`` and let CTranslate2's converter write it to the new folder ``output``.
 
-    ``dictionaries``: the folder with dict.LANG.txt of both ``languages``.
-
-    Raises:
-        UserError: CTranslate2 is not installed or cannot hold the model.
+    ``dictionaries``: the folder with dict.LANG.txt of both ``languages``. UserError where
+    CTranslate2 is not installed or cannot hold the model.
     """
     require("ctranslate2")
-    parameters, how = folded_parameters(source.model), (quantization, shared_heads)
+    model = source.stock_options, folded_parameters(source.model)
     try:
-        convert_stock(
-            source.stock_options, parameters, dictionaries, languages, output, *how
-        )
+        convert_stock(*model, dictionaries, languages, output, quantization, shared_heads)
     except OSError as error:
         raise UserError(f"cannot write {output}: {error.strerror or error}") from error
     except Exception as error:  # its converter does not check what a model has
-        reason = " ".join(str(error).split())
-        raise UserError(
-            f"CTranslate2 cannot hold {source.path}: {type(error).__name__}: {reason}; translate "
-            "with --engine fairseq"
-        ) from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        what = f"CTranslate2 cannot hold {source.path}: {reason}"
+        raise UserError(f"{what}; translate with --engine fairseq") from error
 
 
 def convert_stock(
@@ -71,7 +70,7 @@ def convert_stock(
     languages: tuple[str, str],
     output: Path,
     quantization: str,
-    shared_heads: bool = False,
+    shared_heads: bool,
 ) -> None:
     """Let CTranslate2's converter read a model ``transformer`` from a checkpoint as fairseq's."""
     from ctranslate2.converters import FairseqConverter
@@ -93,61 +92,43 @@ def open_translator(folder: Path, device: str, precision: str, threads: int) -> 
     """CTranslate2 with a converted model, for one batch after another with all threads."""
     import ctranslate2
 
-    return ctranslate2.Translator(
-        str(folder),
-        device=device,
-        compute_type=precision,
-        inter_threads=1,
-        intra_threads=threads,
-    )
+    how = {"device": device, "compute_type": precision, "intra_threads": threads}
+    return ctranslate2.Translator(str(folder), inter_threads=1, **how)
 
 
 @torch.inference_mode()
 def agreement(material: Material, translator: Any) -> tuple[int, int, int]:
     """How many sentences are compared, and of these have fairseq's translation: greedy, by beam."""
     ours: Any = material.source.model
-    task = material.task
-    limit = min(_LONGEST, ours.max_positions()[1] - 1)
-    sentences = [
-        _words(task.source_dictionary, tokens)
-        for batch in material.compared
-        for tokens in batch["net_input"]["src_tokens"].tolist()
-    ]
+    task, limit = material.task, min(_LONGEST, ours.max_positions()[1] - 1)
+    source, target = task.source_dictionary, task.target_dictionary
+    batches = [batch["net_input"]["src_tokens"].tolist() for batch in material.compared]
+    sentences = [_words(source, tokens) for batch in batches for tokens in batch]
     same = []
     for beam in (1, BEAM):
-        results = translator.translate_batch(
-            sentences, beam_size=beam, max_input_length=0, max_decoding_length=limit
-        )
-        expected = material.search(ours, beam, limit)
-        pairs = zip(results, expected, strict=True)
-        words = task.target_dictionary
-        same.append(sum(each.hypotheses[0] == _words(words, best) for each, best in pairs))
+        how = {"beam_size": beam, "max_input_length": 0, "max_decoding_length": limit}
+        results = translator.translate_batch(sentences, **how)
+        expected = [_words(target, best) for best in material.search(ours, beam, limit)]
+        found = [result.hypotheses[0] for result in results]
+        same.append(sum(a == b for a, b in zip(found, expected, strict=True)))
     return len(sentences), same[0], same[1]
 
 
 @torch.inference_mode()
-def check_exact(
-    source: Source, dictionaries: tuple[Dictionary, Dictionary], translator: Any
-) -> None:
-    """See that CTranslate2 gives each word the probability that fairseq gives it.
+def check_exact(source: Source, task: TranslationTask, translator: Any) -> None:
+    """See that CTranslate2 gives each word the probability that fairseq gives it, or UserError.
 
-    That needs no data: sentences and translations are of random words of the ``dictionaries``.
-
-    Raises:
-        UserError: the converted float32 model is another one.
+    That needs no data: sentences and translations are of random words of the task's dictionaries.
     """
     (batch,) = random_batches(source, _RANDOM)
     logs = source.model(**batch["net_input"])[0].log_softmax(-1)  # (B, T, V)
-    sides = batch["net_input"]["src_tokens"].tolist(), batch["target"].tolist()
-    sentences, targets = (
-        [_words(dictionary, tokens) for tokens in side]
-        for dictionary, side in zip(dictionaries, sides, strict=True)
-    )
+    tokens = batch["net_input"]["src_tokens"].tolist()
+    sentences = [_words(task.source_dictionary, each) for each in tokens]
+    targets = [_words(task.target_dictionary, each) for each in batch["target"].tolist()]
     # One at a time: 4.8 cannot score padded targets with its layout ``multi_query``.
-    results = translator.score_batch(
-        sentences, targets, max_input_length=0, max_batch_size=1
-    )
+    how = {"max_input_length": 0, "max_batch_size": 1}
     off = 0.0
+    results = translator.score_batch(sentences, targets, **how)
     for result, own, target in zip(results, logs, batch["target"], strict=True):
         length = len(result.log_probs)  # of the words and the end
         expected = own[range(length), target[:length]]  # (length,)
@@ -175,35 +156,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, required=True, metavar="DIR", help="new folder")
     help_ = "number format of the stored weights (default: %(default)s)"
     add("--quantization", choices=_QUANTIZATIONS, default="float32", help=help_)
-    help_ = (
-        "store keys and values that heads share once (CTranslate2's multi-query layout): a "
-        "smaller model"
-    )
+    help_ = "store keys and values that heads share once (CTranslate2's multi-query layout)"
     add("--shared-heads", action="store_true", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:
     """Convert, compare, and say how many translations are the same."""
+    subset, quantization = args.subset, args.quantization
     with quiet_fairseq():
         source = open_source(args.checkpoint)
         source.only_translation("CTranslate2's converter")
         data = open_binary(args.data)
-        material = open_material(
-            source, args.data, args.sentences, args.subset, measured=False
-        )
+        material = open_material(source, args.data, args.sentences, subset, measured=False)
         with new_folder(args.out) as folder:
-            how = (args.quantization, args.shared_heads)
+            how = quantization, args.shared_heads
             convert(source, data.binary, data.languages, folder, *how)
             translator = open_translator(folder, "cpu", "default", threads=1)
-            if args.quantization == "float32":
-                task = material.task
-                check_exact(
-                    source, (task.source_dictionary, task.target_dictionary), translator
-                )
+            if quantization == "float32":
+                check_exact(source, material.task, translator)
             count, greedy, beam = agreement(material, translator)
-    size = f"{args.quantization}, {(args.out / 'model.bin').stat().st_size / 1e6:.3f} MB"
-    print(f"{args.out}: CTranslate2, {size}, from {source.attention_words}")
+    size = f"{(args.out / 'model.bin').stat().st_size / 1e6:.3f} MB"
+    print(f"{args.out}: CTranslate2, {quantization}, {size}, from {source.attention_words}")
     print(
-        f"the same translation as fairseq's for {greedy} of {count} sentences of "
-        f"{args.subset} (greedy), {beam} with beam {BEAM}"
+        f"the same translation as fairseq's for {greedy} of {count} sentences of {subset} "
+        f"(greedy), {beam} with beam {BEAM}"
     )

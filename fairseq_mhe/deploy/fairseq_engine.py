@@ -80,11 +80,10 @@ def write_ctranslate2(trained: Trained, folder: Path, threads: int | None = None
 
     Raises UserError where CTranslate2 cannot hold it, or gives words other probabilities.
     """
-    source, task = trained.source, trained.task
+    source = trained.source
     convert(source, trained.folder, trained.text.languages, folder, "float32", True)
     exact = CTranslate2Engine(folder, trained.positions[1], "float32", True, threads)
-    dictionaries = task.source_dictionary, task.target_dictionary
-    check_exact(source, dictionaries, exact.translator)
+    check_exact(source, trained.task, exact.translator)
 
 
 def _suits_ctranslate2(precision: str, cpu: bool) -> bool:

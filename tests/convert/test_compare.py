@@ -20,7 +20,6 @@ from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import (
     Material,
-    dictionary_of,
     open_material,
     pair_batches,
     random_batches,
@@ -29,7 +28,7 @@ from fairseq_mhe.convert.compare import (
 from fairseq_mhe.convert.moments import measure_inputs
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.prepare.corpora.home_assistant import read_corpus
-from fairseq_mhe.prepare.data_folder import load_task, open_binary, open_data
+from fairseq_mhe.prepare.data_folder import load_task, model_dictionary, open_binary, open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from tests.checkpoints.test_language_checkpoints import save_language_model
@@ -173,7 +172,7 @@ def checkpoint(
 
 def test_blocks_are_read_as_fairseqs_tasks_read_them(text: Path, checkpoint: Path) -> None:
     source, folder = open_source(checkpoint), open_data(text, TEXT)
-    words = dictionary_of(folder, source)
+    words = model_dictionary(folder.dictionary(), source.family.name == ROBERTA[0])
     blocks = data_utils.load_indexed_dataset(str(text / "bin" / "valid"), words)
     lines = sorted(blocks[index].tolist() for index in range(len(blocks)))
     batches, again = (text_batches(folder, source, "valid", 1000) for _ in range(2))
