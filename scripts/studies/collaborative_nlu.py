@@ -28,7 +28,6 @@ from studies.study import make_start
 from studies.variants import DECOMPOSITION, add_options, decomposition
 
 TITLE = "Collaborative attention: scores of fine-tuned models by D"
-_NOTE = "A score is the mean over seeds, with the standard deviation where there are several."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Convert, score, fine-tune again and report; what is done already is not done again."""
+    """Convert, score, fine-tune again and report."""
     out, data = output_folder(args.out), open_data(args.data, TEXT)
     tasks = {task.task.name: task for task in open_tasks(args.tasks)}
     runs = finished(args.runs, tasks)
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
             decomposed: dict[str, Any] = defaultdict(list, variant="decomposed", D=dim)
             planned = []
             for job in runs:
-                task, start = (tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {}))
+                task, start = tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {})
                 make_start(decomposition(dim, args), start.last, job.last, data.folder)
                 decomposed[task.task.name].append(_score(start, task, args))
                 planned.append((plan_finetuning(start.folder, task, job.seed, args), task))
@@ -74,7 +73,8 @@ def run(args: argparse.Namespace) -> None:
     columns = [column("variant", "variant"), column("D", "D", missing="-")]
     columns.append(column("attention parameters", "attention_parameters", ",", "-"))
     columns += [over_seeds(name, name) for name in before if name != "variant"]
-    table = Table(TITLE, [Block(columns, rows)], [_NOTE])
+    note = "A score is the mean over seeds, with the standard deviation where there are several."
+    table = Table(TITLE, [Block(columns, rows)], [note])
     write(args, "collaborative-nlu", table, {"rows": rows})
 
 
@@ -100,6 +100,6 @@ def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
 def _score(start: Job, task: TaskFolder, args: argparse.Namespace) -> float:
     """The task's score of a decomposed model that is not fine-tuned again."""
     if not start.scores.exists():
-        facts = {"model": describe(start.last)}
-        write_json(start.scores, {**score_task(start, task, devices.on_gpu(args))[1], **facts})
+        _, values = score_task(start, task, devices.on_gpu(args))
+        write_json(start.scores, {**values, "model": describe(start.last)})
     return float(read_json(start.scores)["score"])

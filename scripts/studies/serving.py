@@ -3,6 +3,7 @@
 import argparse
 import statistics
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -48,26 +49,24 @@ def run(args: argparse.Namespace) -> None:
     """Export the run's model for both engines, and measure each with and without int8."""
     out, args.cpu = output_folder(args.out), True
     torch.set_num_threads(args.threads)
-    translators: list[Translator] = []
     rows: list[dict[str, Any]] = []
+    translators = []
     with quiet_fairseq():
         trained = open_trained(args.model, args.data)
         if trained.data is None:
             raise UserError(f"{args.model}: name its data folder, --data DATA")
         lines = list(read_lines(trained.data.text(args.subset, 0)))
-        for engine in ("fairseq", "ctranslate2"):
-            if not (out / engine).exists():
-                export(trained, engine, out / engine)
-            size = sum(path.stat().st_size for path in (out / engine).glob("model.*"))
-            for precision in ("float32", "int8"):
-                begin = time.perf_counter()
-                options: dict[str, Any] = {"precision": precision, "threads": args.threads}
-                translators.append(
-                    Translator.load(out / engine, engine=engine, cpu=True, **options)
-                )
-                load = time.perf_counter() - begin
-                name = engine if precision == "float32" else f"{engine}, int8"
-                rows.append({"variant": name, "load_seconds": load, "bytes": size, "rates": []})
+        for engine, precision in product(("fairseq", "ctranslate2"), ("float32", "int8")):
+            folder = out / engine
+            if not folder.exists():
+                export(trained, engine, folder)
+            options: dict[str, Any] = {"precision": precision, "threads": args.threads}
+            begin = time.perf_counter()
+            translators.append(Translator.load(folder, engine=engine, cpu=True, **options))
+            load = time.perf_counter() - begin
+            size = sum(path.stat().st_size for path in folder.glob("model.*"))
+            name = engine if precision == "float32" else f"{engine}, int8"
+            rows.append({"variant": name, "load_seconds": load, "bytes": size, "rates": []})
     for _ in range(args.repetitions):
         for row, translator in zip(rows, translators, strict=True):
             begin = time.perf_counter()
@@ -76,10 +75,8 @@ def run(args: argparse.Namespace) -> None:
     for row in rows:
         row["rate"] = statistics.median(row["rates"])
         row["ratio"] = row["rate"] / rows[0]["rate"]
-    notes = [
-        f"All lines of {args.subset}; threads {args.threads}; median of {args.repetitions} rounds "
-        "in which all take turns. Weights: int8 is rounded when it is loaded."
-    ]
-    table = Table(f"Serving: {args.model.resolve().name}", [Block(_COLUMNS, rows)], notes)
+    note = f"All lines of {args.subset}; threads {args.threads}; median of {args.repetitions} "
+    note += "rounds in which all take turns. Weights: int8 is rounded when it is loaded."
+    table = Table(f"Serving: {args.model.resolve().name}", [Block(_COLUMNS, rows)], [note])
     results = {"threads": args.threads, "repetitions": args.repetitions, "rows": rows}
     write(args, "serving", table, results)
