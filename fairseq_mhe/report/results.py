@@ -12,7 +12,7 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.architectures import MODEL_NAME, sizes
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.published import published
-from fairseq_mhe.report.significance import compare, retained
+from fairseq_mhe.report.significance import Comparison, compare, retained
 from fairseq_mhe.report.table import deviation
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
@@ -73,10 +73,6 @@ class Cell:
     @property
     def bleus(self) -> list[float]:
         return [result.bleu for result in self.results]
-
-    @property
-    def hypotheses(self) -> list[list[str]]:
-        return [result.texts["hypotheses"] for result in self.results]
 
     def mean(self, file: str, *names: str) -> float | None:
         """The mean over the seeds of a value in a ``file`` of `Result`; None if a seed lacks it."""
@@ -145,10 +141,8 @@ def check_scored_alike(cells: Sequence[Cell]) -> None:
     """Refuse runs that were scored on different sentences, or by different means."""
     usual: dict[str, tuple[Any, Path]] = {}
     for result in (result for cell in cells for result in cell.results):
-        scored = {
-            "sentences": result.texts["references"],
-            "BLEU tokenizer": result.tokeniser,
-        }
+        references, tokeniser = result.texts["references"], result.tokeniser
+        scored = {"sentences": references, "BLEU tokenizer": tokeniser}
         for name, value in scored.items():
             first, folder = usual.setdefault(name, (value, result.run.folder))
             if value != first:
@@ -172,16 +166,13 @@ def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]
     ``paper`` come the row's sizes, its training, and the paper's numbers.
     """
     baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
-    summaries = []
-    for cell in cells:
-        more = _sizes_and_paper(cell) if paper else {}
-        summaries.append({**more, **_summary(cell, baselines.get(cell.row))})
-    return summaries
+    return [_summary(cell, baselines.get(cell.row), paper) for cell in cells]
 
 
-def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
+def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> dict[str, Any]:
     first = cell.results[0]
     return {
+        **(_sizes_and_paper(cell) if paper else {}),
         "row": cell.row,
         "attention": cell.kind,
         "seeds": [result.run.seed for result in cell.results],
@@ -206,15 +197,17 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
 
 def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     """PRR, its interval and the p-value; null where there is nothing to compare with."""
-    nothing = dict.fromkeys(("prr", "prr_low", "prr_high", "p_value"))
+    comparison, first = Comparison(), cell.results[0]
     if baseline is None:
-        return nothing
+        return asdict(comparison)
+    if cell is not baseline:
+        ours, theirs = (
+            [result.texts["hypotheses"] for result in each.results]
+            for each in (cell, baseline)
+        )
+        comparison = compare(ours, theirs, first.texts["references"], first.tokeniser)
     prr = retained(statistics.mean(cell.bleus), statistics.mean(baseline.bleus))
-    if cell is baseline:
-        return {**nothing, "prr": prr}
-    first = cell.results[0]
-    texts = (cell.hypotheses, baseline.hypotheses, first.texts["references"])
-    return {**asdict(compare(*texts, first.tokeniser)), "prr": prr}
+    return {**asdict(comparison), "prr": prr}
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
