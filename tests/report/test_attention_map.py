@@ -39,25 +39,19 @@ def test_weights_are_those_of_the_equation(kind: str, place: str) -> None:
     task: Any = SimpleNamespace(source_dictionary=words, target_dictionary=words)
     source, target = torch.tensor([[5, 9, 7, 8, 2]]), torch.tensor([[6, 4, 9, 2]])
     side = model.encoder if place == "encoder" else model.decoder
-    sublayers = [
-        layer.encoder_attn if place == "cross" else layer.self_attn for layer in side.layers
-    ]
-    inputs: list[tuple[Any, Any]] = []
-    hooks = [
-        sublayer.register_forward_pre_hook(
-            lambda _, args, kwargs: inputs.append((kwargs["query"], kwargs["key"])),
-            with_kwargs=True,
-        )
-        for sublayer in sublayers
-    ]
+    name = "encoder_attn" if place == "cross" else "self_attn"
+    sublayers, inputs = [getattr(layer, name) for layer in side.layers], []
+
+    def keep(_: Any, args: Any, kwargs: Any) -> None:
+        inputs.append((kwargs["query"], kwargs["key"]))
+
+    hooks = [each.register_forward_pre_hook(keep, with_kwargs=True) for each in sublayers]
     shown = attention_map(model, task, place, source, target)
     for hook in hooks:
         hook.remove()
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
     queries, keys = len(shown.queries), len(shown.keys)
-    hidden = torch.zeros(1, queries, keys, dtype=torch.bool)
-    if place == "decoder":
-        hidden = torch.ones(1, queries, keys, dtype=torch.bool).triu(1)
+    hidden = torch.full((1, queries, keys), place == "decoder").triu(1)
     for weights, sublayer, (query, key) in zip(shown.layers, sublayers, inputs, strict=True):
         heads = sublayer.num_heads
         assert weights.shape == (heads, queries, keys)

@@ -36,9 +36,7 @@ PROMISED = {
 
 @pytest.fixture(autouse=True)
 def few_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing and resampling take most of the time; only these tests look at a picture, and how
-    comparisons are made is tested beside.
-    """
+    """Drawing and resampling take most of the time, and are tested beside."""
     monkeypatch.setattr(significance, "RESAMPLES", 100)
     if "picture" not in request.function.__name__:
         monkeypatch.setattr(Figure, "savefig", lambda _, path, **how: path.touch())
@@ -49,12 +47,10 @@ def bleu_of(run: Job) -> float:
     return BLEU().corpus_score(hypotheses, [REFERENCES]).score
 
 
-def headings(markdown: str) -> set[str]:
-    """Of all tables."""
-    lines = markdown.split("\n")
-    pairs = itertools.pairwise(lines)
-    first = [line for line, rule in pairs if rule.startswith(("|-", "|:"))]
-    return {cell.strip() for line in first for cell in line.strip("|").split("|")}
+def headings(path: Path) -> set[str]:
+    """Of all tables, and all their other cells."""
+    lines = path.read_text().split("\n")
+    return {cell.strip() for line in lines if line.startswith("|") for cell in line.split("|")}
 
 
 def change(path: Path, *names: str, to: Any) -> None:
@@ -147,12 +143,12 @@ def test_columns_that_say_nothing_are_left_out(make_run: MakeRun, tmp_path: Path
         ([one, base], {"row", "attention"}, {"sd"}),
     ):
         write_table(gather(run.folder for run in runs), tmp_path, "A title")
-        names = headings((tmp_path / "table.md").read_text())
+        names = headings(tmp_path / "table.md")
         assert there <= names
         assert not absent & names
     write_table(gather([one.folder]), tmp_path, "One", paper=True)
     absent = {"paper", "sd of seeds", "tokenised BLEU", "PRR 95%"}
-    assert not absent & headings((tmp_path / "table.md").read_text())
+    assert not absent & headings(tmp_path / "table.md")
 
 
 def test_a_baseline_that_learned_nothing_is_a_dash_and_a_note(

@@ -28,27 +28,18 @@ def tuned(folder: Path, start: str = "mha", **scored: Any) -> Path:
     return folder
 
 
-def test_runs_are_of_one_model(tmp_path: Path) -> None:
+def test_runs_are_of_one_model_on_the_tasks_examples(tmp_path: Path) -> None:
     """A pattern like RUNS/*-rte-seed* takes those of every kind."""
     mha, again, mhe = (tmp_path / name for name in ("mha-rte-seed1", "mha-rte-seed2", "mhe"))
-    alike, tasks = [tuned(mha), tuned(again)], {"rte": RTE}
-    assert [job.folder for job in finished(alike, tasks)] == alike
-    with pytest.raises(UserError, match="fine-tuned from two models") as refused:
-        finished([*alike, tuned(mhe, "mhe_mul")], tasks)
-    assert f"{mha} and {mhe}" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("tasks", "scored", "message"),
-    [
-        ({"rte": replace(RTE, fingerprint="other")}, {}, "is not of rte"),
-        ({"rte": replace(RTE, block=64)}, {}, "is not of rte"),
-        ({"rte": RTE}, {"data": "other"}, "has no scores yet"),
-        ({}, {}, "is of rte: name its folder too"),
-    ],
-)
-def test_runs_are_of_the_tasks_examples(
-    tmp_path: Path, tasks: dict[str, TaskFolder], scored: dict[str, str], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        finished([tuned(tmp_path, **scored)], tasks)
+    alike = [tuned(mha), tuned(again)]
+    assert [job.folder for job in finished(alike, {"rte": RTE})] == alike
+    for folder, task, message in (
+        (tuned(mhe, "mhe_mul"), RTE, f"{mha} and {mhe} were fine-tuned from two models"),
+        (mha, replace(RTE, fingerprint="other"), "is not of rte"),
+        (mha, replace(RTE, block=64), "is not of rte"),
+        (tuned(tmp_path / "new", data="other"), RTE, "has no scores yet"),
+    ):
+        with pytest.raises(UserError, match=message):
+            finished([mha, folder], {"rte": task})
+    with pytest.raises(UserError, match="is of rte: name its folder too"):
+        finished(alike, {})
