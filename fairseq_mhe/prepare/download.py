@@ -61,15 +61,15 @@ def download(
         path = folder / file.name
         if not path.exists():
             url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
-            _download(url, file, path)
+            _download(url, file, folder)
         elif fault := file.fault(path):
             advice = "delete it to have it downloaded, or put the right one there"
             raise UserError(f"{path} {fault}; {advice}")
     return [folder / file.name for file in files]
 
 
-def _download(url: str, file: RemoteFile, path: Path) -> None:
-    part = path.with_name(f"{path.name}.part")
+def _download(url: str, file: RemoteFile, folder: Path) -> None:
+    part = folder / f"{file.name}.part"
     part.touch()
     retries = Retry(
         RETRIES, backoff_factor=PAUSE, status_forcelist=_BUSY, raise_on_status=False
@@ -84,15 +84,14 @@ def _download(url: str, file: RemoteFile, path: Path) -> None:
             except requests.RequestException as error:
                 if part.stat().st_size == have:
                     advice = (
-                        "run the same command again, which resumes, name a --mirror, or put "
-                        f"the file into {path.parent}"
+                        f"try again, which resumes, use --mirror, or put it into {folder}"
                     )
                     raise UserError(f"cannot download {url}: {error}; {advice}") from error
     part.with_suffix(".version").unlink(missing_ok=True)
     if fault := file.fault(part):
         part.unlink()
         raise UserError(f"{url} {fault}; it was not kept; try again, or another --mirror")
-    part.rename(path)
+    part.rename(folder / file.name)
 
 
 def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -> bool:

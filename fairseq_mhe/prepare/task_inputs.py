@@ -108,10 +108,8 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> 
         lines = processing.segment([question.text for question in questions])
         for question, line in zip(questions, lines, strict=True):
             if task.name == "squad1" and not question.answers:
-                raise UserError(
-                    f"{path}, question {question.identity} has no answer, which every question of "
-                    "SQuAD 1.1 has: for SQuAD 2.0 name the task squad2"
-                )
+                where = f"{path}, question {question.identity}"
+                raise UserError(f"{where} has no answer: for SQuAD 2.0 name the task squad2")
             words = line.split()
             asked = words[: block // 6]
             counts["truncated"] += asked != words

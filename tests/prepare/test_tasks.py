@@ -262,7 +262,7 @@ QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
         ("wsc", ("target", "span2_index"), 99, "list index out of range"),
         ("squad1", (*QUESTION, "id"), None, "is no file of SQuAD: there is no 'id'"),
         ("squad1", (*QUESTION, "answers", 0, "answer_start"), 3, "0-0: its answer .* is not at 3"),
-        ("squad1", (*QUESTION, "answers"), [], "0-0 has no answer, .* name the task squad2"),
+        ("squad1", (*QUESTION, "answers"), [], "0-0 has no answer: .* name the task squad2"),
     ],
 )  # fmt: skip
 def test_a_bad_value_ends_in_one_line(
