@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from fairseq_mhe.bench import models
 from fairseq_mhe.bench import run as command
 
 VOCABULARY = 120
@@ -27,21 +26,6 @@ def make_settings(**own: Any) -> Namespace:
 def variant(request: pytest.FixtureRequest) -> str:
     """Stock fairseq and one of ours."""
     return request.param
-
-
-@pytest.fixture
-def unconverted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configurations as fairseq's parser leaves them: converting each takes half a second.
-
-    What these and converted ones have in common is the model, the task and the seed.
-    """
-
-    def as_parsed(args: Namespace) -> Namespace:
-        return Namespace(model=args, task=args, common=args)
-
-    monkeypatch.setattr(models, "convert_namespace_to_omegaconf", as_parsed)
-    # None may be remembered.
-    monkeypatch.setattr(models, "configuration_of", models.configuration_of.__wrapped__)
 
 
 class Here:
