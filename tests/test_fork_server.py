@@ -1,7 +1,5 @@
 """What the fork server runs for the tests is as in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

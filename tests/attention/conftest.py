@@ -1,7 +1,5 @@
 """Layers and inputs that every attention test uses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

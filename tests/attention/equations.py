@@ -6,8 +6,6 @@ input Y (S, B, C') and a boolean mask (B, T, S), true where a query must not loo
 output (T, B, C) and the weights (H, B, T, S).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The cache: appending, reordering, and what an order means where rows are kept once a sentence."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

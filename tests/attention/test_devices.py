@@ -1,7 +1,5 @@
 """Every kind in every place and precision beside float32 on the CPU, on a GPU if there is one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Every kind of attention on a GPU that is not there: devices, dtypes, and what it is asked."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fast paths of the kernel against its reference, and that no kept head is written out."""
 
-from __future__ import annotations
-
 import hypothesis.strategies as st
 import pytest
 import torch

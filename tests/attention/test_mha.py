@@ -2,8 +2,6 @@
 gradients.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from fairseq.modules import MultiheadAttention as FairseqAttention

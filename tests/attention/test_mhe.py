@@ -1,7 +1,5 @@
 """What is particular to MHE: the parameters' meaning, their initial values and their number."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The registry: what cannot be built is refused in one clear line."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

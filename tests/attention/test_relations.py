@@ -2,8 +2,6 @@
 shapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import hypothesis.strategies as st

@@ -1,7 +1,5 @@
 """What every kind of attention must do, in every place: one suite, no special cases."""
 
-from __future__ import annotations
-
 import hypothesis.strategies as st
 import pytest
 import torch

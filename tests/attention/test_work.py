@@ -1,7 +1,5 @@
 """How much a sublayer writes, in bytes and operators instead of seconds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

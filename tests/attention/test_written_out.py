@@ -1,7 +1,5 @@
 """Every kind written out as ordinary heads computes what the sublayer computes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

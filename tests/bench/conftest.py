@@ -1,7 +1,5 @@
 """Settings so small that a model is built and measured in a fraction of a second."""
 
-from __future__ import annotations
-
 import gc
 import logging
 from argparse import Namespace

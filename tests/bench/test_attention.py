@@ -1,7 +1,5 @@
 """A sublayer is measured with exactly what its model calls it with."""
 
-from __future__ import annotations
-
 import pytest
 
 from fairseq_mhe.bench.attention import PLACES, STEP_PLACES, TRAINING_PLACES, AttentionBenchmark

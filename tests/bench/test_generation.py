@@ -1,7 +1,5 @@
 """Generation does a fixed amount of work, and says what it held."""
 
-from __future__ import annotations
-
 from unittest.mock import Mock
 
 import pytest

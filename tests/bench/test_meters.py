@@ -1,7 +1,5 @@
 """Time is added up by part, the peak is what came since the start."""
 
-from __future__ import annotations
-
 import sys
 import time
 

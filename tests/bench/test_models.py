@@ -1,7 +1,5 @@
 """What is compared is what fairseq-train would build, of one size, on batches as it sees them."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

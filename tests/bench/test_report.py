@@ -1,7 +1,5 @@
 """The Markdown says what the JSON says."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The command from end to end on minuscule settings; nothing here depends on speed."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A repetition is so many whole updates of fairseq's Trainer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Turns are fair, and errors name the variant."""
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any

@@ -1,7 +1,5 @@
 """Options are converted, or refused in a line that says what would do."""
 
-from __future__ import annotations
-
 from argparse import ArgumentTypeError
 
 import pytest

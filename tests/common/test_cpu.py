@@ -1,7 +1,5 @@
 """Freed memory and compiled products stay in the process, unless users say otherwise."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

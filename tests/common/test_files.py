@@ -1,7 +1,5 @@
 """What is written is whole and where it may be, or there is one line."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

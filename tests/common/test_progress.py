@@ -1,7 +1,5 @@
 """Progress is legible: rows that fit 80 columns on a terminal, lines with the time left else."""
 
-from __future__ import annotations
-
 import io
 import re
 import threading

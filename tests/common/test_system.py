@@ -1,7 +1,5 @@
 """Numbers come with the machine and the versions they are of."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

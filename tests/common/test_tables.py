@@ -1,7 +1,5 @@
 """Tables, to the character."""
 
-from __future__ import annotations
-
 from fairseq_mhe.common.tables import align, csv_text
 
 ROWS = [["one", "1", ""], ["the other", "1,000", "x"]]

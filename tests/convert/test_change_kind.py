@@ -2,8 +2,6 @@
 from it. Collaborative attention is exact for D = n d, and near for less.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Models are compared and measured on words, not on padding, of data of their own sort."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 from collections.abc import Callable
@@ -31,7 +29,7 @@ from fairseq_mhe.prepare.corpora.home_assistant import read_corpus
 from fairseq_mhe.prepare.data_folder import load_task, model_dictionary, open_binary, open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
-from tests.checkpoints.test_language_checkpoints import save_language_model
+from tests.checkpoints.test_language_checkpoints import save
 from tests.fixtures.checkpoints import SENTENCES
 from tests.fixtures.language import FAMILIES, ROBERTA, language_options, small_text
 from tests.fixtures.models import make_batch, make_dictionary, make_model
@@ -167,7 +165,7 @@ def checkpoint(
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.2)
     path = tmp_path_factory.mktemp("checkpoint") / "in.pt"
-    return save_language_model(path, arch, model, attention="mha")
+    return save(path, arch, model, attention="mha")
 
 
 def test_blocks_are_read_as_fairseqs_tasks_read_them(text: Path, checkpoint: Path) -> None:

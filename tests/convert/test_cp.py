@@ -1,7 +1,5 @@
 """The CP decomposition finds what there is to find, and says how far it came."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -2,8 +2,6 @@
 made for.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

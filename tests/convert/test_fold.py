@@ -1,7 +1,5 @@
 """A folded checkpoint is fairseq's own, needs nothing of ours, and computes the same."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

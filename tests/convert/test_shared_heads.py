@@ -1,7 +1,5 @@
 """CTranslate2's multi-query layout holds what equal heads share, and no more is taken for equal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CTranslate2 translates as fairseq does, from every kind, with and without shared heads."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

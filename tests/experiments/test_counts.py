@@ -1,7 +1,5 @@
 """``params`` and ``cost``: counts of built models against the paper and formulas, by hand."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

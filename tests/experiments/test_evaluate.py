@@ -1,7 +1,5 @@
 """``train``, ``evaluate``, ``score`` and ``keep``: what they print and refuse; nothing twice."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

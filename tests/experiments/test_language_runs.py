@@ -1,7 +1,5 @@
 """Pre-training and fine-tuning in miniature, through the commands behind the scripts."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """A kind of attention and a recipe of one's own go through run-table; a recipe through hydra."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 nothing twice.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """What the options make of a recipe, and what is refused before anything is trained."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from pathlib import Path

@@ -16,6 +16,7 @@ from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError, one_line
 from studies.__main__ import STUDIES
+from studies.study import add_arguments
 
 
 @given(st.text(st.characters(exclude_categories=())))
@@ -44,7 +45,7 @@ def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
         yield name, commands.choices[name]
     for name, study in STUDIES.items():
         parser = Parser()
-        study.add_arguments(parser)
+        add_arguments(study, parser)
         yield name, parser
 
 

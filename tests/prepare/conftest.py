@@ -1,7 +1,5 @@
 """What the tests of preparation share: small parallel texts, a prepared folder of each kind."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

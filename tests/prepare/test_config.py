@@ -1,7 +1,5 @@
 """Tests of the configuration: whatever cannot work is refused before anything is written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The known corpora in miniature, from the files that are published to the data folder."""
 
-from __future__ import annotations
-
 import gzip
 import multiprocessing
 import os

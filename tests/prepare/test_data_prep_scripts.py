@@ -1,7 +1,5 @@
 """The scripts of data-prep/: each has help; bad input ends in one line."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Downloads from a server that breaks off, lies, or refuses; wrong and damaged archives."""
 
-from __future__ import annotations
-
 import gzip
 import tarfile
 import zipfile

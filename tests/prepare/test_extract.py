@@ -1,7 +1,5 @@
 """Tests of the corpus and its script: the same bytes, no leak, and each rule of cleaning."""
 
-from __future__ import annotations
-
 import bz2
 import os
 import re

@@ -1,7 +1,5 @@
 """The task of the embedded corpus is honest: held-out messages are nowhere in what is read."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

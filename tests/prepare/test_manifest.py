@@ -1,7 +1,5 @@
 """Steps that are done once: skipped, redone, interrupted; folders that are opened or refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

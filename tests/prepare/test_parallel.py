@@ -1,7 +1,5 @@
 """Tests of work spread over processes: order, laziness, and processes that die."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Parallel text to a data folder: what is kept; stopping or starting again changes nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """Running text to a folder: what fairseq reads of it is the text; resumption; bad input."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tests of the binary form: fairseq's own, and read back it says what the subword files say."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Tests of the subword models: subword-nmt's, the same every time, nothing lost by applying."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Which characters subwords stand for, against the text itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tasks of GLUE, SuperGLUE and SQuAD: from official files to what fairseq reads of a folder."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile

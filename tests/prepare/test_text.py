@@ -1,7 +1,5 @@
 """Tests of reading parallel text: every kind of bad file is named in one line."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """A line of text: normalised, in subwords and back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import given

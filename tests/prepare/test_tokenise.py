@@ -1,7 +1,5 @@
 """Tests of tokenising and detokenising: Moses' rules for the right language, without escapes."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """The picture shows the sublayers' own weights, with their tokens, for every kind."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from types import SimpleNamespace

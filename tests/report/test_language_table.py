@@ -1,7 +1,5 @@
 """The tables of language models: arithmetic by hand, and the paper's own figures beside."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures: which values are drawn where, with which bars."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The published numbers agree: PRR and PEoP recomputed, against every cell that is printed."""
 
-from __future__ import annotations
-
 import pytest
 
 from fairseq_mhe.models.architectures import ROWS

@@ -1,7 +1,5 @@
 """Comparisons mean what they say; equal models are rarely told apart."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

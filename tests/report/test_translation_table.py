@@ -1,7 +1,5 @@
 """The table says what the runs say, with the promised keys; what cannot be compared is refused."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

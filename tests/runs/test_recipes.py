@@ -2,8 +2,6 @@
 train read the same from it; batches are shared out whole.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import asdict

@@ -2,8 +2,6 @@
 read now stays.
 """
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cells as SLURM jobs: what sbatch is given, and a job done by its number."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

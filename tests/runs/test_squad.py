@@ -1,7 +1,5 @@
 """SQuAD's scores on cases made by hand; thresholds against all others tried."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

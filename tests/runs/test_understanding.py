@@ -1,7 +1,5 @@
 """Answers and candidates against all others tried; metrics against their definitions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """scripts/environment.sh finds a Python, or installs once; a stub stands for Python."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every script helps where nothing is installed, and hands all words to its command."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The runs of collaborative-nlu: fine-tunings of one model, on the examples that are named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

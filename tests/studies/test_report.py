@@ -1,7 +1,5 @@
 """The report of a study: Dunnett's test, differences, and what is not finished."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """Each engine translates all lines of a run's test set."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Studies from data to report: each model once, conversions, and errors in one line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

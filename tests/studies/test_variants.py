@@ -1,7 +1,5 @@
 """The variants of the studies: what each changes, and its size."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 import pytest
