@@ -48,7 +48,9 @@ def plain(value: Any) -> Any:
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(inner) for inner in value]
-    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,7 @@ class Source:
 
 
 def open_source(path: Path) -> Source:
-    """Read a checkpoint, or model.pt of a run folder, in float32 and evaluation mode.
-
-    UserError where it cannot be read safely, or is of no model of fairseq's or ours.
-    """
+    """Read a checkpoint, or model.pt of a run folder, in float32 and evaluation mode."""
     if path.is_dir():
         path = path / "model.pt"
     return source_of(path, read_checkpoint(path))
@@ -227,10 +226,7 @@ def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
 
 
 def _with_attributes(options: Mapping[str, Any]) -> OrderedDict[str, Any]:
-    """A dictionary whose items are attributes too, which CTranslate2's converter reads.
-
-    torch's weights-only mode refuses namespaces.
-    """
+    """A dictionary whose items are attributes too, which CTranslate2's converter reads."""
     both = OrderedDict(options)
     vars(both).update(options)
     return both

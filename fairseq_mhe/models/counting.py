@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,14 +32,10 @@ def embedding_parameters(model: Any) -> int:
 
 @dataclass(frozen=True)
 class CacheBytes:
-    """Bytes of key/value cache while decoding.
+    """Bytes of key/value cache while decoding."""
 
-    ``per_target_token``: generated so far, of each hypothesis (decoder self-attention);
-    ``per_source_token``: of each sentence, whatever the beam (cross-attention).
-    """
-
-    per_target_token: int
-    per_source_token: int
+    per_target_token: int  # generated so far, of each hypothesis (decoder self-attention)
+    per_source_token: int  # of each sentence, whatever the beam (cross-attention)
 
     def per_sentence(self, source_tokens: int, target_tokens: int, beam: int = 1) -> int:
         """Held for a sentence after ``target_tokens`` steps with ``beam`` hypotheses."""
@@ -57,37 +53,41 @@ def cache_bytes(model: nn.Module) -> CacheBytes:
 
 @torch.no_grad()
 def attention_work(attention: Attention) -> tuple[int, int, int]:
-    """Multiply-adds of a sublayer: of a query, of a key, and of a pair of both.
+    """Multiply-adds of projections of a query and of a key, and of a pair's scores and sums.
 
-    Counted over one position: a query's projections to heads and from heads to the output; a key's
-    to keys and values; scores and weighted sums of all heads. Elementwise work (head embeddings,
-    biases, masks, softmax) does not count, nor does work on weights once a call (sha sums W_O's
-    rows).
+    Elementwise work (head embeddings, biases, masks, softmax) does not count, nor does work on
+    weights once a call (sha sums W_O's rows).
     """
     like = next(attention.parameters())
     x = like.new_zeros(1, 1, attention.embed_dim)
-    key, value = like.new_zeros(1, 1, attention.kdim), like.new_zeros(1, 1, attention.vdim)
+    key = like.new_zeros(1, 1, attention.kdim)
+    value = like.new_zeros(1, 1, attention.vdim)
     with FlopCounterMode(display=False) as of_query:
         queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
         shape = (*queries.shape[:3], attention.value_head_dim)
         attention.merge(queries.new_zeros(shape), None)
     with FlopCounterMode(display=False) as of_key:
         attention.keys_values(key, value)
-    pair = queries.size(1) * (queries.size(3) + attention.value_head_dim)
-    # A multiply-add is two operations.
-    return of_query.get_total_flops() // 2, of_key.get_total_flops() // 2, pair
+    query_work = of_query.get_total_flops() // 2  # a multiply-add is two operations
+    key_work = of_key.get_total_flops() // 2
+    pair_work = queries.size(1) * (queries.size(3) + attention.value_head_dim)
+    return query_work, key_work, pair_work
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a part of a model; multiply-adds a ``source`` token, and a ``target`` token."""
+    """Of a part of a model."""
 
     parameters: int = 0
-    source: float = 0
-    target: float = 0
+    source: float = 0  # multiply-adds a source token
+    target: float = 0  # and a target token of each hypothesis
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return Cost(
+            self.parameters + other.parameters,
+            self.source + other.source,
+            self.target + other.target,
+        )
 
 
 def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
@@ -111,7 +111,11 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
         parts[place] += part + Cost(total_parameters(attention))
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear) and module not in inside:
-            side = "source" if name.startswith("encoder.") else "target"
-            parts["rest"] += Cost(**{side: module.in_features * module.out_features})
-    parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
+            size = module.in_features * module.out_features
+            if name.startswith("encoder."):
+                parts["rest"] += Cost(source=size)
+            else:
+                parts["rest"] += Cost(target=size)
+    others = total_parameters(model) - attention_parameters(model)
+    parts["rest"] += Cost(others)
     return parts

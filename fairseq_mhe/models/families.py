@@ -28,20 +28,17 @@ from fairseq_mhe.models.transformer import AnyKind, TransformerMHEModel
 
 @dataclass(frozen=True)
 class Family:
-    """Models of one shape.
+    """Models of one shape."""
 
-    ``name``, ``stock``: ours and fairseq's own; ``rows``: the sizes, by the end of their
-    architectures' names; ``tables``: a pattern of the names of its tables of words, for each
-    dictionary; ``task``: makes one from the sizes of dictionaries; ``tied``: shares the tables.
-    """
-
-    name: str
-    stock: str
+    name: str  # of our model
+    stock: str  # of fairseq's
     model: type[AnyKind]
-    rows: Mapping[str, Row]
-    tables: tuple[str, ...]
-    task: Callable[..., Any]
-    tied: Mapping[str, bool]
+    rows: Mapping[str, Row]  # by the end of their architectures' names
+    tables: tuple[
+        str, ...
+    ]  # pattern of the names of its tables of words, for each dictionary
+    task: Callable[..., Any]  # from the sizes of dictionaries
+    tied: Mapping[str, bool]  # the option that shares the tables
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -103,10 +100,7 @@ class Family:
             register_model_architecture(self.name, arch)(configure)
 
     def configure(self, row: Row, args: Any) -> None:
-        """Set the options that ``args`` lacks: sizes, then fairseq's values, then our defaults.
-
-        Called by fairseq before it builds a model. Raises ErrorExit where options do not fit.
-        """
+        """Set the options that ``args`` lacks, or ErrorExit; called by fairseq before it builds."""
         with one_clear_line(ValueError):
             self._refuse_unknown(row, args)
             values = argparse.Namespace(**{**row.options(), **vars(plain_options(args))})
@@ -120,10 +114,8 @@ class Family:
             check_options(args, self.places)
 
     def _refuse_unknown(self, row: Row, args: Any) -> None:
-        """Refuse hydra's options that the model lacks, as fairseq's parser does.
-
-        A checkpoint, which has every size, may have options of its task too.
-        """
+        """Refuse hydra's options that the model lacks, as fairseq's parser does."""
+        # A checkpoint, which has every size, may have options of its task too.
         if isinstance(args, DictConfig) and not all(name in args for name in row.options()):
             unknown = {str(name) for name in args} - self.option_names - {"_name", "arch"}
             names = ", ".join(sorted(unknown))
@@ -153,10 +145,7 @@ class Family:
 
 @functools.lru_cache(maxsize=8)  # a large one takes as long as a model without memory
 def make_dictionary(words: int) -> Dictionary:
-    """A dictionary of ``words`` made-up words, fairseq's four special symbols among them.
-
-    Shared: copy it for a task that adds words.
-    """
+    """A shared dictionary of made-up words, fairseq's four special symbols among them."""
     dictionary = Dictionary()
     for index in range(words - len(dictionary)):
         dictionary.add_symbol(f"w{index}")

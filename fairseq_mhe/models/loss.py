@@ -20,13 +20,17 @@ _VALUES = 2**19
 
 def criterion_for(precision: str, name: str = "label_smoothed_cross_entropy") -> str:
     """The criterion that trains our models in float32, bf16 or fp16: fairseq's if as quick."""
-    return f"{name}{'_by_rows' if precision == 'bf16' else ''}"
+    if precision == "bf16":
+        return f"{name}_by_rows"
+    return name
 
 
 def _by_rows(values: Tensor, model: Any) -> bool:
     """Whether a loss of such values (logits or weights) of a model is quicker by rows."""
-    adaptive = getattr(getattr(model, "decoder", None), "adaptive_softmax", None) is not None
-    return values.dtype == torch.bfloat16 and not values.is_cuda and not adaptive
+    if values.dtype != torch.bfloat16 or values.is_cuda:
+        return False
+    decoder = getattr(model, "decoder", None)
+    return getattr(decoder, "adaptive_softmax", None) is None
 
 
 class _SmoothedLoss(torch.autograd.Function):
@@ -60,7 +64,8 @@ class _SmoothedLoss(torch.autograd.Function):
             likeliest = probable.amax(1, keepdim=True).log()
             total = scores.amax(1, keepdim=True) - likeliest  # log sum exp, (R, 1)
             # Masked, not multiplied by 0: an impossible word's logit is -inf.
-            nll += (total - scores.gather(1, wanted)).masked_fill_(padded, 0).sum()
+            losses = total - scores.gather(1, wanted)  # (R, 1)
+            nll += losses.masked_fill_(padded, 0).sum()
             if epsilon:
                 others = words * total - scores.sum(1, keepdim=True)
                 every += others.masked_fill_(padded, 0).sum()
@@ -68,7 +73,8 @@ class _SmoothedLoss(torch.autograd.Function):
                 # Of a row: p - s everywhere, less (1 - e - s) at the wanted word.
                 slope = probable.sub_(share)
                 less = torch.full_like(slope[:, :1], epsilon + share - 1)
-                gradient[rows] = slope.scatter_add_(1, wanted, less).masked_fill_(padded, 0)
+                slope.scatter_add_(1, wanted, less)
+                gradient[rows] = slope.masked_fill_(padded, 0)
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(nll)
         return (1 - epsilon - share) * nll + share * every, nll
@@ -77,13 +83,17 @@ class _SmoothedLoss(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> Any:
         """Of the first sum, (N, V)."""
         (gradient,) = ctx.saved_tensors
-        return gradient if outer[0] == 1 else gradient * outer[0], None, None, None, None
+        if outer[0] != 1:
+            gradient = gradient * outer[0]
+        return gradient, None, None, None, None
 
 
 class _ByRows(FairseqCriterion):
     """fairseq's loss, whatever is asked of it; by rows in bfloat16 on a CPU."""
 
-    eps, ignore_prefix_size, report_accuracy = 0.0, 0, False
+    eps = 0.0
+    ignore_prefix_size = 0
+    report_accuracy = False
 
     def compute_loss(
         self, model: Any, net_output: Any, sample: Any, reduce: bool = True
@@ -125,13 +135,19 @@ class MaskedLmByRows(MaskedLmLoss):
         target = model.get_targets(sample, [logits])[masked]  # (N,)
         loss, nll = _losses(logits, target, 0.0, self.padding_idx)
         count = masked.int().sum()
-        logged = {name: sample[name] for name in ("ntokens", "nsentences")}
-        return loss, count, {"loss": nll, "sample_size": count, **logged}
+        logged = {
+            "loss": nll,
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["nsentences"],
+            "sample_size": count,
+        }
+        return loss, count, logged
 
 
 def _losses(
     logits: Tensor, target: Tensor, epsilon: float, padding: int, replace: bool = True
 ) -> tuple[Tensor, Tensor]:
     """`_SmoothedLoss` of logits (..., V) and target (...)."""
-    rows, words = logits.reshape(-1, logits.size(-1)), target.reshape(-1)
+    rows = logits.reshape(-1, logits.size(-1))
+    words = target.reshape(-1)
     return _SmoothedLoss.apply(rows, words, epsilon, padding, replace)

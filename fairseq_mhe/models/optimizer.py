@@ -1,7 +1,6 @@
 """``--optimizer adam_fused``: fairseq's Adam in one pass, also under --bf16 and --fp16."""
 
 import functools
-import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,7 +49,8 @@ class AdamFused(FairseqAdam):
         if aggregate_norm_fn is not None:
             norm = aggregate_norm_fn(norm)
         if max_norm > 0:
-            torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp_(max=1))
+            factor = max_norm / (norm + 1e-6)
+            torch._foreach_mul_(gradients, factor.clamp_(max=1))
         return norm
 
 
@@ -73,12 +73,14 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
     def _full(self) -> tuple[list[Tensor], list[Tensor]]:
         """Weights and gradients in float32, in order and shapes of fp16_params."""
         if not self.has_flat_params:
-            return [p.data for p in self.fp32_params], [p.grad for p in self.fp32_params]
+            weights = [p.data for p in self.fp32_params]
+            return weights, [p.grad for p in self.fp32_params]
         (flat,) = self.fp32_params.values()
-        sizes, shapes = zip(*((p.numel(), p.shape) for p in self.fp16_params), strict=True)
-        weights = map(Tensor.view, flat.data.split(sizes), shapes)
-        gradients = map(Tensor.view, flat.grad.split(sizes), shapes)
-        return list(weights), list(gradients)
+        sizes = [p.numel() for p in self.fp16_params]
+        shapes = [p.shape for p in self.fp16_params]
+        weights = list(map(Tensor.view, flat.data.split(sizes), shapes))
+        gradients = list(map(Tensor.view, flat.grad.split(sizes), shapes))
+        return weights, gradients
 
     def _sync_fp16_grads_to_fp32(self) -> None:
         """Copy gradients to float32, once after each backward pass; 0 where there is none."""
@@ -86,18 +88,22 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
             super()._sync_fp16_grads_to_fp32()
         elif self._needs_sync:
             _, every = self._full
-            used = [p.grad is not None for p in self.fp16_params]
-            if not all(used):
+            full, half = [], []
+            for gradient, p in zip(every, self.fp16_params, strict=True):
+                if p.grad is not None:
+                    full.append(gradient)
+                    half.append(p.grad)
+            if len(full) < len(every):
                 torch._foreach_zero_(every)
-            halves = [p.grad for p in self.fp16_params if p.grad is not None]
-            torch._foreach_copy_(list(itertools.compress(every, used)), halves)
+            torch._foreach_copy_(full, half)
             self._needs_sync: bool = False
 
     def _sync_fp32_params_to_fp16(self) -> None:
-        if self._together:
-            torch._foreach_copy_([p.data for p in self.fp16_params], self._full[0])
-        else:
+        if not self._together:
             super()._sync_fp32_params_to_fp16()
+            return
+        weights, _ = self._full
+        torch._foreach_copy_([p.data for p in self.fp16_params], weights)
 
     def zero_grad(self) -> None:
         """Forget the gradients; those in float32 are written over by the next ones."""

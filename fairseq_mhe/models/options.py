@@ -33,23 +33,32 @@ def kind_options() -> dict[str, tuple[Option, list[str]]]:
 
 def size_options() -> dict[str, tuple[Option, list[str]]]:
     """Those of some kinds that change what a model costs: whole numbers."""
-    every = kind_options().items()
-    return {k: v for k, v in every if v[0].type is int and len(v[1]) < len(KINDS)}
+    sizes = {}
+    for flag, (option, users) in kind_options().items():
+        if option.type is int and len(users) < len(KINDS):
+            sizes[flag] = option, users
+    return sizes
 
 
 def _kind_help(option: Option, users: list[str]) -> str:
     """The help of an option of kinds, with their defaults."""
-    help_ = option.help if len(users) == len(KINDS) else f"{', '.join(users)}: {option.help}"
+    help_ = option.help
+    if len(users) < len(KINDS):
+        help_ = f"{', '.join(users)}: {help_}"
     kinds = defaultdict(list)  # default as shown -> the kinds that have it
     for kind in users:
-        default = next(o.default for o in KINDS[kind].OPTIONS if o.flag == option.flag)
-        kinds[f"{default:g}" if isinstance(default, float) else default].append(kind)
+        (default,) = (o.default for o in KINDS[kind].OPTIONS if o.flag == option.flag)
+        if isinstance(default, float):
+            default = f"{default:g}"
+        kinds[default].append(kind)
     shown = [default for default in kinds if default is not None]
     if len(kinds) > 1:
         shown = [
             f"{default} for {' and '.join(having)}" for default, having in kinds.items()
         ]
-    return help_ + (f" (default: {', '.join(shown)})" if shown else "")
+    if not shown:
+        return help_
+    return f"{help_} (default: {', '.join(shown)})"
 
 
 #: Our own options: name -> (type, dataclass field).
@@ -104,10 +113,7 @@ TransformerMHEConfig = config("TransformerMHEConfig", *_flat_fields())
 
 
 def fill(args: Any, config: type[FairseqDataclass]) -> None:
-    """Set the options that ``args`` does not have to the defaults of ``config``.
-
-    References to options of the task, such as ``${task.tokens_per_sample}``, stay out.
-    """
+    """Set the options that ``args`` lacks to their defaults, unless these refer to the task's."""
     for declared in fields(config):
         missing = not hasattr(args, declared.name) and not declared.name.startswith("_")
         if missing and not str(declared.default).startswith("${"):
@@ -128,53 +134,52 @@ def plain_options(cfg: Any) -> argparse.Namespace:
 def kinds(args: Any) -> dict[str, str]:
     """The kind of attention at each place of ``PLACES``, from flat options."""
     usual = getattr(args, "attention", None) or DEFAULT_ATTENTION
-    return {place: getattr(args, name, None) or usual for place, name in PLACES.items()}
+    chosen = {}
+    for place, option in PLACES.items():
+        chosen[place] = getattr(args, option, None) or usual
+    return chosen
 
 
 def check_options(args: Any, places: Sequence[str]) -> None:
-    """Refuse by ValueError, before any data is read, what cannot work at some of ``PLACES``.
-
-    That is an unknown kind, an option that no chosen kind uses, or sizes that do not fit.
-    """
+    """ValueError for an unknown kind, an option that no chosen kind uses, or unfit sizes."""
     with torch.device("meta"):  # sublayers without memory, which draw no random numbers
         for place in places:
             build_place(args, place)
     chosen = dict.fromkeys(kinds(args)[place] for place in places)
     for name, (_, users) in kind_options().items():
-        if getattr(args, name, None) is not None and chosen.keys().isdisjoint(users):
+        given = getattr(args, name, None) is not None
+        if given and chosen.keys().isdisjoint(users):
+            flag = f"--{name.replace('_', '-')}"
             raise ValueError(
-                f"--{name.replace('_', '-')} has no effect on --attention {'/'.join(chosen)}: "
-                f"leave it out, or choose one of: {', '.join(users)}"
+                f"{flag} has no effect on --attention {'/'.join(chosen)}: leave it out, or choose "
+                f"one of: {', '.join(users)}"
             )
 
 
 def draw_as_before(args: Any, places: Sequence[str]) -> None:
     """Draw as many random numbers as sublayers of these places, twice, before a model is built.
 
-    Version 0.2 built them to check options, when an architecture set them and when the model was
-    built. The weights of a seed depend on it, and with them the numbers in results/: it can go when
-    those are measured anew.
+    Version 0.2 built them to check options. The weights of a seed depend on it, and so do the
+    numbers in results/: it can go when those are measured anew.
     """
     for place in (*places, *places):
         build_place(args, place)
 
 
 def build_place(args: Any, place: str) -> Attention:
-    """The attention sublayer of a place (a key of ``PLACES``).
-
-    ``args``: flat options, or fairseq's nested configuration, which answers to their names too.
-    """
+    """The attention sublayer of a place, from flat options or fairseq's nested configuration."""
     kind = kinds(args)[place]
     cross = place == "cross"
     side = "encoder" if place == "encoder" else "decoder"
-    embed_dim = getattr(args, f"{side}_embed_dim", 512)
-    memory_dim = getattr(args, "encoder_embed_dim", 512) if cross else embed_dim
-    options = kind_class(kind).OPTIONS
-    own: dict[str, Any] = {each.name: getattr(args, each.flag, None) for each in options}
+    embed_dim = getattr(args, f"{side}_embed_dim")
+    memory_dim = args.encoder_embed_dim if cross else embed_dim
+    own: dict[str, Any] = {}
+    for option in kind_class(kind).OPTIONS:
+        own[option.name] = getattr(args, option.flag, None)
     return build_attention(
         kind,
         embed_dim,
-        getattr(args, f"{side}_attention_heads", 8),
+        getattr(args, f"{side}_attention_heads"),
         kdim=memory_dim,
         vdim=memory_dim,
         dropout=getattr(args, "attention_dropout", 0.0),

@@ -1,7 +1,5 @@
 """Linear layers for inference on the CPU, with weights packed once: float32, bf16 or int8."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -35,8 +33,10 @@ class PackedLinear(nn.Linear):
 
     def __init__(self, linear: nn.Linear) -> None:
         nn.Module.__init__(self)
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight, self.bias = linear.weight, linear.bias
+        self.in_features = linear.in_features
+        self.out_features = linear.out_features
+        self.weight = linear.weight
+        self.bias = linear.bias
         product = linear.product if isinstance(linear, ScaledLinear) else None
         self.register_buffer("product", product, persistent=False)
         self.training = linear.training
@@ -78,7 +78,8 @@ class Bf16Linear(PackedLinear):
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
         weight, bias = packed
         x = x.bfloat16()
-        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "").float()
+        y = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        return y.float()
 
 
 class Bf16Logits(Bf16Linear):
@@ -88,12 +89,14 @@ class Bf16Logits(Bf16Linear):
     """
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
-        logits = super()._multiply(x, packed).flatten(0, -2)  # (N, V)
+        x, batch = x.flatten(0, -2), x.shape[:-1]  # (N, C)
+        logits = super()._multiply(x, packed)  # (N, V)
         best = _greatest(logits)  # (N, k)
-        exact = torch.einsum("nkc,nc->nk", self.multiplied[best], x.flatten(0, -2))
+        exact = torch.einsum("nkc,nc->nk", self.multiplied[best], x)
         if self.bias is not None:
             exact += self.bias[best]
-        return logits.scatter_(1, best, exact).view(*x.shape[:-1], -1)  # (..., V)
+        logits.scatter_(1, best, exact)
+        return logits.unflatten(0, batch)  # (..., V)
 
 
 def _greatest(logits: Tensor) -> Tensor:
@@ -104,13 +107,16 @@ def _greatest(logits: Tensor) -> Tensor:
     """
     blocks = logits.shape[1] // _BLOCK
     in_blocks = blocks * _BLOCK
-    maxima = logits[:, :in_blocks].unflatten(1, (_BLOCK, blocks)).amax(1)  # (N, blocks)
-    best = maxima.topk(min(_EXACT, blocks)).indices.unsqueeze(-1)  # (N, k, 1)
-    candidates = (best + blocks * torch.arange(_BLOCK)).flatten(1)  # (N, k * _BLOCK)
-    rest = torch.arange(in_blocks, logits.shape[1]).expand(len(logits), -1)
-    candidates = torch.cat((candidates, rest), dim=1)
+    whole = logits[:, :in_blocks].unflatten(1, (_BLOCK, blocks))
+    maxima = whole.amax(1)  # (N, blocks)
+    best = maxima.topk(min(_EXACT, blocks)).indices  # (N, k)
+    members = best.unsqueeze(-1) + blocks * torch.arange(_BLOCK)  # (N, k, _BLOCK)
+    rest = torch.arange(in_blocks, logits.shape[1])
+    rest = rest.expand(len(logits), -1)
+    candidates = torch.cat((members.flatten(1), rest), dim=1)
     count = min(_EXACT, candidates.shape[1])
-    return candidates.gather(1, logits.gather(1, candidates).topk(count).indices)
+    chosen = logits.gather(1, candidates).topk(count).indices
+    return candidates.gather(1, chosen)
 
 
 class Int8Linear(PackedLinear):
@@ -126,7 +132,8 @@ class Int8Linear(PackedLinear):
     def _pack(self) -> Any:
         weight = self.multiplied.detach()
         least = torch.finfo(weight.dtype).tiny
-        scales = weight.abs().amax(dim=1).clamp(min=least) / 127  # (out,)
+        greatest = weight.abs().amax(dim=1)  # (out,)
+        scales = greatest.clamp(min=least) / 127
         zeros = torch.zeros(self.out_features, dtype=torch.int64)
         with warnings.catch_warnings():
             # torch means to replace this type of tensor one day, but FBGEMM, its fastest product,
@@ -150,8 +157,9 @@ def int8_available() -> bool:
 
 
 def _onednn_available() -> bool:
-    has_function = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return torch.backends.mkldnn.is_available() and has_function
+    if not torch.backends.mkldnn.is_available():
+        return False
+    return hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def bf16_available() -> bool:
@@ -162,14 +170,14 @@ def bf16_available() -> bool:
 def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     """Replace each linear layer of ``model`` that is worth it by a packed one; parameters stay.
 
-    ``precision``: of products, ``float32``, ``bf16`` or ``int8``; or ``auto``: bf16 where the
+    ``precision``: of products, ``float32``, ``bf16``, ``int8``, or ``auto``: bf16 where the
     processor has instructions for it (there it is faster for any number of rows), else float32.
-    Nothing happens in float32 where torch has no oneDNN. Raises ValueError where bf16 or int8
-    cannot be: the model is not in float32 on a processor that has it.
+    Without oneDNN nothing happens in float32; ValueError where bf16 or int8 cannot be.
     """
     on_cpu = _packs(next(model.parameters()))
     if precision == "auto":
-        precision = "bf16" if on_cpu and bf16_available() and has_fast_bf16() else "float32"
+        faster = on_cpu and bf16_available() and has_fast_bf16()
+        precision = "bf16" if faster else "float32"
     kinds: dict[str, Any] = {
         "float32": (PackedLinear, _onednn_available(), ""),
         "bf16": (Bf16Linear, bf16_available(), "a processor with AVX-512"),
@@ -183,10 +191,14 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
             f"generation in {precision} is for a float32 model on {processor}: leave it out, or "
             "use --cpu and no --fp16"
         )
+    child: Any
     for parent in list(model.modules()):
         for name, child in parent.named_children():
-            if not isinstance(child, nn.Linear) or child.weight.numel() < WORTH_PACKING:
+            if type(child) not in (nn.Linear, ScaledLinear):
                 continue
-            if type(child) in (nn.Linear, ScaledLinear):
-                is_bf16_output = kind is Bf16Linear and name == "output_projection"
-                setattr(parent, name, (Bf16Logits if is_bf16_output else kind)(child))
+            if child.weight.numel() < WORTH_PACKING:
+                continue
+            if kind is Bf16Linear and name == "output_projection":
+                setattr(parent, name, Bf16Logits(child))
+            else:
+                setattr(parent, name, kind(child))

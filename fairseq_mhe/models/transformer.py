@@ -1,7 +1,4 @@
-"""fairseq's encoder-decoder Transformer with any attention; its stacks serve all our models.
-
-fairseq's constructors call what begins with ``build_``.
-"""
+"""fairseq's encoder-decoder Transformer with any attention; its stacks serve all our models."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         return our_options.build_place(cfg, "cross")
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """fairseq would set ``need_attn`` here; the decoder decides (see :class:`Decoder`)."""
+        """fairseq would set ``need_attn`` here; the decoder decides."""
 
 
 def _checkpointed(layer: nn.Module, cfg: Any) -> nn.Module:
@@ -85,11 +82,7 @@ class Encoder(stock.TransformerEncoderBase):
         return _checkpointed(EncoderLayer(cfg), cfg)
 
     def forward_scriptable(self, tokens: Tensor, *options: Any) -> Any:
-        """As fairseq's, whose :meth:`forward` calls it; tokens (B, S).
-
-        fairseq asks in each layer whether anything is padded. On a GPU each question would wait for
-        all work before it.
-        """
+        """As fairseq's, of tokens (B, S); on a GPU no layer asks whether anything is padded."""
         if not tokens.is_cuda:
             return super().forward_scriptable(tokens, *options)
         if trains_on_gpu(tokens):
@@ -117,9 +110,8 @@ class Encoder(stock.TransformerEncoderBase):
     def reorder_encoder_out(self, encoder_out: Any, new_order: Tensor) -> Any:
         """Follow beam search, by row indices (N,), without copying the output for each hypothesis.
 
-        fairseq first calls this with every sentence repeated ``beam`` times, then with orders of
-        hypotheses. ``encoder_out["beam"]`` remembers the number, and rows are selected only where
-        sentences come or go.
+        fairseq first repeats every sentence ``beam`` times, then orders hypotheses. Rows are
+        selected only where sentences come or go.
         """
         sentences = encoder_out["encoder_out"][0].size(1)
         beam = encoder_out.get("beam")
@@ -163,10 +155,7 @@ class Decoder(stock.TransformerDecoderBase):
     def extract_features(
         self, tokens: Tensor, incremental_state: Any = None, **options: Any
     ) -> tuple[Tensor, Any]:
-        """As fairseq's, of tokens (B, T), without weights that nobody wants.
-
-        Returns (B, T, C), {"attn", "inner_states"}.
-        """
+        """As fairseq's: tokens (B, T) -> (B, T, C), {"attn", "inner_states"}."""
         layer = options.pop("alignment_layer", None)
         none = layer is None and (self.training or not self.need_attn)
         # By this fairseq takes a mask of padding without asking the GPU whether anything is padded:
@@ -214,16 +203,12 @@ def _quicken(model: nn.Module) -> None:
 
 
 class AnyKind(BaseFairseqModel):
-    """What our models do alike; it stands before fairseq's class among a model's bases.
+    """What our models do alike; it stands before fairseq's class among a model's bases."""
 
-    ``PLACES``: of its attention, some of ``options.PLACES``; ``CONFIG``: the dataclass of its
-    options; ``args``: those it was built from; ``generation_precision``: as of `pack_linears`.
-    """
-
-    PLACES: tuple[str, ...]
-    CONFIG: type[FairseqDataclass]
-    args: argparse.Namespace
-    generation_precision = "float32"
+    PLACES: tuple[str, ...]  # of its attention, some of options.PLACES
+    CONFIG: type[FairseqDataclass]  # of its options
+    args: argparse.Namespace  # that it was built from
+    generation_precision = "float32"  # as of pack_linears
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:

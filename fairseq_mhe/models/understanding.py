@@ -42,10 +42,11 @@ class WordsHead(RobertaClassificationHead):
         """Features (B, T, C), and first and last position of two spans (B, 4) -> (B, classes)."""
         places = torch.arange(features.size(1), device=features.device)  # (T,)
         first, last = spans.view(-1, 2, 2, 1).unbind(2)  # (B, 2, 1)
-        inside = ((places >= first) & (places <= last)).to(features)  # (B, 2, T)
-        means = inside @ features / inside.sum(-1, keepdim=True)  # (B, 2, C)
-        read = torch.cat([features[:, :1], means], dim=1).flatten(1)  # (B, 3 C)
-        return super().forward(read.unsqueeze(1))
+        inside = (places >= first) & (places <= last)  # (B, 2, T)
+        weights = inside.to(features)
+        means = weights @ features / weights.sum(-1, keepdim=True)  # (B, 2, C)
+        read = torch.cat([features[:, :1], means], dim=1)  # (B, 3, C)
+        return super().forward(read.flatten(1).unsqueeze(1))
 
 
 #: Name -> the head, where it is not fairseq's own.
@@ -55,7 +56,8 @@ HEADS = {ANSWER_HEAD: AnswerHead, WORDS_HEAD: WordsHead}
 def passage(tokens: Tensor, end: int) -> Tensor:
     """Which tokens (B, T) of ``<s> question </s> </s> passage </s>`` are the passage's."""
     ends = tokens == end
-    return (ends.cumsum(1) == 2) & ~ends
+    after_two = ends.cumsum(1) == 2
+    return after_two & ~ends
 
 
 def span_scores(model: Any, net_input: dict[str, Any], head: str, end: int) -> Tensor:
@@ -89,9 +91,16 @@ class AnswerSpanCriterion(criterion.SentencePredictionCriterion):
         scores = span_scores(model, sample["net_input"], head, end)  # (B, T, 2)
         right = sample["target"].long()  # (B, 2)
         loss = functional.cross_entropy(scores, right, reduction="sum") / 2
-        count, correct = right.size(0), (scores.argmax(1) == right).all(1).sum()
-        logged = {"loss": loss.data, "ntokens": sample["ntokens"], "ncorrect": correct}
-        return loss, count, {**logged, "nsentences": count, "sample_size": count}
+        count = right.size(0)
+        correct = (scores.argmax(1) == right).all(1)  # (B,)
+        logged = {
+            "loss": loss.data,
+            "ntokens": sample["ntokens"],
+            "nsentences": count,
+            "sample_size": count,
+            "ncorrect": correct.sum(),
+        }
+        return loss, count, logged
 
 
 @register_task("sentence_prediction_of_words", dataclass=stock.SentencePredictionConfig)

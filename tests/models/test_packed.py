@@ -108,7 +108,7 @@ def test_bf16_is_of_the_rounded_but_for_the_greatest_logits(
 def test_auto_is_bf16_where_the_processor_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "WORTH_PACKING", 1)
     for flags, kinds in [("avx512f", {PackedLinear}), ("amx_bf16", {Bf16Linear, Bf16Logits})]:
-        monkeypatch.setattr("fairseq_mhe.common.cpu.cpu_flags", flags.split)
+        monkeypatch.setattr("fairseq_mhe.common.cpu.cpu_flags", lambda flags=flags: {flags})
         model, batch = make_model(generation_precision="auto"), make_batch()
         expected = model(**batch)[0]
         model.make_generation_fast_()
