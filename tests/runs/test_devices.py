@@ -105,7 +105,7 @@ def test_auto_is_the_precision_that_is_fast_here(
     monkeypatch.setattr(
         torch.cuda, "is_bf16_supported", lambda including_emulation: flags == "bf16"
     )
-    monkeypatch.setattr("fairseq_mhe.common.cpu.cpu_flags", flags.split)
+    monkeypatch.setattr("fairseq_mhe.common.cpu.cpu_flags", lambda: set(flags.split()))
     args = argparse.Namespace(cpu=False, processes=None, precision="auto")
     assert devices.precision(args) == expected
     args.precision = "float32"
