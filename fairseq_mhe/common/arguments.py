@@ -1,7 +1,5 @@
 """Command-line options: what argparse makes of a word."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import itertools

@@ -1,7 +1,5 @@
 """fairseq's RoBERTa and causal language model with their attention built by the registry."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """fairseq's encoder-decoder Transformer with any attention; its stacks serve all our models."""
 
-from __future__ import annotations
-
 import argparse
 from collections import defaultdict
 from textwrap import shorten

@@ -1,7 +1,5 @@
 """What to prepare and how: dataclasses whose fields are command-line options, and their checks."""
 
-from __future__ import annotations
-
 import math
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace

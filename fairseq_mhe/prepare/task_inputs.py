@@ -1,7 +1,5 @@
 """A task's examples in subwords, none longer than a model's positions."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
