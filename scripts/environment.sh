@@ -5,7 +5,7 @@
 unset CDPATH
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 # A module that each extra brings.
-declare -A module_of=([fairseq]=fairseq [convert]=ctranslate2 [docs]=pdoc [test]=pytest)
+declare -A module_of=([fairseq]=fairseq [convert]=ctranslate2 [test]=pytest)
 
 fail() {
     echo "$(basename "$0"): error: $1" >&2

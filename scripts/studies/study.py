@@ -92,18 +92,10 @@ def training_of(recipe: Training, variant: Variant) -> Training:
         return training.changed(max_update=0)
     updates = max(1, round(variant.updates * training.updates))
     interval = max(1, updates // max(1, min(updates, average + 2)))
-    return (
-        training.changed(keep_last_epochs=None)
-        .shortened(updates)
-        .changed(
-            save_interval=10**6,
-            validate_interval=10**6,
-            no_epoch_checkpoints=True,
-            save_interval_updates=interval,
-            validate_interval_updates=interval,
-            keep_interval_updates=average + 1,
-        )
-    )
+    ours = dict.fromkeys(("save_interval_updates", "validate_interval_updates"), interval)
+    never = {"save_interval": 10**6, "validate_interval": 10**6, "no_epoch_checkpoints": True}
+    shorter = training.changed(keep_last_epochs=None).shortened(updates)
+    return shorter.changed(**ours, **never, keep_interval_updates=average + 1)
 
 
 def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path) -> None:

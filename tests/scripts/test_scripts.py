@@ -41,7 +41,7 @@ def test_help_needs_nothing_and_then_is_the_commands(sandbox: Sandbox, script: s
     if command in cli.SUBCOMMANDS:
         assert words[3:] == ["fairseq_mhe.cli", command, *more]
     else:
-        assert name in ("api", "gpu-check", "study", "test") or "data-prep" in name
+        assert name in ("gpu-check", "study", "test") or "data-prep" in name
 
 
 #: What only some of the commands' work needs; the package can be installed without.
@@ -92,14 +92,6 @@ def test_an_exported_cdpath_changes_nothing(sandbox: Sandbox) -> None:
     done = sandbox.run(script="start.sh", CDPATH=f"{sandbox.bin}/elsewhere:.")
     assert done.stdout.splitlines()[-2:] == ["train", "base"], done.stderr
     assert (sandbox.repository / ".venv" / "pyvenv.cfg").exists()
-
-
-def test_the_last_output_of_api_pages_is_the_users(sandbox: Sandbox) -> None:
-    """Of several -o pdoc takes the last."""
-    sandbox.python("python3", "3.12")
-    done = sandbox.run("-o", "x", script="scripts/api.sh").stdout.splitlines()
-    assert done[3:6] == ["pdoc", "-o", f"{sandbox.repository}/runs/api"]
-    assert done[-2:] == ["-o", "x"]
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
