@@ -1,6 +1,5 @@
 """What the tests of preparation share: small parallel texts, a prepared folder of each kind."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,20 +7,10 @@ import pytest
 from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant, read_corpus
 from tests.fixtures.language import small_text
-from tests.fixtures.text import Pairs
+from tests.fixtures.text import Pairs, write_parallel
 
 #: What `language_text` is of.
 LINES = [pair[0] for pair in read_corpus()["train"][:400]]
-
-
-def write_parallel(prefix: Path, pairs: Sequence[tuple[str, str]]) -> Path:
-    """Write the two sides as PREFIX.en and PREFIX.de."""
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    for side, lang in enumerate(("en", "de")):
-        Path(f"{prefix}.{lang}").write_text(
-            "".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8"
-        )
-    return prefix
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
 from tests.fixtures import miniature as mini
 from tests.fixtures.miniature import Miniature, Server, remote_file, serve, write_archive
-from tests.fixtures.text import Pairs
+from tests.fixtures.text import Pairs, sides
 from tests.prepare.conftest import LINES
 from tests.prepare.test_parallel_text import snapshot, times
 
@@ -181,18 +181,17 @@ def test_multi30k_is_the_files_that_were_verified(
     served.mkdir()
     archives.mkdir(parents=True)
     for split, name in zip(SPLITS, NAMES, strict=True):
-        for side, lang in enumerate(LANGS):
-            text = "".join(f"{pair[side]}\n" for pair in corpus[split][:60])
-            (served / f"{name}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
-            (archives / f"{name}.{lang}").write_text("another text\n" * 60)
+        for side, text in sides(name, corpus[split][:60]).items():
+            (served / f"{side}.gz").write_bytes(gzip.compress(text.encode()))
+            (archives / side).write_text("another text\n" * 60)
     files = [remote_file(served / file.name) for file in PUBLISHED["multi30k"]]
     monkeypatch.setitem(PUBLISHED, "multi30k", files)
     with serve(served) as server:
         out = tmp_path / "data"
         data = Multi30k(out=out, mirror=server.url, vocab_size=100, workers=1).prepare()
     for split in SPLITS:
-        sides = [lines_of(data, f"raw/{split}.{lang}") for lang in LANGS]
-        assert list(zip(*sides, strict=True)) == corpus[split][:60]
+        texts = [lines_of(data, f"raw/{split}.{lang}") for lang in LANGS]
+        assert list(zip(*texts, strict=True)) == corpus[split][:60]
 
 
 def test_the_embedded_pairs_are_taken_unchanged(prepared: Path, corpus: dict[str, Pairs]) -> None:
@@ -222,10 +221,10 @@ DE = ["der hund eines jun@@ gen ren@@ nt .", "zwei mä@@ dchen &amp; ein hut"]
 
 
 def write_segmented(folder: Path, en: list[str]) -> dict[str, Path]:
-    for split in SPLITS:
-        for lang, lines in (("en", en), ("de", DE)):
-            text = "".join(f"{line}\n" for line in lines).encode()
-            (folder / f"{split}.{lang}.gz").write_bytes(gzip.compress(text))
+    for lang, lines in (("en", en), ("de", DE)):
+        text = gzip.compress("".join(f"{line}\n" for line in lines).encode())
+        for split in SPLITS:
+            (folder / f"{split}.{lang}.gz").write_bytes(text)
     return {split: folder / split for split in SPLITS}
 
 
