@@ -19,14 +19,9 @@ def make_layer(
 ) -> Attention:
     """A layer with weights large enough that every one of them matters to the output."""
     torch.manual_seed(7)
-    layer = build_attention(
-        kind,
-        options.pop("embed_dim", EMBED_DIM),
-        options.pop("num_heads", HEADS),
-        self_attention=place != "cross",
-        encoder_decoder_attention=place == "cross",
-        **options,
-    ).to(dtype)
+    sizes = options.pop("embed_dim", EMBED_DIM), options.pop("num_heads", HEADS)
+    role = "encoder_decoder_attention" if place == "cross" else "self_attention"
+    layer = build_attention(kind, *sizes, **{role: True}, **options).to(dtype)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.4)
     return layer.eval()
@@ -34,9 +29,8 @@ def make_layer(
 
 def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
     """Normal numbers, the same for the same seed."""
-    return torch.randn(
-        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    ).to(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 class Operators(TorchDispatchMode):
@@ -44,12 +38,9 @@ class Operators(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        #: Names and results.
-        self.seen: list[tuple[str, Any]] = []
-        #: Bytes, one number an operator with one result.
-        self.written: list[int] = []
-        #: What attention kernels were given.
-        self.kernel_inputs: list[Tensor] = []
+        self.seen: list[tuple[str, Any]] = []  # names and results
+        self.written: list[int] = []  # bytes of each result
+        self.kernel_inputs: list[Tensor] = []  # what attention kernels were given
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None

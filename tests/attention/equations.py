@@ -18,51 +18,44 @@ def _linear(layer, x: Tensor) -> Tensor:
     return out if layer.bias is None else out + layer.bias
 
 
-def _combine(
-    layer,
-    queries: list[Tensor],
-    keys: list[Tensor],
-    values: list[Tensor],
-    scale: float,
-    mask: Tensor,
-):
-    """queries, keys, values: one (T or S, B, width) a head."""
+def _combine(layer, scores: list[Tensor], values: list[Tensor], mask: Tensor):
+    """Scores (B, T, S), not yet scaled, and values (S, B, d), one each a head."""
     outputs, weights = [], []
-    for q, k, v in zip(queries, keys, values, strict=True):
-        scores = torch.einsum("tbd,sbd->bts", q, k) * scale
-        scores = scores.masked_fill(mask, float("-inf"))
-        w = torch.softmax(scores, dim=-1)
+    for score, v in zip(scores, values, strict=True):
+        score = score / math.sqrt(layer.head_dim)
+        w = torch.softmax(score.masked_fill(mask, float("-inf")), dim=-1)
         outputs.append(torch.einsum("bts,sbd->tbd", w, v))
         weights.append(w)
     return _linear(layer.out_proj, torch.cat(outputs, dim=-1)), torch.stack(weights)
+
+
+def _dot(layer, queries: list[Tensor], keys: list[Tensor], values: list[Tensor], mask: Tensor):
+    """queries, keys, values: one (T or S, B, width) a head, scored by their product."""
+    pairs = zip(queries, keys, strict=True)
+    return _combine(layer, [torch.einsum("tbd,sbd->bts", q, k) for q, k in pairs], values, mask)
 
 
 def _slices(x: Tensor, heads: int) -> list[Tensor]:
     return list(x.chunk(heads, dim=-1))
 
 
+def _projected(layer, x: Tensor, y: Tensor) -> list[Tensor]:
+    """X W_Q, Y W_K and Y W_V."""
+    projections = (layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y)
+    return [_linear(projection, z) for projection, z in projections]
+
+
 def mha(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Vaswani et al. 2017, section 3.2.2."""
-    n = layer.num_heads
-    projected = (
-        _slices(_linear(p, z), n)
-        for p, z in ((layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y))
-    )
-    return _combine(layer, *projected, 1 / math.sqrt(layer.head_dim), mask)
+    each = (_slices(z, layer.num_heads) for z in _projected(layer, x, y))
+    return _dot(layer, *each, mask)
 
 
 def _mhe(layer, x: Tensor, y: Tensor, mask: Tensor, psi: Callable[[Tensor, Tensor], Tensor]):
     """Xue & Aletras 2023, section 3."""
-    q, k, v = _linear(layer.q_proj, x), _linear(layer.k_proj, y), _linear(layer.v_proj, y)
-    heads = range(layer.num_heads)
-    return _combine(
-        layer,
-        [psi(q, layer.query_embedding[i]) for i in heads],
-        [psi(k, layer.key_embedding[i]) for i in heads],
-        [psi(v, layer.value_embedding[i]) for i in heads],
-        1 / math.sqrt(layer.head_dim),
-        mask,
-    )
+    embeddings = layer.query_embedding, layer.key_embedding, layer.value_embedding  # (n, d) each
+    pairs = zip(_projected(layer, x, y), embeddings, strict=True)
+    return _dot(layer, *([psi(z, head) for head in e] for z, e in pairs), mask)
 
 
 def mhe_mul(layer, x: Tensor, y: Tensor, mask: Tensor):
@@ -77,95 +70,60 @@ def mhe_add(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 def sha(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Xue & Aletras 2023, section 4: one head, repeated."""
-    n = layer.num_heads
-    projected = (
-        [_linear(p, z)] * n for p, z in ((layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y))
-    )
-    return _combine(layer, *projected, 1 / math.sqrt(layer.head_dim), mask)
+    return _dot(layer, *([z] * layer.num_heads for z in _projected(layer, x, y)), mask)
 
 
 def gqa(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """Ainslie et al. 2023, section 2.2: heads i of a group share key and value head i // (n /
-    g).
-    """
+    """Ainslie et al. 2023, section 2.2: head i has the key and value head i // (n / g)."""
     n, g = layer.num_heads, layer.key_heads
-    k, v = _slices(_linear(layer.k_proj, y), g), _slices(_linear(layer.v_proj, y), g)
-    groups = [i // (n // g) for i in range(n)]
-    queries = _slices(_linear(layer.q_proj, x), n)
-    return _combine(
-        layer, queries, [k[j] for j in groups], [v[j] for j in groups], layer.head_dim**-0.5, mask
-    )
+    q, k, v = _projected(layer, x, y)
+    keys, values = ([_slices(z, g)[i // (n // g)] for i in range(n)] for z in (k, v))
+    return _dot(layer, _slices(q, n), keys, values, mask)
 
 
 def mla(layer, x: Tensor, y: Tensor, mask: Tensor):
     """DeepSeek-V2, section 2.1, without rotary positions: K_i and V_i of one latent vector."""
-    n, latent = layer.num_heads, _linear(layer.down_proj, y)  # (S, B, r)
-    queries, keys, values = (
-        _slices(_linear(p, z), n)
-        for p, z in ((layer.q_proj, x), (layer.k_up_proj, latent), (layer.v_up_proj, latent))
-    )
-    return _combine(layer, queries, keys, values, layer.head_dim**-0.5, mask)
+    latent = _linear(layer.down_proj, y)  # (S, B, r)
+    projections = (layer.q_proj, x), (layer.k_up_proj, latent), (layer.v_up_proj, latent)
+    each = (_slices(_linear(projection, z), layer.num_heads) for projection, z in projections)
+    return _dot(layer, *each, mask)
 
 
 def skv(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Xue & Aletras 2023, section 4: K_i = V_i."""
     shared = _slices(_linear(layer.kv_proj, y), layer.num_heads)
-    queries = _slices(_linear(layer.q_proj, x), layer.num_heads)
-    return _combine(layer, queries, shared, shared, layer.head_dim**-0.5, mask)
+    return _dot(layer, _slices(_linear(layer.q_proj, x), layer.num_heads), shared, shared, mask)
 
 
 def el(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Xue & Aletras 2023, section 4: slice i of Y is key and value of head i."""
     slices = _slices(y, layer.num_heads)
-    return _combine(
-        layer,
-        _slices(_linear(layer.q_proj, x), layer.num_heads),
-        slices,
-        slices,
-        layer.head_dim**-0.5,
-        mask,
-    )
+    return _dot(layer, _slices(_linear(layer.q_proj, x), layer.num_heads), slices, slices, mask)
 
 
 def collaborative(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """Cordonnier et al. 2020, equation 7, with the mixing on the keys, and the content term of
-    section 3.3 as a sum.
-    """
-    q, k = _linear(layer.q_proj, x), _linear(layer.k_proj, y)
-    values = _slices(_linear(layer.v_proj, y), layer.num_heads)
-    scale = 1 / math.sqrt(layer.embed_dim / layer.num_heads)
-    outputs, weights = [], []
-    for i, v in enumerate(values):
-        scores = torch.einsum("tbd,sbd->bts", q, k * layer.mixing[i]) * scale
-        if layer.content_proj is not None:
-            scores = scores + torch.einsum("sbc,c->bs", y, layer.content_proj.weight[i]).unsqueeze(
-                1
-            )
-        w = torch.softmax(scores.masked_fill(mask, float("-inf")), dim=-1)
-        outputs.append(torch.einsum("bts,sbd->tbd", w, v))
-        weights.append(w)
-    return _linear(layer.out_proj, torch.cat(outputs, dim=-1)), torch.stack(weights)
+    """Cordonnier et al. 2020, equation 7, mixing the keys; section 3.3's content term as a sum."""
+    q, k, v = _projected(layer, x, y)
+    scores = [torch.einsum("tbd,sbd->bts", q, k * mixing) for mixing in layer.mixing]
+    if layer.content_proj is not None:  # which has the scale already
+        content = _linear(layer.content_proj, y) * math.sqrt(layer.head_dim)  # (S, B, n)
+        scores = [s + c.t().unsqueeze(1) for s, c in zip(scores, content.unbind(2), strict=True)]
+    return _combine(layer, scores, _slices(v, layer.num_heads), mask)
 
 
 def conv(layer, x: Tensor, y: Tensor, mask: Tensor):
     """The scores of a key and of the two before it, each by an embedding of its own, added up."""
-    n = layer.num_heads
-    projections = (layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y)
-    each = [_slices(_linear(p, z), layer.key_heads) for p, z in projections]
-    outputs, weights = [], []
-    for i in range(n):
+    each = [_slices(z, layer.key_heads) for z in _projected(layer, x, y)]
+    all_scores, values = [], []
+    for i in range(layer.num_heads):
         q, k, v = (heads[i % len(heads)] for heads in each)  # all, or the one for all
         scores = x.new_zeros(x.size(1), x.size(0), y.size(0))  # (B, T, S)
         for s in range(y.size(0)):
-            for j in range(3):
-                if s - j >= 0:
-                    product = (q * layer.taps[i, j] * k[s - j]).sum(-1)  # (T, B)
-                    scores[:, :, s] += product.t()
-        scores = (scores / math.sqrt(layer.head_dim)).masked_fill(mask, float("-inf"))
-        w = torch.softmax(scores, dim=-1)
-        outputs.append(torch.einsum("bts,sbd->tbd", w, v))
-        weights.append(w)
-    return _linear(layer.out_proj, torch.cat(outputs, dim=-1)), torch.stack(weights)
+            for j in range(min(3, s + 1)):
+                scores[:, :, s] += (q * layer.taps[i, j] * k[s - j]).sum(-1).t()  # (T, B)
+        all_scores.append(scores)
+        values.append(v)
+    return _combine(layer, all_scores, values, mask)
 
 
 EQUATIONS = {

@@ -89,11 +89,11 @@ def test_equals_the_reference(
     torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
 
 
+RIGHT, MIDDLE = right_padding(3, 6), torch.arange(6).expand(3, 6) == 2
+
+
 @pytest.mark.parametrize("kept", [1, 2, 4])
-@pytest.mark.parametrize(
-    "padding",
-    [None, right_padding(3, 6), right_padding(3, 6).flip(1), torch.arange(6).expand(3, 6) == 2],
-)
+@pytest.mark.parametrize("padding", [None, RIGHT, RIGHT.flip(1), MIDDLE])
 def test_causal_with_padding_anywhere(kept: int, padding) -> None:
     q, k, v = (random(3, 4, 6, 5), random(3, kept, 6, 5, seed=1), random(3, kept, 6, 5, seed=2))
     arguments = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": CausalMask(6)}
@@ -154,14 +154,9 @@ def test_cudnn_only_if_wanted(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> 
 def test_padding_side() -> None:
     mask, right = CausalMask(5), right_padding(3, 5)
     one_on_the_left = torch.arange(5).expand(3, 5) < torch.tensor([[0], [1], [0]])
-    for padding, hidden in (
-        (right, True),
-        (right.flip(1), False),
-        (one_on_the_left, False),
-        (one_on_the_left.roll(2, dims=1), False),
-        (right, True),
-    ):
-        assert mask.hides_padding(padding) is hidden
+    in_between = one_on_the_left.roll(2, dims=1)
+    for padding in (right, right.flip(1), one_on_the_left, in_between, right):
+        assert mask.hides_padding(padding) is (padding is right)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -202,10 +197,8 @@ def test_softmax_of_any_length(keys: int, queries: int, hidden: int) -> None:
 @pytest.mark.parametrize(
     ("dtype", "keys", "training", "fused"),
     [
-        (torch.bfloat16, 20, True, False),
-        (torch.bfloat16, 20, False, True),
-        (torch.bfloat16, 512, True, True),
-        (torch.float32, 20, True, True),
+        *((torch.bfloat16, 20, True, False), (torch.bfloat16, 20, False, True)),
+        *((torch.bfloat16, 512, True, True), (torch.float32, 20, True, True)),
     ],
 )
 def test_short_bfloat16_trains_without_the_cpus_fused_kernel(

@@ -1,6 +1,4 @@
-"""How the kinds contain each other: with the right weights one is another exactly, whatever the
-shapes.
-"""
+"""With the right weights one kind is another exactly, whatever the shapes."""
 
 from collections.abc import Callable
 
@@ -16,11 +14,6 @@ from tests.attention.conftest import PLACES, make_layer, random, right_padding
 
 # float64 sums in another order.
 EXACT = {"rtol": 0, "atol": 1e-12}
-
-
-def heads_of(weight: Tensor, heads: int) -> Tensor:
-    """(H * d, C) -> (H, d, C)."""
-    return weight.unflatten(0, (heads, -1))
 
 
 def copy_shared(one: Attention, other: Attention) -> None:
@@ -42,7 +35,7 @@ def collaborative_as_mha(mha: Attention, sizes: dict) -> Attention:
     copy_shared(layer, mha)
     layer.mixing.copy_(torch.eye(mha.num_heads).repeat_interleave(mha.head_dim, dim=1))
     if layer.content_proj is not None:
-        keys = heads_of(mha.k_proj.weight, mha.num_heads)
+        keys = mha.k_proj.weight.unflatten(0, (mha.num_heads, -1))  # (H, d, C)
         biases = mha.q_proj.bias.unflatten(0, (mha.num_heads, -1))
         layer.content_proj.weight.copy_(torch.einsum("hdc,hd->hc", keys, biases) * mha.scaling)
     return layer
@@ -184,16 +177,11 @@ def test_relation(
     arguments = {"key_padding_mask": padding, "attn_mask": mask, "need_head_weights": need_weights}
     expected, expected_weights = one(x, y, y, need_weights=need_weights, **arguments)
     found, weights = other(x, y, y, need_weights=need_weights, **arguments)
-    # What a padded query sees of its past is not defined (and ignored by fairseq's loss): compare
-    # the real ones.
-    real = (
-        torch.ones(queries, batch, dtype=torch.bool)
-        if padding is None or place != "decoder"
-        else ~padding.t()
-    )
+    # What a padded query sees of its past is not defined, and ignored by fairseq's loss.
+    real = torch.ones(queries, batch, dtype=torch.bool)
+    if padded and place == "decoder":
+        real = ~padding.t()
     torch.testing.assert_close(found[real], expected[real], **EXACT)
-    if need_weights:
-        by_query = (
-            w.permute(2, 1, 0, 3)[real] for w in (weights, expected_weights)
-        )  # (H, B, T, S) -> (T, B, H, S)
+    if need_weights:  # (H, B, T, S) -> (T, B, H, S)
+        by_query = (w.permute(2, 1, 0, 3)[real] for w in (weights, expected_weights))
         torch.testing.assert_close(*by_query, **EXACT)

@@ -15,6 +15,18 @@ from tests.attention.equations import EQUATIONS
 # float64 against float64: only the order of additions differs.
 EXACT = {"rtol": 0, "atol": 1e-12}
 B, T, S = 3, 5, 7
+#: Places and the mask that fairseq or a user gives there.
+MASKS = [
+    ("cross", "none"),
+    *(("encoder", mask) for mask in ("none", "causal", "boolean", "uint8", "float")),
+    *(("decoder", mask) for mask in ("none", "causal", "boolean", "uint8", "float")),
+]
+a_search = given(
+    data=st.data(),
+    kind=st.sampled_from(sorted(KINDS)),
+    beam=st.integers(1, 4),
+    sentences=st.integers(1, 3),
+)
 
 
 def inputs(place: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
@@ -23,28 +35,18 @@ def inputs(place: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tens
     return x, random(S, B, EMBED_DIM, dtype=dtype, seed=1) if place == "cross" else x
 
 
-def hidden(x: Tensor, y: Tensor, padding: Tensor | None, causal: bool) -> Tensor:
-    """The mask (B, T, S) that the equations take."""
+def plain(kind: str, layer, x: Tensor, y: Tensor, padding: Tensor | None = None, causal=False):
+    """The equation's output (T, B, C) and weights (H, B, T, S)."""
     mask = torch.zeros(x.size(1), x.size(0), y.size(0), dtype=torch.bool)
     if padding is not None:
         mask |= padding[:, None, :]
     if causal:
         mask |= torch.ones(x.size(0), y.size(0), dtype=torch.bool).triu(1)
-    return mask
+    return EQUATIONS[kind](layer, x, y, mask)
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize(
-    ("place", "mask_kind"),
-    [
-        ("cross", "none"),
-        *(
-            (p, m)
-            for p in ("encoder", "decoder")
-            for m in ("none", "causal", "boolean", "uint8", "float")
-        ),
-    ],
-)
+@pytest.mark.parametrize(("place", "mask_kind"), MASKS)
 @pytest.mark.parametrize("bias", [False, True])
 def test_equals_the_plain_equation(
     kind: str, place: str, padded: bool, mask_kind: str, bias: bool
@@ -57,18 +59,15 @@ def test_equals_the_plain_equation(
         mask = mask.hidden.to(torch.bool if mask_kind == "boolean" else torch.uint8)
     elif mask_kind == "float":
         mask = as_additive(mask, torch.float64)
-    expected, expected_weights = EQUATIONS[kind](
-        layer, x, y, hidden(x, y, padding, mask is not None)
-    )
+    expected, expected_weights = plain(kind, layer, x, y, padding, mask is not None)
     arguments = {"key_padding_mask": padding, "attn_mask": mask, "static_kv": place == "cross"}
     fused, none = layer(x, y, y, need_weights=False, **arguments)
-    plain, weights = layer(x, y, y, need_head_weights=True, **arguments)
+    stepwise, weights = layer(x, y, y, need_head_weights=True, **arguments)
     _, mean_weights = layer(x, y, y, need_weights=True, **arguments)
-    # Right-padded queries see nothing but their own past, which fairseq's loss ignores: compare the
-    # real ones.
+    # Right-padded queries see nothing but their own past, which fairseq's loss ignores.
     real = slice(None) if padding is None or place == "cross" else ~padding.t()
     torch.testing.assert_close(fused[real], expected[real], **EXACT)
-    torch.testing.assert_close(plain[real], expected[real], **EXACT)
+    torch.testing.assert_close(stepwise[real], expected[real], **EXACT)
     assert none is None
     torch.testing.assert_close(weights, expected_weights, **EXACT)
     torch.testing.assert_close(mean_weights, expected_weights.mean(0), **EXACT)
@@ -80,15 +79,13 @@ def test_gradients_equal_the_plain_equations(kind: str, place: str, gpu: bool) -
     layer = make_layer(kind, place)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
-    mask = hidden(x, y, padding, causal=False)
-    arguments = [*layer.parameters(), x.requires_grad_(), y.requires_grad_()]
-    expected = torch.autograd.grad(
-        EQUATIONS[kind](layer, x, y, mask)[0].square().sum(), arguments, allow_unused=True
-    )
+    leaves = [*layer.parameters(), x.requires_grad_(), y.requires_grad_()]
+    loss = plain(kind, layer, x, y, padding)[0].square().sum()
+    expected = torch.autograd.grad(loss, leaves, allow_unused=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.Tensor, "is_cuda", property(lambda self: gpu))
         out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=False)
-    found = torch.autograd.grad(out.square().sum(), arguments, allow_unused=True)
+    found = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
     for one, other in zip(found, expected, strict=True):
         assert torch.isfinite(one).all()
         # Gradients are sums of a few hundred products of numbers around 10.
@@ -106,42 +103,39 @@ def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
 @pytest.mark.parametrize("padded", [False, True])
 def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> None:
     layer = make_layer(kind, "decoder")
-    x = random(T, B, EMBED_DIM)
-    padding = right_padding(B, T).flip(1) if padded else None  # on the left, as fairseq allows
-    if padding is not None:
+    x, mask = random(T, B, EMBED_DIM), CausalMask(T)
+    padding = torch.zeros(B, T, dtype=torch.bool)
+    if padded:
+        padding = right_padding(B, T).flip(1)  # on the left, as fairseq allows
         padding[:, -1] = False
-    mask = CausalMask(T).hidden if padding is not None else CausalMask(T)
-    whole, whole_weights = layer(
-        x, x, x, attn_mask=mask, key_padding_mask=padding, need_head_weights=True
-    )
+        mask = mask.hidden
     state: dict = {}
+    whole, whole_weights = layer(
+        x,
+        x,
+        x,
+        attn_mask=mask,
+        key_padding_mask=padding if padded else None,
+        need_head_weights=True,
+    )
     for t in range(T):
         arguments = {"incremental_state": state, "need_head_weights": True}
-        if padding is not None:
+        if padded:
             arguments["key_padding_mask"] = padding[:, t : t + 1]
         out, weights = layer(x[t : t + 1], **arguments)
-        real = slice(None) if padding is None else ~padding[:, t]
+        real = ~padding[:, t]
         torch.testing.assert_close(out[0][real], whole[t][real], **EXACT)
         torch.testing.assert_close(weights[:, real, 0], whole_weights[:, real, t, : t + 1], **EXACT)
 
 
 @settings(max_examples=25)
-@given(
-    data=st.data(),
-    kind=st.sampled_from(sorted(KINDS)),
-    beam=st.integers(1, 4),
-    sentences=st.integers(1, 3),
-)
+@a_search
 def test_any_beam_reordering_equals_recomputing(
     data: st.DataObject, kind: str, beam: int, sentences: int
 ) -> None:
-    """Self-attention: hypotheses are copied and dropped, sentences finish; the cache must follow
-    exactly.
-    """
+    """Self-attention: hypotheses are copied and dropped, sentences finish; the cache follows."""
     layer = make_layer(kind, "decoder")
-    history = random(
-        1, sentences * beam, EMBED_DIM
-    )  # (t, N, C): the inputs each live hypothesis has had
+    history = random(1, sentences * beam, EMBED_DIM)  # (t, N, C): what each hypothesis has had
     state: dict = {}
     layer(history[-1:], incremental_state=state)
     for step in range(data.draw(st.integers(1, 4))):
@@ -155,35 +149,22 @@ def test_any_beam_reordering_equals_recomputing(
 
 
 @settings(max_examples=25)
-@given(
-    data=st.data(),
-    kind=st.sampled_from(sorted(KINDS)),
-    beam=st.integers(1, 4),
-    sentences=st.integers(1, 3),
-)
+@a_search
 def test_cross_attention_kept_once_a_sentence(
     data: st.DataObject, kind: str, beam: int, sentences: int
 ) -> None:
-    """One row of keys a sentence, however many hypotheses read it, through any reordering, equals
-    one row each.
-    """
+    """One row of keys a sentence, whatever reads it and however reordered, equals one row each."""
     layer = make_layer(kind, "cross")
-    memory = random(S, sentences, EMBED_DIM, seed=1)
-    padding = right_padding(sentences, S)
+    memory, padding = random(S, sentences, EMBED_DIM, seed=1), right_padding(sentences, S)
     owner = torch.arange(sentences).repeat_interleave(beam)  # the sentence of each hypothesis
     state: dict = {}
     for step in range(data.draw(st.integers(1, 4))):
         x = random(1, len(owner), EMBED_DIM, seed=step)
-        arguments = {"static_kv": True, "need_head_weights": True}
-        first = padding if step == 0 else None
-        out, weights = layer(
-            x, memory, incremental_state=state, key_padding_mask=first, **arguments
-        )
-        expected, expected_weights = layer(
-            x, memory[:, owner], key_padding_mask=padding[owner], **arguments
-        )
-        torch.testing.assert_close(out, expected, **EXACT)
-        torch.testing.assert_close(weights, expected_weights, **EXACT)
+        given = {"static_kv": True, "need_head_weights": True}
+        cached = {"incremental_state": state, "key_padding_mask": None if step else padding}
+        out, weights = layer(x, memory, **cached, **given)
+        expected = layer(x, memory[:, owner], key_padding_mask=padding[owner], **given)
+        torch.testing.assert_close((out, weights), expected, **EXACT)
         order = torch.tensor(data.draw(beam_orders(len(owner), beam)))
         layer.reorder_incremental_state(state, order)
         owner = owner[order]
@@ -191,9 +172,7 @@ def test_cross_attention_kept_once_a_sentence(
 
 @st.composite
 def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
-    """What beam search asks for (some sentences go on, hypotheses come from their own sentence's),
-    or any order.
-    """
+    """What beam search asks for (some sentences go on, hypotheses come from their own), or any."""
     if draw(st.booleans()):
         return draw(st.lists(st.integers(0, hypotheses - 1), min_size=1, max_size=hypotheses))
     groups = range(hypotheses // beam)
@@ -206,10 +185,9 @@ def test_sentences_stay_shared_through_a_search(kind: str) -> None:
     layer = make_layer(kind, "cross")
     state: dict = {}
     layer(random(1, 6, EMBED_DIM), random(S, 2, EMBED_DIM), incremental_state=state, static_kv=True)
-    layer.reorder_incremental_state(state, torch.tensor([2, 2, 0, 5, 3, 4]))
-    assert layer._get_input_buffer(state).key.size(0) == 2
-    layer.reorder_incremental_state(state, torch.tensor([4, 3, 3]))
-    assert layer._get_input_buffer(state).key.size(0) == 1
+    for order, sentences in (([2, 2, 0, 5, 3, 4], 2), ([4, 3, 3], 1)):
+        layer.reorder_incremental_state(state, torch.tensor(order))
+        assert layer._get_input_buffer(state).key.size(0) == sentences
 
 
 def test_cache_holds_only_the_kept_heads(kind: str, place: str) -> None:
@@ -230,8 +208,7 @@ def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
     padding = padding if side == "right" else padding.flip(1)
-    noise = random(*y.shape, seed=5) * padding.t().unsqueeze(-1)
-    other = y + 100 * noise
+    other = y + 100 * random(*y.shape, seed=5) * padding.t().unsqueeze(-1)
     causal = CausalMask(T) if place == "decoder" else None
     arguments = {"key_padding_mask": padding, "attn_mask": causal, "need_weights": False}
     one, two = (layer(x if place == "cross" else z, z, z, **arguments)[0] for z in (y, other))
@@ -242,52 +219,36 @@ def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
     layer = make_layer(kind, "decoder")
-    x = random(T, B, EMBED_DIM)
+    x, given = random(T, B, EMBED_DIM), {"attn_mask": CausalMask(T), "need_weights": need_weights}
+    before, _ = layer(x, **given)
     for t in range(T - 1):
         changed = x.clone()
         changed[t + 1 :] += 10
-        one, two = (
-            layer(z, attn_mask=CausalMask(T), need_weights=need_weights)[0] for z in (x, changed)
-        )
-        torch.testing.assert_close(one[: t + 1], two[: t + 1], **EXACT)
-        assert not torch.allclose(one[t + 1 :], two[t + 1 :])
+        after, _ = layer(changed, **given)
+        torch.testing.assert_close(before[: t + 1], after[: t + 1], **EXACT)
+        assert not torch.allclose(before[t + 1 :], after[t + 1 :])
 
 
-def test_dropout_of_attention_weights_is_the_papers(kind: str) -> None:
-    """With dropped weights W' of a known draw, the output is concat_i(W'_i V_i) W_O with the
-    paper's V_i.
-    """
+def test_dropout_of_attention_weights_is_the_papers(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With weights W' of a known draw the output is concat_i(W'_i V_i) W_O with the paper's V_i."""
     layer = make_layer(kind, "encoder", dropout=0.25).train()  # not F.dropout's own 0.5
     x = random(T, B, EMBED_DIM)
-
-    def dropped(weights: Tensor) -> Tensor:  # (N, H, T, S), drawn as the layer's own
-        torch.manual_seed(3)
-        return torch.nn.functional.dropout(weights, 0.25)
-
-    _, weights = EQUATIONS[kind](layer, x, x, hidden(x, x, None, causal=False))
+    whole, weights = plain(kind, layer, x, x)
     drawn = layer.queries(x).size(1)  # H, or 1 where one head is repeated, dropped weights and all
-    changed = (
-        dropped(weights[:drawn].transpose(0, 1).contiguous())
-        .transpose(0, 1)
-        .expand(HEADS, -1, -1, -1)
-    )
-    softmax, torch.softmax = torch.softmax, _replay(changed)
-    try:
-        expected, _ = EQUATIONS[kind](layer, x, x, hidden(x, x, None, causal=False))
-    finally:
-        torch.softmax = softmax
+    by_sentence = weights[:drawn].transpose(0, 1).contiguous()  # (B, H or 1, T, S), as the layer's
+    torch.manual_seed(3)
+    dropped = torch.nn.functional.dropout(by_sentence, 0.25)
     torch.manual_seed(3)
     out, _ = layer(x, x, x, need_weights=False)
+    replay = iter(dropped.transpose(0, 1).expand(HEADS, -1, -1, -1))
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "softmax", lambda scores, dim: next(replay))
+        expected, _ = plain(kind, layer, x, x)
     torch.testing.assert_close(out, expected, **EXACT)
-    layer.eval()
-    whole, _ = EQUATIONS[kind](layer, x, x, hidden(x, x, None, causal=False))
-    torch.testing.assert_close(layer(x, x, x)[0], whole, **EXACT)
+    torch.testing.assert_close(layer.eval()(x, x, x)[0], whole, **EXACT)
     assert not torch.allclose(whole, expected)
-
-
-def _replay(weights: Tensor):
-    heads = iter(weights)
-    return lambda scores, dim: next(heads)
 
 
 def test_other_key_width(kind: str) -> None:
@@ -296,5 +257,5 @@ def test_other_key_width(kind: str) -> None:
         pytest.skip("EL-attention slices its input, which must be as wide as the heads together")
     layer = make_layer(kind, "cross", kdim=10, vdim=10)
     x, y = random(T, B, EMBED_DIM), random(S, B, 10)
-    expected, _ = EQUATIONS[kind](layer, x, y, hidden(x, y, None, causal=False))
-    torch.testing.assert_close(layer(x, y, y, need_weights=False)[0], expected, **EXACT)
+    found, _ = layer(x, y, y, need_weights=False)
+    torch.testing.assert_close(found, plain(kind, layer, x, y)[0], **EXACT)

@@ -4,7 +4,6 @@ every kind.
 
 import argparse
 import json
-import math
 import re
 import sys
 from collections.abc import Iterator
@@ -113,7 +112,7 @@ def qk_shared(layer, x: Tensor, y: Tensor, mask: Tensor):
     queries = layer.qk_proj(x).split(width, dim=-1)
     keys = [key / key.norm(dim=-1, keepdim=True) for key in layer.qk_proj(y).split(width, dim=-1)]
     values = layer.v_proj(y).split(width, dim=-1)
-    return equations._combine(layer, queries, keys, values, 1 / math.sqrt(width), mask)
+    return equations._dot(layer, queries, keys, values, mask)
 
 
 @pytest.fixture
