@@ -50,7 +50,7 @@ def open_task(folder: Path) -> TaskFolder:
     data = open_data(folder, TASK)
     manifest, files = data.manifest, file_hashes(data.manifest)
     train = {name: value for name, value in files.items() if "/train." in name}
-    others = {name: value for name, value in files.items() if name not in train}
+    others = dict(files.items() - train.items())
     return TaskFolder(
         folder=data.folder,
         task=TASKS[manifest["task"]],

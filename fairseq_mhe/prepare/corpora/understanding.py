@@ -67,8 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prepare the task."""
-    task, folder = TASKS[args.task], args.folder
+    task = TASKS[args.task]
     out = args.out or Path(f"runs/{task.name}-data")
-    if folder is None:
-        folder = obtain_task(task, Downloads(out=out, mirror=args.mirror))
+    folder = args.folder or obtain_task(task, Downloads(out=out, mirror=args.mirror))
     print(prepare_task(task, folder, args.text, out, args.block))
