@@ -60,17 +60,12 @@ def hypotheses(output: str) -> list[int]:  # their numbers
     return sorted(int(n) for n in re.findall(r"^H-(\d+)\t", output, re.MULTILINE))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "--fp16",
-        "--bf16",
-        "--memory-efficient-fp16",
-        "--attention mha --cross-attention mhe_add --attention-dropout 0.1 --update-freq 2",
-        "--encoder-layerdrop 0.5 --decoder-layerdrop 0.5",
-        "--checkpoint-activations",
-    ],
-)
+MIXED = "--attention mha --cross-attention mhe_add --attention-dropout 0.1 --update-freq 2"
+LAYERDROP = "--encoder-layerdrop 0.5 --decoder-layerdrop 0.5"
+PRECISIONS = ["--fp16", "--bf16", "--memory-efficient-fp16"]
+
+
+@pytest.mark.parametrize("options", [*PRECISIONS, MIXED, LAYERDROP, "--checkpoint-activations"])
 def test_training_options(folder: Path, tmp_path: Path, options: str) -> None:
     done = train(folder, tmp_path, *options.split())
     assert "num_updates 2" in done.stderr + done.stdout

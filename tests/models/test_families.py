@@ -11,6 +11,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
 from fairseq.modules import FairseqDropout
 from omegaconf import OmegaConf
+from torch import nn
 
 import fairseq_mhe
 from fairseq_mhe.common.arguments import as_words
@@ -40,6 +41,10 @@ NO_DATA = "/no such folder/bin"
 def parse(*words: str) -> Any:
     """What fairseq-train does before it touches data."""
     return options.parse_args_and_arch(options.get_training_parser(), [NO_DATA, *words])
+
+
+def shapes(model: nn.Module) -> dict[str, torch.Size]:
+    return {name: x.shape for name, x in model.named_parameters()}
 
 
 @pytest.mark.parametrize("row", TABLE)
@@ -77,8 +82,7 @@ def test_hydra_and_the_command_line_build_the_same_model(number: int, size: int)
     task = family.task(90_000)  # more words than the cut-offs of wiki103
     with without_memory():
         models = [task.build_model(cfg.model) for cfg in (parsed, written)]
-    shapes = [{name: x.shape for name, x in each.named_parameters()} for each in models]
-    assert shapes[0] == shapes[1]
+    assert shapes(models[0]) == shapes(models[1])
     drops = [{m.p for m in each.modules() if isinstance(m, FairseqDropout)} for each in models]
     assert drops[0] == drops[1]
 
@@ -95,8 +99,7 @@ def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
     args = parse("--arch", "transformer_iwslt_de_en", "--share-all-embeddings")
     with without_memory():
         theirs = build_model(args, make_task(VOCABULARY))
-    shapes = [{name: x.shape for name, x in m.named_parameters()} for m in (ours, theirs)]
-    assert shapes[0] == shapes[1]
+    assert shapes(ours) == shapes(theirs)
     layers = ([*model.encoder.layers, *model.decoder.layers] for model in (ours, theirs))
     for mine, its in zip(*layers, strict=True):
         assert mine.self_attn.num_heads == its.self_attn.num_heads == 4
@@ -109,12 +112,10 @@ def test_without_memory_all_shapes_are_the_same_and_later_models_have_their_posi
     without = build_on_meta("tiny", "mhe_mul", 100)
     real = build({"arch": TRANSLATION.arch("tiny"), **given}, make_task(100))
     assert without.encoder.embed_positions.weights.is_meta
-    shapes = []
-    for model in (without, real):
-        sides = {"encoder": model.encoder, "decoder": model.decoder}
-        positions = {name: side.embed_positions.weights for name, side in sides.items()}
-        shapes.append({k: x.shape for k, x in {**model.state_dict(), **positions}.items()})
-    assert shapes[0] == shapes[1]
+    assert shapes(without) == shapes(real)
+    for side in ("encoder", "decoder"):
+        ours, theirs = (getattr(m, side).embed_positions.weights for m in (without, real))
+        assert ours.shape == theirs.shape
     first = real.encoder.embed_positions.weights[2:, 0]  # row 1 is of padding
     torch.testing.assert_close(first, torch.arange(2.0, 2 + len(first)).sin())
 
@@ -159,6 +160,8 @@ BAD = [
     ("--attention mhe", "unknown attention 'mhe'; choose one of: mha, mhe_mul, mhe_add, sha, mqa"),
     ("--attention skv --encoder-attention-heads 7", "embed_dim 512 is not divisible by"),
     ("--attention mqa --attention-head-dim 0", "head_dim must be positive, not 0"),
+    ("--arch roberta_mhe_tiny --attention mha --head-embedding-std 1", "std has no effect on"),
+    ("--arch transformer_lm_mhe_tiny --decoder-attention-heads 3", "128 is not divisible by num_h"),
 ]
 
 
@@ -168,15 +171,15 @@ def test_bad_options_stop_the_parser_in_one_line(words: str, message: str) -> No
         parse("--arch", "transformer_mhe_base", *words.split())
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "--attention gqa --attention-kv-heads 8",
-        "--attention mha --cross-attention gqa --attention-kv-heads 1",
-        "--attention collaborative --collaborative-dim 1",
-        "--attention el --encoder-embed-dim 256 --cross-attention skv",
-    ],
-)
+LIMITS = [
+    "--attention gqa --attention-kv-heads 8",
+    "--attention mha --cross-attention gqa --attention-kv-heads 1",
+    "--attention collaborative --collaborative-dim 1",
+    "--attention el --encoder-embed-dim 256 --cross-attention skv",
+]
+
+
+@pytest.mark.parametrize("words", LIMITS)
 def test_options_at_their_limits_are_accepted(words: str) -> None:
     parse("--arch", "transformer_mhe_base", *words.split())
 

@@ -101,16 +101,3 @@ def test_masked_model_starts_as_bert_but_for_a_kinds_own() -> None:
     assert not attention.content_proj.weight.any()
     assert 0.018 < attention.q_proj.weight.std() < 0.022
     assert attention.mixing.abs().max() > 0.1  # Xavier uniform, not N(0, 0.02)
-
-
-BAD = [
-    (ROBERTA, {"attention": "nonsense"}, "unknown attention 'nonsense'; choose one of: mha"),
-    (LM, {"decoder_attention_heads": 3}, "embed_dim 16 is not divisible by num_heads 3"),
-    (ROBERTA, {"attention": "mha", "head_embedding_std": 0.1}, "no effect on --attention mha"),
-]
-
-
-@pytest.mark.parametrize(("family", "options", "message"), BAD)
-def test_bad_options_end_in_one_line(family: tuple, options: dict, message: str) -> None:
-    with pytest.raises(SystemExit, match=f"^fairseq-mhe: error: .*{message}.*$"):
-        make_language_model(family[0], **options)
