@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
+from fairseq import utils
 from torch import Tensor
 
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values, add_option
-from fairseq_mhe.bench.meters import Stopwatch, tensor_peak
+from fairseq_mhe.bench.meters import Seconds, Stopwatch, tensor_peak
 from fairseq_mhe.common.arguments import at_least, list_of, positive, some_of
 
 #: Places measured in training, forward and backward.
@@ -26,8 +27,6 @@ _MODEL = (
     *("--encoder-layers", "1", "--decoder-layers", "2"),
     *("--max-source-positions", str(_LONGEST), "--max-target-positions", str(_LONGEST)),
 )
-#: A sublayer never sees the vocabulary.
-_VOCABULARY = 64
 
 
 class AttentionBenchmark(Benchmark):
@@ -44,6 +43,7 @@ class AttentionBenchmark(Benchmark):
 
     @classmethod
     def add_options(cls, parser: ArgumentParser) -> None:
+        parser.set_defaults(vocab_size=64)  # which a sublayer never sees
         add, places = partial(add_option, parser), f"{', '.join(PLACES)}, or all"
         add("--places", some_of(PLACES), cls.default_places, "PLACE,...", places)
         lengths = list_of(at_least(2, _LONGEST))
@@ -62,12 +62,12 @@ class AttentionBenchmark(Benchmark):
 
     def prepare(self, cell: Values) -> None:
         """Record what the model calls the sublayer with, to call it with the same again."""
-        cfg = models.configuration(self.variant, self.settings, cell["dtype"], _MODEL)
-        task, model = models.build(cfg, _VOCABULARY)
-        model = model.to(self.device, DTYPES[cell["dtype"]])
-        shape = cell["batch"], cell["length"], self.settings.seed
+        dtype, settings = cell["dtype"], self.settings
+        cfg, task, model = models.build(self.variant, settings, dtype, _MODEL)
+        model.to(settings.device, DTYPES[dtype])
+        shape = cell["batch"], cell["length"], settings.seed
         pairs = models.translation_batch(task.source_dictionary, *shape, with_target=True)
-        batch = {name: tensor.to(self.device) for name, tensor in pairs["net_input"].items()}
+        batch = utils.apply_to_sample(lambda x: x.to(settings.device), pairs["net_input"])
         self._steps = cell["place"] in STEP_PLACES
         self._layer = _sublayer(model, cell["place"])
         # fairseq's layers call attention with keywords only.
@@ -92,7 +92,7 @@ class AttentionBenchmark(Benchmark):
         # The output is as large as the query.
         self._gradient = torch.randn_like(call["query"])  # (T, B, C)
 
-    def repetition(self) -> dict[str, float]:
+    def repetition(self) -> Seconds:
         """Seconds of one call or step: ``total`` and, in training, ``forward`` and ``backward``."""
         if not self._times:
             self._measure(1)
@@ -108,12 +108,12 @@ class AttentionBenchmark(Benchmark):
         Resident memory, which is known of every workload, says little of a single sublayer.
         """
         facts = {"weight_bytes": models.weight_bytes(self._layer)}
-        if self.device.type == "cpu":
+        if not self.on_gpu:
             facts["peak_bytes"] = tensor_peak(lambda: self._measure(1))
         return facts
 
-    def _measure(self, times: int) -> dict[str, float]:
-        watch = Stopwatch(self.device)
+    def _measure(self, times: int) -> Seconds:
+        watch = Stopwatch(self.on_gpu)
         for _ in range(times):
             if self._steps:
                 state: Values = {}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from fairseq_mhe.bench.meters import PeakMemory, gpu_work
+from fairseq_mhe.bench.meters import PeakMemory, Seconds, gpu_work
 
 #: fairseq's own ``transformer``, biases and all, as it is shipped; ratios are relative to it.
 STOCK = "stock"
@@ -41,8 +41,8 @@ class Benchmark(ABC):
 
     def __init__(self, variant: str, settings: Namespace) -> None:
         self.variant, self.settings = variant, settings
-        self.device = torch.device(settings.device)
-        self._memory = PeakMemory(self.device)
+        self.on_gpu = settings.device == "cuda"
+        self._memory = PeakMemory(self.on_gpu)
         self._is_first = True
 
     @classmethod
@@ -65,7 +65,7 @@ class Benchmark(ABC):
         """Build the model and the inputs of a cell."""
 
     @abstractmethod
-    def repetition(self) -> dict[str, float]:
+    def repetition(self) -> Seconds:
         """Do the work once: seconds by part, ``total`` among them."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Benchmark(ABC):
         self._memory.start()
         self._cold = True
 
-    def turn(self) -> dict[str, float]:
+    def turn(self) -> Seconds:
         """Seconds by part; the work is done once before the first that is timed.
 
         On a GPU, which all processes share, what is not in use goes back to it after each turn.
@@ -94,13 +94,13 @@ class Benchmark(ABC):
         if self._cold:
             self.repetition()
         seconds = self.repetition()
-        self._cold = self.device.type == "cuda"
-        if self._cold:
+        self._cold = self.on_gpu
+        if self.on_gpu:
             gc.collect()
             torch.cuda.empty_cache()
         return seconds
 
     def result(self) -> Values:
         """The facts, the peak of memory, and on a GPU what it does in a repetition."""
-        result = {"peak_bytes": self._memory.peak(), **self.facts()}
-        return result | gpu_work(self.repetition) if self.device.type == "cuda" else result
+        work = gpu_work(self.repetition) if self.on_gpu else {}
+        return {"peak_bytes": self._memory.peak(), **self.facts(), **work}

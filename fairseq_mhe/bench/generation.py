@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Values, add_option
-from fairseq_mhe.bench.meters import Stopwatch
+from fairseq_mhe.bench.meters import Seconds, Stopwatch
 from fairseq_mhe.bench.models import BF16, INT8, LANGUAGES, translation_batch
 from fairseq_mhe.common.arguments import at_least, list_of, positive, positive_list
 from fairseq_mhe.common.errors import UserError
@@ -93,24 +93,23 @@ class GenerationBenchmark(Benchmark):
 
     def prepare(self, cell: Values) -> None:
         """The model as fairseq-generate makes it ready, its search, and the batch."""
-        cfg = models.configuration(self.variant, self.settings, cell["dtype"])
+        cfg, task, model = models.build(self.variant, self.settings, cell["dtype"])
         limits = cfg.generation
         limits.beam, limits.max_len_a = cell["beam"], 0
-        self._task, model = models.build(cfg, self.settings.vocab_size)
-        self._model = model.to(self.device, DTYPES[cell["dtype"]])
-        self._model.prepare_for_inference_(cfg)
-        self._generator = self._task.build_generator([self._model], limits)
-        words, seed = self._task.source_dictionary, self.settings.seed
+        self._task, self._model = task, model.to(self.settings.device, DTYPES[cell["dtype"]])
+        model.prepare_for_inference_(cfg)
+        self._generator = task.build_generator([model], limits)
+        words, seed = task.source_dictionary, self.settings.seed
         self._batches: list[tuple[int, Any]] = []
         for sentences, length in shapes(cell):
             batch = translation_batch(words, sentences, length, seed)
-            batch = utils.move_to_cuda(batch) if self.device.type == "cuda" else batch
+            batch = utils.move_to_cuda(batch) if self.on_gpu else batch
             self._batches.append((length - 1, batch))  # without the end of sentence
         self._held: dict[str, int] = {}
 
-    def repetition(self) -> dict[str, float]:
+    def repetition(self) -> Seconds:
         """Seconds: ``total``, of it ``reorder`` (following the hypotheses)."""
-        watch, model = Stopwatch(self.device), self._model
+        watch, model = Stopwatch(self.on_gpu), self._model
         # Only where fairseq reorders it is seen what the search holds. It fills the decoder's state
         # in place, so that the last argument has the last step's keys and values.
         state = _spy(model.decoder, "reorder_incremental_state_scripting", watch)
@@ -158,8 +157,7 @@ class CTranslate2Benchmark(GenerationBenchmark):
         kind, _, precision = self.variant.rpartition(CTRANSLATE2)
         settings = self.settings
         options = vars(models.configuration(STOCK, settings, "float32").model)
-        cfg = models.configuration(kind.removesuffix("_") or STOCK, settings, "float32")
-        task, model = models.build(cfg, settings.vocab_size)
+        _, task, model = models.build(kind.removesuffix("_") or STOCK, settings, "float32")
         weights = folded_parameters(model.eval()) if kind else model.state_dict()
         self._words = task.source_dictionary
         with tempfile.TemporaryDirectory() as name:
@@ -171,9 +169,9 @@ class CTranslate2Benchmark(GenerationBenchmark):
             self._translator = open_translator(folder, *where)
             self._weight_bytes = (folder / "model.bin").stat().st_size
 
-    def repetition(self) -> dict[str, float]:
+    def repetition(self) -> Seconds:
         """Seconds of the search."""
-        watch = Stopwatch(self.device)
+        watch = Stopwatch(self.on_gpu)
         limits = ("min_decoding_length", "max_decoding_length")
         with watch.part("total"):
             for length, sentences in self._batches:

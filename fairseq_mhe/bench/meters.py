@@ -21,16 +21,21 @@ _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"  # for clear_refs (proc(5)): resets the peak resident set size, VmHWM
 
 
+Work = Callable[[], object]
+#: By part of the work.
+Seconds = dict[str, float]
+
+
 class Stopwatch:
     """Adds up the seconds spent in named parts: of a wall clock on a CPU, of events on CUDA.
 
     On CUDA nothing waits for the device before `seconds` is called.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
-        self._spans: list[tuple[str, Any, Any]] = []
-        if self._cuda:
+    def __init__(self, on_gpu: bool) -> None:
+        self._on_gpu = on_gpu
+        self._spans: list[Any] = []
+        if on_gpu:
             torch.cuda.synchronize()
 
     @contextlib.contextmanager
@@ -40,18 +45,18 @@ class Stopwatch:
         yield
         self._spans.append((name, start, self._now()))
 
-    def seconds(self) -> dict[str, float]:
+    def seconds(self) -> Seconds:
         """The parts' times, once the device has done its work."""
-        if self._cuda:
+        if self._on_gpu:
             torch.cuda.synchronize()
-        totals: dict[str, float] = defaultdict(float)
+        totals: Seconds = defaultdict(float)
         for name, start, end in self._spans:
             # Events count milliseconds.
-            totals[name] += start.elapsed_time(end) / 1000 if self._cuda else end - start
+            totals[name] += start.elapsed_time(end) / 1000 if self._on_gpu else end - start
         return dict(totals)
 
     def _now(self) -> Any:
-        if not self._cuda:
+        if not self._on_gpu:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
@@ -67,13 +72,13 @@ class PeakMemory:
 
     _before: int | None = None
 
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
+    def __init__(self, on_gpu: bool) -> None:
+        self._on_gpu = on_gpu
 
     def start(self) -> None:
         """Forget what was before."""
         gc.collect()
-        if self._cuda:
+        if self._on_gpu:
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
@@ -90,7 +95,7 @@ class PeakMemory:
         """Bytes, or None where the system does not say."""
         if self._before is None:
             return None
-        most = torch.cuda.max_memory_allocated() if self._cuda else _resident("VmHWM")
+        most = torch.cuda.max_memory_allocated() if self._on_gpu else _resident("VmHWM")
         return most - self._before
 
 
@@ -100,7 +105,7 @@ def _resident(name: str) -> int:
     return int(kibibytes) * 1024
 
 
-def tensor_peak(call: Callable[[], object]) -> int:
+def tensor_peak(call: Work) -> int:
     """The most bytes that ``call`` has in tensors on the CPU at once, above what was there before.
 
     Torch's allocator counts them, as on CUDA: exact, unlike resident memory. The call is slower.
@@ -115,7 +120,7 @@ def tensor_peak(call: Callable[[], object]) -> int:
     return max(accumulate((event.nbytes() for event in events), initial=0))
 
 
-def gpu_work(call: Callable[[], object]) -> dict[str, float]:
+def gpu_work(call: Work) -> dict[str, float]:
     """How many ``kernels`` a call starts on the GPU, and ``busy_seconds`` in which it computes."""
     with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as profiler:
         call()

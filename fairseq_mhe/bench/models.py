@@ -12,9 +12,8 @@ import torch
 from fairseq import options
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_mhe.bench.benchmark import STOCK, Values
 from fairseq_mhe.common.arguments import as_words
@@ -77,17 +76,18 @@ def configuration_of(words: tuple[str, ...]) -> DictConfig:
     return convert_namespace_to_omegaconf(args)
 
 
-def build(cfg: DictConfig, vocabulary: int) -> tuple[TranslationTask, Any]:
-    """A task with a joined dictionary of made-up words, and the model, the same for a seed."""
-    task = make_task(vocabulary, config=cfg.task)
-    return task, build_model(cfg.model, task, cfg.common.seed)
+def build(variant: str, settings: Namespace, *rest: Any) -> tuple[DictConfig, Any, Any]:
+    """Its `configuration`, a task with a joined dictionary of made-up words, and the model."""
+    cfg = configuration(variant, settings, *rest)
+    task = make_task(settings.vocab_size, config=cfg.task)
+    return cfg, task, build_model(cfg.model, task, cfg.common.seed)
 
 
 def weight_bytes(model: nn.Module) -> int:
     """Bytes of parameters, shared ones once, and of the packed copies for inference on a CPU."""
     packed = [module for module in model.modules() if isinstance(module, PackedLinear)]
-    plain = sum(weight.numel() * weight.element_size() for weight in model.parameters())
-    return plain + sum(module.packed_bytes for module in packed)
+    copies = sum(module.packed_bytes for module in packed)
+    return copies + sum(weight.nbytes for weight in model.parameters())
 
 
 def random_lengths(random: np.random.Generator, count: int, spread: float) -> np.ndarray:
@@ -154,18 +154,14 @@ def translation_batch(
 
 
 def _dataset(dictionary: Dictionary, seed: int, *lengths: np.ndarray) -> LanguagePairDataset:
-    """Random sources, and targets if there are lengths for them; the same for the same seed."""
+    """Random sources, and targets if there are lengths for them, their ends among the tokens."""
     sides: list[Any] = []
-    for side, tokens in enumerate(lengths):
-        sides += [_sentences(tokens, dictionary, seed + side), tokens, dictionary]
+    for side, counts in enumerate(lengths):
+        random, least = torch.Generator().manual_seed(seed + side), dictionary.nspecial
+        tokens = torch.randint(least, len(dictionary), (counts.sum(),), generator=random)
+        sentences = tokens.split(counts.tolist())
+        for sentence in sentences:
+            sentence[-1] = dictionary.eos()
+        sides += [sentences, counts, dictionary]
     # Not shuffled among those of one length, by a global seed: they are random as they are.
     return LanguagePairDataset(*sides, shuffle=False)
-
-
-def _sentences(sizes: np.ndarray, dictionary: Dictionary, seed: int) -> list[Tensor]:
-    """For each size a sentence (size,), its end among the tokens."""
-    generator = torch.Generator().manual_seed(seed)
-    size = (int(sizes.sum()),)
-    tokens = torch.randint(dictionary.nspecial, len(dictionary), size, generator=generator)
-    tokens[torch.from_numpy(sizes).cumsum(0) - 1] = dictionary.eos()
-    return list(tokens.split(sizes.tolist()))

@@ -13,7 +13,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import Benchmark, Values, add_option
-from fairseq_mhe.bench.meters import Stopwatch
+from fairseq_mhe.bench.meters import Seconds, Stopwatch
 from fairseq_mhe.common.arguments import positive, positive_list
 
 
@@ -46,8 +46,7 @@ class TrainingBenchmark(Benchmark):
         tokens, settings = cell["max_tokens"], self.settings
         # fairseq saves the state where an update fails; there is nothing worth keeping here.
         extra = ["--max-tokens", str(tokens), "--save-dir", os.devnull]
-        cfg = models.configuration(self.variant, settings, cell["dtype"], extra)
-        task, model = models.build(cfg, settings.vocab_size)
+        cfg, task, model = models.build(self.variant, settings, cell["dtype"], extra)
         if settings.compile:
             # A layer is one of the cases of its class's code, of which there may be 8 otherwise.
             torch._dynamo.config.recompile_limit = 128
@@ -63,10 +62,10 @@ class TrainingBenchmark(Benchmark):
         self._batches = itertools.cycle(batches)
         self._done: list[Values] = []
 
-    def repetition(self) -> dict[str, float]:
+    def repetition(self) -> Seconds:
         """Seconds of all updates."""
         batches = list(itertools.islice(self._batches, self.settings.batches))
-        watch = Stopwatch(self.device)
+        watch = Stopwatch(self.on_gpu)
         with watch.part("total"):
             for batch in batches:
                 self.trainer.train_step([batch], raise_oom=True)

@@ -9,13 +9,12 @@ import torch
 from fairseq_mhe.bench.meters import PeakMemory, Stopwatch, tensor_peak
 
 MIB = 2**20
-CPU = torch.device("cpu")
 
 
 def test_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([0.0, 1.0, 3.0, 3.5, 7.0, 10.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
-    watch = Stopwatch(torch.device("cpu"))
+    watch = Stopwatch(on_gpu=False)
     with watch.part("outer"):
         with watch.part("inner"):
             pass
@@ -32,7 +31,7 @@ def touch(mebibytes: int) -> torch.Tensor:
 def test_peak_counts_what_came_and_went() -> None:
     before = touch(150)  # in use before and during
     touch(300)  # gone before
-    memory = PeakMemory(CPU)
+    memory = PeakMemory(on_gpu=False)
     memory.start()
     assert memory.peak() < 20 * MIB
     touch(100)

@@ -7,7 +7,9 @@ import torch
 from fairseq.models.transformer import TransformerDecoderBase
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.bench.models import build, configuration_of
+from fairseq_mhe.bench.models import configuration_of
+from fairseq_mhe.models.build import build
+from fairseq_mhe.models.families import make_task
 from fairseq_mhe.models.optimizer import FP16Optimizer
 from fairseq_mhe.models.transformer import TransformerMHEModel
 from tests.fixtures.fake_cuda import CUDA, DTYPES, empty, fake_cuda, moved
@@ -63,7 +65,8 @@ def test_kernels_of_an_update(kind: str, most: int, monkeypatch: pytest.MonkeyPa
         "--criterion label_smoothed_cross_entropy --label-smoothing 0.1"
     )
     cfg = configuration_of(tuple(words.split()))
-    task, model = build(cfg, 1000)
+    task = make_task(1000, config=cfg.task)
+    model = build(cfg.model, task, 1)
     criterion = task.build_criterion(cfg.criterion)
     # fairseq's positions read a shape from memory, which fake tensors have not.
     monkeypatch.setattr(torch.onnx.operators, "shape_as_tensor", lambda x: list(x.shape))
