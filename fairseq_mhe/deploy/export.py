@@ -23,8 +23,6 @@ from fairseq_mhe.prepare.subword import MODEL_NAMES
 from fairseq_mhe.runs.scoring import described
 
 _EXAMPLES, _CARD = (Path(__file__).with_name(name) for name in ("examples", "card.md"))
-#: The data set that a card shows the scores of.
-_SUBSET = "test"
 
 
 def write_fairseq(trained: Trained, folder: Path) -> None:
@@ -90,8 +88,8 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     if run:
         command = f"train {run.row} {run.kind} --seed {run.seed} --data DATA"
         training = json.dumps(run.settings["options"])
-        if (path := run.subset(_SUBSET) / "scores.json").is_file():
-            scores = [f"- {_SUBSET}: {line}" for line in described(read_json(path))]
+        if (path := run.subset("test") / "scores.json").is_file():
+            scores = [f"- test: {line}" for line in described(read_json(path))]
     pairs = [f"{split} {count:,}" for split, count in manifest.get("lines", {}).items()]
     facts = {
         **trained.text.settings,  # the languages

@@ -63,6 +63,7 @@ def _check(trained: Trained) -> None:
             )
 
 
+@torch.no_grad()
 def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     """All weights by transformers' names; ``rows`` as of `make_tokenizer`."""
     model: Any = trained.source.model
@@ -75,20 +76,16 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     for name, value in parameters.items():
         if ".layers." in name or ".layer_norm." in name:
             weights[f"model.{name}"] = value
-    for side in ("encoder", "decoder"):
-        table = _positions(getattr(model, side), max(trained.positions))
-        weights[f"model.{side}.embed_positions.weight"] = table
+    longest = max(trained.positions)
+    for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
+        most = min(longest, side.max_positions())
+        symbols = torch.full((1, most), side.padding_idx + 1)  # any that are no padding
+        table = torch.zeros(
+            longest, words.size(1)
+        )  # what is added at each place of a sentence
+        table[:most] = side.embed_positions(symbols)[0]
+        weights[f"model.{name}.embed_positions.weight"] = table
     return {name: value.detach().contiguous() for name, value in weights.items()}
-
-
-@torch.no_grad()
-def _positions(side: Any, longest: int) -> Tensor:
-    """(``longest``, C): what is added at each place of a sentence."""
-    table = torch.zeros(longest, side.embed_tokens.embedding_dim)
-    most = min(longest, side.max_positions())
-    words = torch.full((1, most), side.padding_idx + 1)  # any that are no padding
-    table[:most] = side.embed_positions(words)[0]
-    return table
 
 
 def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
