@@ -9,6 +9,7 @@ import ast
 import functools
 import importlib.util
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -38,8 +39,7 @@ def apply() -> None:
     torch.serialization.add_safe_globals([argparse.Namespace])
     logging.getLogger("fairseq.trainer").addFilter(_is_of_parameters)
     for name in EVALUATING:
-        module = sys.modules.get(f"fairseq.{name}")
-        if module is not None:
+        if module := sys.modules.get(f"fairseq.{name}"):
             vars(module)["eval"] = _evaluate
 
 
@@ -92,24 +92,25 @@ def _parse(
     Attention of ours beside an architecture of fairseq's ends in one line, not in pages of usage.
     """
     words = [*(sys.argv[1:] if input_args is None else input_args), ""]
-    arch = next((after for word, after in pairwise(words) if word in ("--arch", "-a")), "")
-    ours = {f"--{place}attention" for place in ("", "encoder-", "decoder-", "cross-")}
-    given = sorted(ours.intersection(word.split("=")[0] for word in words))
-    if given and arch and "_mhe" not in arch:
+    arch = next(
+        (after for word, after in pairwise(words) if word in ("--arch", "-a")), "_mhe"
+    )
+    own = re.search(r"--((en|de)coder-|cross-)?attention(?=[ =])", " ".join(words))
+    if own and not re.search("_mhe|fconv", arch):  # fconv has a --decoder-attention
         raise ErrorExit(
-            f"{given[0]} needs an architecture of fairseq_mhe, such as --arch "
+            f"{own[0]} needs an architecture of fairseq_mhe, such as --arch "
             f"transformer_mhe_base, not --arch {arch}"
         )
     parsed = parse(parser, input_args, *args, **kwargs)
     chosen = parsed[0] if isinstance(parsed, tuple) else parsed
+    given = vars(chosen)
     # --bf16 turns --tpu on, which takes the GPU away and asks for torch_xla. It can go when fairseq
     # does so only where torch_xla is installed.
-    if getattr(chosen, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
+    if given.get("bf16") and importlib.util.find_spec("torch_xla") is None:
         chosen.tpu = False
     # fairseq asks CUDA for a device for --fp16's gradients on a CPU, too. It can go when it
     # allocates them where the parameters are.
-    on_cpu = getattr(chosen, "cpu", False) or not torch.cuda.is_available()
-    if getattr(chosen, "fp16", False) and on_cpu:
+    if given.get("fp16") and (given.get("cpu") or not torch.cuda.is_available()):
         chosen.fp16_no_flatten_grads = True
     return parsed
 
