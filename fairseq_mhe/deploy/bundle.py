@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.prepare.text_processing import TextProcessing, processing_of
+from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.decoding import Decoding
 
 CONFIG = "bundle.json"
@@ -29,7 +29,7 @@ def open_bundle(folder: Path) -> Bundle:
         raise UserError(f"{folder} is no bundle: it has no {CONFIG}; make one with export")
     config = read_json(path)
     try:
-        text = processing_of(config["text"], folder)
+        text = TextProcessing(config["text"], folder)
         decoding = Decoding(**config["decoding"])
         source, target = config["positions"]
         return Bundle(folder, config["format"], text, decoding, (source, target))

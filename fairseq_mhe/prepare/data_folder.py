@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import key, no_colon
 from fairseq_mhe.prepare.manifest import MANIFEST, PARALLEL, TEXT, file_hashes, read_manifest
-from fairseq_mhe.prepare.text_processing import TextProcessing, processing_of
+from fairseq_mhe.prepare.subword import join
+from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
@@ -63,16 +64,14 @@ class DataFolder:
     def processing(self) -> TextProcessing:
         """How the folder's text was processed, for new text and for hypotheses."""
         settings = {**self.manifest["options"], **self.manifest}
-        return processing_of(settings, self.folder / "subword")
+        return TextProcessing(settings, self.folder / "subword")
 
     def given_tokens(self, lines: Iterable[str]) -> list[str] | None:
-        """Subwords as the tokens of a text that others have tokenised, on which others score.
-
-        None if the tokens are ours: nobody else's scores are of them.
-        """
+        """Subwords as the tokens that others score, if others tokenised the text; else None."""
         if self.manifest.get("tokenizer") != ESCAPED:
             return None
-        return replace(self.processing(), tokenizer="none").plain(lines)
+        kind = self.manifest["subword"]
+        return [join(line, kind) for line in lines]
 
 
 def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
@@ -88,9 +87,8 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
         )
     manifest = read_manifest(place, form)
     if manifest["state"] != "complete":
-        raise UserError(
-            f"{folder} is not finished: run the same preparation again, which resumes"
-        )
+        advice = "run the same preparation again, which resumes"
+        raise UserError(f"{folder} is not finished: {advice}")
     languages = manifest.get("source_lang", ""), manifest.get("target_lang", "")
     return DataFolder(place, languages, manifest)
 

@@ -26,12 +26,6 @@ from fairseq_mhe.common.system import installed
 MANIFEST = "manifest.json"
 #: The "form" of a manifest.
 PARALLEL, TEXT, TASK, DOWNLOADED = "parallel", "text", "task", "downloaded"
-_CONTENT = {
-    PARALLEL: "parallel text",
-    TEXT: "running text",
-    TASK: "a task",
-    DOWNLOADED: "downloaded text",
-}
 #: Packages that decide what the steps write.
 _PACKAGES = ("ve-fairseq", "fairseq", "sacremoses", "subword-nmt", "sentencepiece")
 
@@ -47,8 +41,8 @@ def read_manifest(data: Path, form: str = "") -> dict[str, Any]:
     manifest: dict[str, Any] = read_json(path)
     check_folder_version(data, manifest, "prepare it again, into a new folder")
     if form and manifest["form"] != form:
-        content = _CONTENT[manifest["form"]]
-        raise UserError(f"{data} is {content}, not {_CONTENT[form]}: give another folder")
+        content = f"{manifest['form']} data, not {form} data"
+        raise UserError(f"{data} holds {content}: give another folder")
     return manifest
 
 
@@ -60,11 +54,7 @@ def file_hashes(manifest: Facts) -> dict[str, str]:
 
 @dataclass
 class Manifest:
-    """The steps of a data folder under construction; open it with `open_manifest`.
-
-    ``content["steps"]`` has of each finished step what it was made from, its counts, and its files'
-    sizes and SHA-256.
-    """
+    """The steps of a data folder under construction; open it with `open_manifest`."""
 
     folder: Path
     content: dict[str, Any]
@@ -78,9 +68,8 @@ class Manifest:
     def run(self, step: str, made_from: Facts, action: Callable[[Path], Any]) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
-        ``made_from``: all that decides what it writes (checksums of inputs, options) beside the
-        versions of packages, as JSON has it: lists, no tuples. ``action`` writes files into a
-        folder, whence they move to the same paths in the data folder, and may return counts.
+        ``made_from``: all that decides what it writes (checksums of inputs, options), as JSON has
+        it. ``action`` writes into a folder, whence files move to the same paths in the data folder.
         """
         made_from = {**made_from, "versions": installed(_PACKAGES)}
         if not self._done(step, made_from):
@@ -134,9 +123,9 @@ def open_manifest(
 ) -> Iterator[Manifest]:
     """Make or reopen a data folder of a ``form``, for one process at a time.
 
-    ``facts``: the manifest's keys above its steps. They hold no path, no time and no machine, so
-    that equal data have equal manifests. Raises UserError where the folder is of another form or in
-    use, cannot be written, or the disk is full.
+    ``facts``: the manifest's keys above its steps: no path, time or machine, so that equal data
+    have equal manifests. Raises UserError where the folder is of another form, in use, or cannot be
+    written.
     """
     versions = {
         "python": platform.python_version(),

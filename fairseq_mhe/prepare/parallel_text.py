@@ -10,7 +10,6 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
 from functools import partial
 from itertools import chain, islice, product
 from pathlib import Path
@@ -36,8 +35,10 @@ from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser, tokeniser
 Pair = tuple[str, str]
 #: Of a split, the files of both sides, or the one file that has both.
 Corpora = list[tuple[Path, ...]]
-#: (Folder, language) -> UTF-8 text of the kept pairs; and how many pairs met which fate.
-CleanText = tuple[dict[tuple[str, str], bytes], Counter[str]]
+#: Source, target, and the tokens of both.
+Row = tuple[str, ...]
+#: Source, target and both in tokens, of the kept pairs, a line each; and how many met which fate.
+CleanText = tuple[list[str], Counter[str]]
 
 CHUNK = 5000  # lines that a process cleans at a time
 #: Where lengths are counted in characters: a token is rarely longer.
@@ -68,9 +69,9 @@ def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
         make_subwords(manifest, config, pair_texts(config.langs, config.model_folder))
         manifest.complete(lines={split: count["kept"] for split, count in counts.items()})
     for split, count in counts.items():
-        dropped = _dropped_percent(count)
+        dropped, fates = _summary(count)
         warning = f"warning: {dropped:.0f}% dropped: " if dropped > _WARN_ABOVE else ""
-        say(f"{warning}{split}: {_fates(count)}")
+        say(f"{warning}{split}: {fates}")
     if config.tokenizer == "moses":
         _say_not_restored(config)
     return config.out
@@ -94,13 +95,16 @@ def _clean(
             (work / folder).mkdir()
         for split, corpora in files.items():
             for texts, fates in _cleaned(config, split, corpora):
+                parts = defaultdict(list)
                 first = counts[split]["kept"] + counts[split]["held_out"] + 1
-                splits = [config.split_of(first + n, split) for n in range(fates["kept"])]
-                _append(work, texts, splits)
-                for other, number in Counter(splits).items():
-                    if other != split:
-                        counts[other].update(read=number, kept=number)
-                        fates.update(held_out=number, kept=-number)
+                rows = zip(*[text.split("\n") for text in texts], strict=True)
+                for number, row in enumerate(rows, first):
+                    parts[config.split_of(number, split)].append(row)
+                for part, own in parts.items():
+                    _append(work, config, part, own)
+                    if part != split:
+                        counts[part].update(read=len(own), kept=len(own))
+                        fates.update(held_out=len(own), kept=-len(own))
                 counts[split].update(fates, read=fates.total())
             _check_kept(corpora[0], counts[split], config.max_dropped)
         if not all(count["kept"] for count in counts.values()):
@@ -114,18 +118,16 @@ def _clean(
     return manifest.run("clean", {**made_from, "langs": list(config.langs)}, action)
 
 
-def _append(work: Path, texts: Mapping[tuple[str, str], bytes], splits: list[str]) -> None:
-    """Write clean text, of which each pair has its split, to the ends of the splits' files."""
-    for (folder, lang), text in texts.items():
-        lines = text.splitlines(keepends=True)
-        for part in set(splits):
-            own = [line for line, split in zip(lines, splits, strict=True) if split == part]
-            with (work / folder / f"{part}.{lang}").open("ab") as stream:
-                stream.writelines(own)
+def _append(work: Path, config: PrepareConfig, split: str, rows: list[Row]) -> None:
+    """Write clean pairs to the ends of a split's files."""
+    names = dict.fromkeys(product(("raw", config.model_folder), config.langs))
+    for (folder, lang), lines in zip(names, zip(*rows, strict=True), strict=False):
+        with (work / folder / f"{split}.{lang}").open("a", encoding="utf-8") as stream:
+            stream.write("\n".join([*lines, ""]))
 
 
 def _cleaned(config: PrepareConfig, split: str, corpora: Corpora) -> Iterator[CleanText]:
-    """The clean text of a split, as `clean_pairs` returns it, chunk by chunk."""
+    """What `clean_pairs` returns of a split, chunk by chunk."""
     usual = 1.0
     if split == "train" and config.counts_characters and config.max_ratio is not None:
         usual = usual_ratio(chain.from_iterable(map(read_pairs, corpora)))
@@ -152,23 +154,15 @@ def clean_pairs(
     how = config.tokenizer, config.punctuation, config.lowercase
     tokens = [model_text(lang, *how)(raw[side]) for side, lang in enumerate(config.langs)]
     max_ratio = (split == "train" and config.max_ratio) or math.inf
-    fates: Counter[str] = Counter()
-    kept = []
-    for row in zip(*raw, *tokens, strict=True):
-        fate = _fate(row, config, max_ratio, usual)
-        fates[fate] += 1
-        if fate == "kept":
-            kept.append(row)
-    names = product(("raw", config.model_folder), config.langs)
-    texts = {}
-    for name, lines in zip(names, zip(*kept, strict=True), strict=False):
-        text = "".join([f"{line}\n" for line in lines])
-        texts[name] = (text.lower() if config.lowercase else text).encode()
-    return texts, fates
+    rows = list(zip(*raw, *tokens, strict=True))
+    fates = [_fate(row, config, max_ratio, usual) for row in rows]
+    kept = [row for row, fate in zip(rows, fates, strict=True) if fate == "kept"]
+    texts = ["\n".join(lines) for lines in zip(*kept, strict=True)]
+    return [text.lower() for text in texts] if config.lowercase else texts, Counter(fates)
 
 
-def _fate(row: Sequence[str], config: PrepareConfig, max_ratio: float, usual: float) -> str:
-    """One of `_REASONS`, or kept; ``row``: source, target, and the tokens of both."""
+def _fate(row: Row, config: PrepareConfig, max_ratio: float, usual: float) -> str:
+    """One of `_REASONS`, or kept."""
     if not all(row):
         return "empty"
     source, target, *tokens = row
@@ -187,26 +181,22 @@ def _fate(row: Sequence[str], config: PrepareConfig, max_ratio: float, usual: fl
 def _check_kept(paths: tuple[Path, ...], counts: Mapping[str, int], most: float) -> None:
     """Raise UserError where a split has no pairs, or cleaning drops over ``most`` percent."""
     text = f"{paths[0]}{' and its other side' if len(paths) > 1 else ''}"
+    dropped, fates = _summary(counts)
     if not counts["kept"]:
-        raise UserError(f"cleaning leaves no pair of {text} ({_fates(counts)})")
-    dropped = _dropped_percent(counts)
+        raise UserError(f"cleaning leaves no pair of {text} ({fates})")
     if dropped > most:
-        raise UserError(
-            f"cleaning drops {dropped:.0f}% of {text} ({_fates(counts)}): check the "
-            "text, relax --max-ratio or --max-tokens, or accept it with --max-dropped 100"
-        )
+        advice = "relax --max-ratio or --max-tokens, or accept it with --max-dropped 100"
+        problem = f"cleaning drops {dropped:.0f}% of {text} ({fates})"
+        raise UserError(f"{problem}: check the text, {advice}")
 
 
-def _fates(counts: Mapping[str, int]) -> str:
-    """How many pairs of a split were kept, held out, and dropped for which reason."""
+def _summary(counts: Mapping[str, int]) -> tuple[float, str]:
+    """The percentage of dropped pairs; how many were kept, held out, and dropped for what."""
     parts = [f"{counts['kept']:,} of {counts['read']:,} pairs kept"]
     names = {"held_out": "held out", **_REASONS}
     parts += [f"{counts[name]:,} {fate}" for name, fate in names.items() if counts.get(name)]
-    return ", ".join(parts)
-
-
-def _dropped_percent(counts: Mapping[str, int]) -> float:
-    return 100 * sum(counts.get(name, 0) for name in _REASONS) / max(1, counts["read"])
+    dropped = sum(counts.get(name, 0) for name in _REASONS)
+    return 100 * dropped / max(1, counts["read"]), ", ".join(parts)
 
 
 def _say_not_restored(config: PrepareConfig) -> None:
@@ -218,7 +208,8 @@ def _say_not_restored(config: PrepareConfig) -> None:
     for line in lines:
         restored = restore(split(line))
         if restored != line:
-            words = _lost(line.split(), restored.split())
+            kept = set(restored.split())
+            words = " ".join([word for word in line.split() if word not in kept] or [line])
             form = re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "A", words))
             examples[form].append(words)
     if not examples:
@@ -234,28 +225,18 @@ def _say_not_restored(config: PrepareConfig) -> None:
     )
 
 
-def _lost(line: list[str], restored: list[str]) -> str:
-    """The words of a line from the first to the last that are not restored."""
-    changes = SequenceMatcher(None, line, restored, autojunk=False).get_opcodes()
-    places = [(begin, end) for change, begin, end, *_ in changes if change != "equal"]
-    return " ".join(line[places[0][0] : places[-1][1]])
-
-
 def prepare_segmented(
     texts: Mapping[str, Path],
     langs: tuple[str, str],
     out: Path,
     codes: Path | None = None,
-    lowercase: bool = False,
     source: Facts | None = None,
 ) -> Path:
-    """Make a data folder of text that others have tokenised by Moses' rules and split by BPE.
+    """Make a data folder of lower-case text that others split into Moses' tokens and by BPE.
 
-    Nothing is dropped or changed. The plain text beside it comes from undoing the subwords, Moses'
-    escapes (``&apos;``) and its tokens.
-
-    ``texts``: split -> prefix of its two files, PREFIX.LANG, plain or compressed; ``codes``: the
-    merges that the text was split by, for new text; ``source`` and errors as in `prepare`.
+    Nothing is dropped or changed; the plain text beside it comes from undoing subwords, escapes
+    (``&apos;``) and tokens. ``texts``: split -> prefix of two files, PREFIX.LANG; ``codes``: the
+    merges of the text, for new text; ``source`` and errors as in `prepare`.
     """
     sides = {
         split: tuple(side_path(prefix, lang) for lang in langs)
@@ -263,7 +244,6 @@ def prepare_segmented(
     }
 
     def action(work: Path) -> Counts:
-        """The text in subwords, and as a person writes it."""
         for folder in ("subword", "raw"):
             (work / folder).mkdir()
         if codes:
@@ -280,7 +260,7 @@ def prepare_segmented(
         return lines
 
     paths = [*chain(*sides.values()), *([codes] if codes else [])]
-    facts = text_facts(langs, "bpe", ESCAPED, source, lowercase=lowercase)
+    facts = text_facts(langs, "bpe", ESCAPED, source, lowercase=True)
     with open_manifest(out, PARALLEL, facts, cores()) as manifest:
         lines = manifest.run("segment", hashes_of({"inputs": paths}, cores()), action)
         make_binary(manifest, pair_texts(langs, "subword"))

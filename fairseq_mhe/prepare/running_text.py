@@ -86,9 +86,7 @@ def _clean(config: TextConfig, work: Path) -> Counts:
     with ExitStack() as stack:
         streams = {}
         for split in SPLITS:
-            stream = (work / "raw" / f"{split}.txt").open(
-                "w", encoding="utf-8", newline="\n"
-            )
+            stream = (work / "raw" / f"{split}.txt").open("w", encoding="utf-8")
             streams[split] = stack.enter_context(stream)
         for source, paths in config.texts().items():
             counts[source]["read"] = sum(map(count_lines, paths))
@@ -102,8 +100,7 @@ def _clean(config: TextConfig, work: Path) -> Counts:
     for split, count in counts.items():
         if not count["documents"]:
             names = ", ".join(map(str, config.texts().get(split, config.train)))
-            raise UserError(
-                f"{names}: too few documents, {split} would be empty; documents are text with "
-                "empty lines between them"
-            )
+            problem = f"too few documents, {split} would be empty"
+            advice = "documents are text with empty lines between them"
+            raise UserError(f"{names}: {problem}; {advice}")
     return counts

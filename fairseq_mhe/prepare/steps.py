@@ -59,7 +59,7 @@ def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, li
 
 def make_subwords(
     manifest: Manifest,
-    options: TextOptions,
+    config: TextOptions,
     texts: Mapping[str, str],
     most: int | None = None,
 ) -> None:
@@ -68,7 +68,7 @@ def make_subwords(
     ``texts``: fairseq's name of each text -> its clean file in the data folder (raw/train.en);
     ``most``: subwords of a line, longer ones are split.
     """
-    model = _learn(manifest, options, _train(texts.values()))
+    model = _learn(manifest, config, _train(texts.values()))
     _segment(manifest, model, list(texts.values()), most)
     segmented = {name: f"subword/{Path(text).name}" for name, text in texts.items()}
     make_binary(manifest, segmented)
@@ -78,9 +78,9 @@ def _train(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if Path(text).stem == "train"]
 
 
-def _learn(manifest: Manifest, options: TextOptions, train: list[str]) -> SubwordModel:
+def _learn(manifest: Manifest, config: TextOptions, train: list[str]) -> SubwordModel:
     """The subword model of the train texts: subword/."""
-    kind, size = options.subword, options.vocab_size
+    kind, size = config.subword, config.vocab_size
     name = f"subword/{MODEL_NAMES[kind]}"
     paths = [manifest.folder / text for text in train]
 
@@ -118,8 +118,7 @@ def _segment(
             counts[path.name] = sizes
         return counts
 
-    learnt = f"subword/{model.path.name}"
-    (checksum,) = manifest.checksums([learnt]).values()
+    (checksum,) = manifest.checksums([f"subword/{model.path.name}"]).values()
     made_from = {"inputs": manifest.checksums(texts), "model": checksum, "most": most}
     manifest.run("segment", made_from, action)
 
@@ -165,12 +164,11 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
     _dictionary = dictionary
     dtype = best_fitting_int_dtype(len(dictionary))
     number = partial(_number_text, dtype=dtype)
+    blocks = map_blocks(number, text, BINARY_BYTES, workers, "binarise")
     lengths: list[int] = []
     unknown = 0
     with Path(f"{prefix}.bin").open("wb") as data:
-        for numbers, line_lengths in map_blocks(
-            number, text, BINARY_BYTES, workers, "binarise"
-        ):
+        for numbers, line_lengths in blocks:
             data.write(numbers.tobytes())
             lengths += line_lengths
             unknown += int(np.count_nonzero(numbers == dictionary.unk()))
@@ -179,9 +177,7 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
     return f"{text.name}: {len(lengths)} lines, {sum(lengths)} tokens, {unknown} unknown\n"
 
 
-def _number_text(
-    block: bytes, dtype: type[np.integer[Any]]
-) -> tuple[NDArray[Any], list[int]]:
+def _number_text(block: bytes, dtype: Any) -> tuple[NDArray[Any], list[int]]:
     """The numbers of whole lines one after another, and how many each line has."""
     known, unknown, end = _dictionary.indices, _dictionary.unk(), _dictionary.eos()
     numbers: list[int] = []

@@ -5,7 +5,7 @@ import gzip
 import lzma
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,7 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
 
-BOM = "\ufeff"
-_OPENERS: Mapping[str, Any] = {
-    "": open,
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".bz2": bz2.open,
-}
+_OPENERS: Any = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 #: Endings of the names of plain and compressed text.
 SUFFIXES = tuple(_OPENERS)
 #: Read in place of a path.
@@ -32,9 +26,9 @@ def side_path(prefix: Path, lang: str) -> Path:
         path = Path(f"{prefix}.{lang}{suffix}")
         if path.is_file():
             return existing_text(path)
+    endings = ", ".join(SUFFIXES[1:])
     raise UserError(
-        f"{prefix}.{lang} is not there (nor with {', '.join(SUFFIXES[1:])}); PREFIX.{lang} must "
-        "name a text file"
+        f"{prefix}.{lang} is not there (nor with {endings}): name another prefix"
     )
 
 
@@ -62,36 +56,30 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, ended by line feeds only (a stray carriage return ends none).
 
-    Raises:
-        UserError: the file cannot be read, is damaged, or a line is not clean text.
+    Raises UserError where the file cannot be read, is damaged, or a line is not clean text.
     """
     for number, raw in enumerate(_raw_lines(path), start=1):
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
-            raise UserError(
-                f"{path}, line {number}: byte {error.start + 1} (0x{raw[error.start]:02x}) is not "
-                "valid UTF-8; convert the file first"
-            ) from None
+            byte = f"byte {error.start + 1} (0x{raw[error.start]:02x})"
+            advice = "is not valid UTF-8; convert the file first"
+            raise UserError(f"{path}, line {number}: {byte} {advice}") from None
         if "\0" in line:
-            raise UserError(
-                f"{path}, line {number}: holds a NUL character; is this a text file?"
-            )
+            raise UserError(f"{path}, line {number}: holds a NUL character: is it text?")
         if number == 1:
-            line = line.removeprefix(BOM)
+            line = line.removeprefix("\ufeff")
             if "\r" in line.rstrip() and not line.endswith("\n"):
-                raise UserError(
-                    f"{path}: lines end with carriage returns; convert the file to line feeds"
-                )
+                problem = "lines end with carriage returns; convert the file to line feeds"
+                raise UserError(f"{path}: {problem}")
         yield line.rstrip("\r\n")
 
 
 def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
     """The pairs of a parallel text: of its two files, or of its one file with tabs.
 
-    Raises:
-        UserError: as `read_lines`; the sides differ in their number of lines; or a line has not two
-            columns.
+    Raises UserError as `read_lines`, where the sides have different numbers of lines, or a line has
+    not two columns.
     """
     if len(paths) == 1:
         yield from _table_pairs(paths[0])
@@ -99,10 +87,8 @@ def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
     for source, target in zip_longest(*map(read_lines, paths)):
         if source is None or target is None:
             first, second = map(count_lines, paths)
-            raise UserError(
-                f"{paths[0]} has {first:,} lines, {paths[1].name} has {second:,}: the sides "
-                "of a parallel text must be aligned line by line"
-            )
+            lines = f"{paths[0]} has {first:,} lines, {paths[1].name} has {second:,}"
+            raise UserError(f"{lines}: the sides must be aligned line by line")
         yield source, target
 
 
@@ -110,10 +96,8 @@ def _table_pairs(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t") if line.strip() else ["", ""]
         if len(columns) != 2:
-            raise UserError(
-                f"{path}, line {number}: {len(columns)} columns; "
-                "a line must be source TAB target, no more"
-            )
+            problem = f"{len(columns)} columns; a line must be source TAB target, no more"
+            raise UserError(f"{path}, line {number}: {problem}")
         yield columns[0], columns[1]
 
 
@@ -123,8 +107,8 @@ def count_lines(path: Path) -> int:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a UTF-8 text file with line feeds."""
-    with path.open("w", encoding="utf-8", newline="\n") as stream:
+    """Write a UTF-8 text file."""
+    with path.open("w", encoding="utf-8") as stream:
         stream.writelines(f"{line}\n" for line in lines)
 
 

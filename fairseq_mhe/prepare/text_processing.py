@@ -3,7 +3,6 @@
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,15 @@ from fairseq_mhe.prepare.subword import MODEL_NAMES, WORD_START, SubwordModel, j
 from fairseq_mhe.prepare.tokenise import detokeniser, punctuation_normaliser, tokeniser
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
+#: What a bundle keeps of a manifest.
+_SETTINGS = (
+    "source_lang",
+    "target_lang",
+    "tokenizer",
+    "subword",
+    "punctuation",
+    "lowercase",
+)
 
 
 def normalise(line: str) -> str:
@@ -44,27 +52,20 @@ def model_text(
     return process
 
 
-@dataclass(frozen=True)
 class TextProcessing:
-    """How plain text of both ``languages`` (source, target) becomes subwords, and plain again."""
+    """How plain text becomes subwords, and plain again.
 
-    languages: tuple[str, str]
-    tokenizer: str
-    model: SubwordModel
-    punctuation: bool = False
-    lowercase: bool = False
+    ``settings``: source_lang, target_lang, tokenizer and subword, and maybe punctuation and
+    lowercase, as a manifest has them; ``folder`` holds the subword model.
+    """
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All of it but the subword model's place, as JSON has it."""
-        return {
-            "source_lang": self.languages[0],
-            "target_lang": self.languages[1],
-            "tokenizer": self.tokenizer,
-            "subword": self.model.kind,
-            "punctuation": self.punctuation,
-            "lowercase": self.lowercase,
-        }
+    def __init__(self, settings: Mapping[str, Any], folder: Path) -> None:
+        self.languages = settings["source_lang"], settings["target_lang"]
+        self.tokenizer, kind = settings["tokenizer"], settings["subword"]
+        self.model = SubwordModel(kind, folder / MODEL_NAMES[kind])
+        self.punctuation = settings.get("punctuation", False)
+        self.lowercase = settings.get("lowercase", False)
+        self.settings = {name: settings.get(name, False) for name in _SETTINGS}
 
     def segment(self, lines: Sequence[str], side: int = 0) -> list[str]:
         """Plain lines of the source (``side`` 0) or target (1) as subwords with spaces between."""
@@ -76,14 +77,3 @@ class TextProcessing:
         """Subwords as text that a person writes."""
         finish = detokeniser(self.tokenizer, self.languages[side])
         return [finish(join(line, self.model.kind)) for line in lines]
-
-
-def processing_of(settings: Mapping[str, Any], folder: Path) -> TextProcessing:
-    """The processing that ``TextProcessing.settings`` describe, its subword model in ``folder``."""
-    kind, options = settings["subword"], ("punctuation", "lowercase")
-    return TextProcessing(
-        (settings["source_lang"], settings["target_lang"]),
-        settings["tokenizer"],
-        SubwordModel(kind, folder / MODEL_NAMES[kind]),
-        *(settings.get(name, False) for name in options),
-    )

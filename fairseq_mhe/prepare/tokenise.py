@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from itertools import product
-from operator import methodcaller
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
@@ -21,7 +20,6 @@ _LETTERS = "zqz"  # in which no rule sees more than that they are letters
 _BOUND = "',."  # at the ends of words whose tokens depend on the context
 _MARKS = re.escape("\"'`()[]<>,.:;!?/%&=+*-\u2013\u2014\u2026\u201e\u201c\u201d")
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1f]")  # what sacremoses removes from inside words
-_REGULAR = re.compile(r"(?<!\\)[(+]|\\r")  # what a rule has that is more than plain text
 _BETWEEN = "<\0<"  # lines
 _APOSTROPHES = re.compile(r"'\s+'")
 # Each of Moses' rules for punctuation needs one of these in the line.
@@ -38,40 +36,23 @@ def tokeniser(name: str, lang: str) -> Callable[[str], str]:
     return str if name == "none" else WordwiseMoses(language)
 
 
-class _QuickMoses(MosesTokenizer):
-    """sacremoses' tokeniser, without making sets of the world's letters for each full stop."""
-
-    def __init__(self, lang: str) -> None:
-        super().__init__(lang=lang)
-        self.lower_letters, self.letters = frozenset(self.IsLower), frozenset(self.IsAlpha)
-
-    def islower(self, text: str) -> bool:
-        return self.lower_letters.issuperset(text)
-
-    def isanyalpha(self, text: str) -> bool:
-        return not self.letters.isdisjoint(text)
-
-
 class WordwiseMoses:
     """sacremoses' tokeniser, asked once for each word, not once for each line.
 
-    Moses' rules look at a word, at whether it begins or ends the line, and at the first character
-    of the next word: a word's context. They see letters in a row only as letters, but for some
-    abbreviations: the tokens of "word," are those of "zqz,". The one rule that sees more, an
-    apostrophe before the space and one behind it, sends the whole line to sacremoses.
-
-    ``lang`` chooses the rules for apostrophes and the abbreviations.
+    Moses' rules look at a word, whether it begins or ends the line, and the first character of the
+    next word: its context. They see letters in a row only as letters, but for abbreviations: the
+    tokens of "word," are those of "zqz,". The one rule that sees more, an apostrophe before the
+    space and one behind it, sends the whole line to sacremoses.
     """
 
     def __init__(self, lang: str) -> None:
-        self._moses = _QuickMoses(lang)
-        self._plain = re.compile(rf"[{self._moses.IsAlnum}\-]+").fullmatch
-        letters = rf"([{self._moses.IsAlpha}]{{2,}})"
+        self._moses = moses = MosesTokenizer(lang=lang)
+        self._plain = re.compile(rf"[{moses.IsAlnum}\-]+").fullmatch
+        letters = rf"([{moses.IsAlpha}]{{2,}})"
         self._marked = re.compile(rf"([{_MARKS}]*){letters}([{_MARKS}]*)").fullmatch
-        self._numbers = frozenset(self._moses.IsN)
-        self._abbreviations = frozenset(
-            re.findall(letters, " ".join(self._moses.NONBREAKING_PREFIXES))
-        )
+        self._numbers, self._lower = frozenset(moses.IsN), frozenset(moses.IsLower)
+        prefixes = " ".join(moses.NONBREAKING_PREFIXES)
+        self._abbreviations = frozenset(re.findall(letters, prefixes))
         self._free: dict[str, str] = {}  # word -> tokens, whatever stands around it
         self._in_context = lru_cache(CACHED_WORDS)(self._ask_in_context)
         self._same_everywhere = lru_cache(CACHED_WORDS)(self._ask_everywhere)
@@ -102,9 +83,9 @@ class WordwiseMoses:
         shape, letters = self._shape(word)
         following = self._kind(words[place + 1]) if place + 1 < len(words) else ""
         tokens = self._in_context(place == 0, shape, following).replace(_LETTERS, letters)
-        is_free = (word[0] not in _BOUND and word[-1] not in _BOUND) or (
-            shape != word and self._same_everywhere(shape)
-        )
+        is_free = word[0] not in _BOUND and word[-1] not in _BOUND
+        if not is_free and shape != word:
+            is_free = self._same_everywhere(shape)
         if is_free and len(self._free) < CACHED_WORDS:
             # One string in memory, not two equal ones.
             self._free[word] = word if word == tokens else tokens
@@ -116,28 +97,23 @@ class WordwiseMoses:
             return word, _LETTERS
         if self._plain(word):
             return _LETTERS, word
-        marked = self._marked(word)
-        if not marked:
-            return word, _LETTERS
-        before, letters, after = marked.groups()
-        usual = letters not in self._abbreviations and self._numbers.isdisjoint(letters)
-        return (f"{before}{_LETTERS}{after}", letters) if usual else (word, _LETTERS)
+        if marked := self._marked(word):
+            before, letters, after = marked.groups()
+            if letters not in self._abbreviations and self._numbers.isdisjoint(letters):
+                return f"{before}{_LETTERS}{after}", letters
+        return word, _LETTERS
 
     def _kind(self, word: str) -> str:
         """A word that has the same effect on its predecessor."""
-        first = word[0]
-        if first in self._moses.lower_letters:
+        if word[0] in self._lower:
             return "a"
-        return "1" if first in "0123456789" else "X"
+        return "1" if word[0] in "0123456789" else "X"
 
     def _ask_in_context(self, first: bool, word: str, following: str) -> str:
         """What sacremoses makes of a word, as the first one or not, before another or none."""
         before, after = "" if first else "X ", f" {following}" if following else ""
-        return (
-            self.whole_line(f"{before}{word}{after}")
-            .removeprefix(before)
-            .removesuffix(after)
-        )
+        tokens = self.whole_line(f"{before}{word}{after}")
+        return tokens.removeprefix(before).removesuffix(after)
 
     def _ask_everywhere(self, shape: str) -> bool:
         """Whether the tokens are the same in every context."""
@@ -153,7 +129,12 @@ def punctuation_normaliser(lang: str) -> Callable[[list[str]], list[str]]:
     see many lines at once: none looks beyond `_BETWEEN`. The lines hold no NUL.
     """
     moses = MosesPunctNormalizer(lang=base_code(lang))
-    rules = [_rule(pattern, replacement) for pattern, replacement in moses.substitutions]
+    remove = moses.remove_control_chars
+    # A space that is written as a space again is left out: most are.
+    rules = [
+        partial(re.compile(rule.replace(" +", "  +")).sub, text)
+        for rule, text in moses.substitutions
+    ]
 
     def normalise(lines: list[str]) -> list[str]:
         places = [place for place, line in enumerate(lines) if _TO_NORMALISE.search(line)]
@@ -164,19 +145,9 @@ def punctuation_normaliser(lang: str) -> Callable[[list[str]], list[str]]:
             lines = [*lines]
             for place, line in zip(places, text.split(_BETWEEN), strict=True):
                 lines[place] = line
-        remove = moses.remove_control_chars
         return [(line if line.isprintable() else remove(line)).strip() for line in lines]
 
     return normalise
-
-
-def _rule(pattern: str, replacement: str) -> Callable[[str], str]:
-    """A rule of sacremoses as a function of text, without a needless regular expression."""
-    if not _REGULAR.search(pattern):
-        return methodcaller("replace", pattern.replace("\\", ""), replacement)
-    rule = partial(re.compile(pattern.replace(" +", "  +")).sub, replacement)
-    mark = next((mark for mark in "\u2018\u2019\u00a0" if mark in pattern), "")
-    return lambda text: rule(text) if mark in text else text
 
 
 @cache

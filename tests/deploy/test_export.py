@@ -20,7 +20,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
 from fairseq_mhe.deploy.trained import read_bundle
 from fairseq_mhe.deploy.translator import Translator
-from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, learn_sentencepiece
+from fairseq_mhe.prepare.subword import MODEL_NAMES, learn_sentencepiece
 from fairseq_mhe.prepare.text import write_lines
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
@@ -114,7 +114,8 @@ def test_the_example_does_to_text_what_the_data_folder_did(
     if kind == "sentencepiece":
         write_lines(tmp_path / "text", SOURCES * 5)
         learn_sentencepiece([tmp_path / "text"], 60, path)
-    text = TextProcessing(("en", "de"), tokenizer, SubwordModel(kind, path), **marks)
+    settings = {"source_lang": "en", "target_lang": "de", "subword": kind, "tokenizer": tokenizer}
+    text = TextProcessing({**settings, **marks}, tmp_path)
     translate = Mock(side_effect=lambda sentences, **_: [SimpleNamespace(hypotheses=sentences)])
     module = Mock(**{"Translator.return_value.translate_batch": translate})
     monkeypatch.setitem(sys.modules, "ctranslate2", module)

@@ -1,6 +1,6 @@
 """A tokenizer.json gives fairseq's numbers of words, and the text back, of all subwords."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -56,18 +56,17 @@ def make_sample(
     tokenizer: str = "moses",
     lowercase: bool = False,
 ) -> Sample:
-    path = folder / "model"
+    settings = {"source_lang": "en", "target_lang": "de", "subword": kind, "tokenizer": tokenizer}
+    text = TextProcessing({**settings, "lowercase": lowercase}, folder)
     lines = []
     for side, lang in enumerate(("en", "de")):
         tokens = model_text(lang, tokenizer, False, lowercase)
         lines += tokens([normalise(line) for line in sides(corpus, side)])
     write_lines(folder / "text", lines)
     if kind == "bpe":
-        subword.learn_bpe_model(subword.count_words([folder / "text"], 1), 300, path)
+        subword.learn_bpe_model(subword.count_words([folder / "text"], 1), 300, text.model.path)
     else:
-        subword.learn_sentencepiece([folder / "text"], 300, path)
-    model = subword.SubwordModel(kind, path)
-    text = TextProcessing(("en", "de"), tokenizer, model, lowercase=lowercase)
+        subword.learn_sentencepiece([folder / "text"], 300, text.model.path)
     dictionary = Dictionary()
     for side in (0, 1):
         for line in text.segment(sides(corpus, side), side):
@@ -110,5 +109,6 @@ def test_translations_are_written_as_text(sample: Sample, corpus: dict[str, Pair
 def test_rules_that_it_cannot_hold_are_named(tmp_path: Path, corpus: dict[str, Pairs]) -> None:
     sample = make_sample(tmp_path, corpus)
     for change, name in (({"punctuation": True}, "--punct"), ({"tokenizer": ESCAPED}, "XML esc")):
+        text = TextProcessing({**sample.text.settings, **change}, tmp_path)
         with pytest.raises(UserError, match=name):
-            make_tokenizer(replace(sample.text, **change), sample.dictionary)
+            make_tokenizer(text, sample.dictionary)

@@ -111,7 +111,7 @@ def test_which_folders_are_opened(tmp_path: Path, data: Path) -> None:
     manifest = {"folder_version": FOLDER_VERSION, "form": "parallel", "state": "complete"}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     assert open_binary(tmp_path).binary == tmp_path / "bin"
-    with pytest.raises(UserError, match="is parallel text, not running text: give another"):
+    with pytest.raises(UserError, match="holds parallel data, not text data: give another"):
         open_data(tmp_path, "text")
     with pytest.raises(UserError, match="is fairseq's part of a data folder"):
         open_data(tmp_path / "bin")

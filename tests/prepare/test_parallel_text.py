@@ -57,8 +57,7 @@ def test_length_is_counted_in_tokens_of_the_tokeniser() -> None:
     pair = ("Yes, no.", "Ja, nein.")  # two words, four tokens
     assert clean_pairs([pair], replace(MOSES, max_tokens=3))[1] == {"too_long": 1}
     texts, _ = clean_pairs([pair], replace(MOSES, max_tokens=4))
-    assert texts["raw", "en"] == b"Yes, no.\n"
-    assert texts["tokenised", "de"] == b"Ja , nein .\n"
+    assert texts == [*pair, "Yes , no .", "Ja , nein ."]
 
 
 def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
@@ -80,7 +79,7 @@ def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
 def test_every_pair_is_counted_once(pairs: Pairs) -> None:
     texts, fates = clean_pairs(pairs, MOSES)
     assert fates.total() == len(pairs)
-    assert {text.count(b"\n") for text in texts.values()} <= {fates["kept"]}
+    assert {len(text.split("\n")) for text in texts} <= {fates["kept"]}
 
 
 def snapshot(data: Path) -> dict[str, str]:

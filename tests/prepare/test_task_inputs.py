@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.prepare.data_folder import open_data
-from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
 from fairseq_mhe.prepare.task_inputs import aligned
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from tests.prepare.conftest import LINES
@@ -14,9 +13,8 @@ from tests.prepare.conftest import LINES
 @pytest.fixture(scope="module")
 def processing(prepared: Path) -> TextProcessing:
     """Of running text, with each kind of subwords."""
-    kind = open_data(prepared).manifest["subword"]
-    path = prepared / "subword" / MODEL_NAMES[kind]
-    return TextProcessing(("en", "en"), "none", SubwordModel(kind, path))
+    settings = {**open_data(prepared).manifest, "tokenizer": "none"}
+    return TextProcessing(settings, prepared / "subword")
 
 
 @pytest.mark.parametrize("text", [*LINES[:40], "  Two\tspaces,  (and\u00a0more) ", "it's\u0007 x"])

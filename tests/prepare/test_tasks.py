@@ -297,9 +297,9 @@ def test_folders_are_of_one_task_each(language_text: Path, tmp_path: Path) -> No
     assert first.scored == other.scored
     with pytest.raises(UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"):
         open_tasks(folders)
-    with pytest.raises(UserError, match="is running text, not a task: give another folder"):
+    with pytest.raises(UserError, match="holds text data, not task data: give another folder"):
         prepare_task(TASKS["rte"], tmp_path / "in", language_text, language_text, block=64)
-    with pytest.raises(UserError, match="is running text, not a task"):
+    with pytest.raises(UserError, match="holds text data, not task data"):
         open_task(language_text)
     missing = r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"
     with pytest.raises(UserError, match=missing):
