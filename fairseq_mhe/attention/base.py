@@ -19,7 +19,8 @@ PACKED_GAIN = 2**-0.5
 _WIDTH = "width of a head (default: embedding dimension / heads)"
 _SCALE = (
     "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
-    "(without it) or head (as large as those of one head in mha)"
+    "(without it) or head (as large as those of one head in mha) (default: packed for mhe_mul and "
+    "mhe_add, head for mhe_conv)"
 )
 
 

@@ -22,8 +22,8 @@ from torch.nn.functional import linear
 from fairseq_mhe.attention.base import Attention, Option, join_heads, shared_projection_init
 from fairseq_mhe.attention.written_out import WrittenOut
 
-_SPREAD = "spread of the head embeddings' initial values N(0, std)"
-_ADDED = "what is added to a head embedding before multiplying"
+_SPREAD = "spread of the head embeddings' initial values N(0, std) (default: 0.02)"
+_ADDED = "what is added to a head embedding before multiplying (default: 1)"
 _EMBEDDINGS = "query_embedding", "key_embedding", "value_embedding"
 
 

@@ -1,7 +1,6 @@
 """The options of our models: fairseq's, ours, those of kinds; and the attention they choose."""
 
 import argparse
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import field, fields, make_dataclass
 from typing import Any, Optional
@@ -40,27 +39,6 @@ def size_options() -> dict[str, tuple[Option, list[str]]]:
     return sizes
 
 
-def _kind_help(option: Option, users: list[str]) -> str:
-    """The help of an option of kinds, with their defaults."""
-    help_ = option.help
-    if len(users) < len(KINDS):
-        help_ = f"{', '.join(users)}: {help_}"
-    kinds = defaultdict(list)  # default as shown -> the kinds that have it
-    for kind in users:
-        (default,) = (o.default for o in KINDS[kind].OPTIONS if o.flag == option.flag)
-        if isinstance(default, float):
-            default = f"{default:g}"
-        kinds[default].append(kind)
-    shown = [default for default in kinds if default is not None]
-    if len(kinds) > 1:
-        shown = [
-            f"{default} for {' and '.join(having)}" for default, having in kinds.items()
-        ]
-    if not shown:
-        return help_
-    return f"{help_} (default: {', '.join(shown)})"
-
-
 #: Our own options: name -> (type, dataclass field).
 OPTIONS: dict[str, tuple[Any, Any]] = {}
 
@@ -74,8 +52,11 @@ for _place, _name in PLACES.items():
     _add(_name, Optional[str], None, f"kind of {_place} attention (default: --attention)")
 _help = "give attention projections biases, as fairseq's own transformer has"
 _add("attention_bias", bool, False, _help)
-for _name, _kind_option in kind_options().items():  # None is the kind's own default
-    _add(_name, Optional[_kind_option[0].type], None, _kind_help(*_kind_option))
+for _name, (_kind_option, _users) in kind_options().items():
+    _help = _kind_option.help
+    if len(_users) < len(KINDS):
+        _help = f"{', '.join(_users)}: {_help}"
+    _add(_name, Optional[_kind_option.type], None, _help)  # None is the kind's own default
 _help = "generate on a CPU with large weights in 8-bit integers: faster, nearly the same"
 _add("int8_generation", bool, False, _help)
 _help = "products of large weights on a CPU; auto: bf16 where it has AVX512-BF16 or AMX"
