@@ -23,8 +23,8 @@ BASELINE = "mha"
 
 @dataclass(frozen=True)
 class Result:
-    """A run and its files; one that is not there is empty. ``texts``: "sources", "references" and
-    "hypotheses", line by line.
+    """A run and what it reached on a ``subset``; ``values``: those that have a mean over seeds, by
+    table.json's names.
     """
 
     run: Job
@@ -34,32 +34,30 @@ class Result:
     scores: dict[str, Any]
     generation: dict[str, Any]
     texts: dict[str, list[str]]
-
-    @property
-    def bleu(self) -> float:
-        return self.scores["bleu"]["score"]
+    values: dict[str, float | None]
 
     @property
     def tokeniser(self) -> str:
         return tokeniser_in(self.scores["bleu"]["signature"])
 
-    @property
-    def lowest_loss(self) -> float | None:
-        """Of the validation text, in bits per target token."""
-        return min((loss for _, loss in self.metrics.get("valid", ())), default=None)
-
 
 def read_result(run: Job, subset: str) -> Result:
     """What a run reached on a ``subset`` that it has scores of."""
     folder = run.subset(subset)
-    paths = {
-        "counts": run.counts,
-        "metrics": run.metrics,
-        "scores": folder / "scores.json",
-        "generation": folder / "generation.json",
+    metrics = read_json(run.metrics) if run.metrics.exists() else {}  # or it is converted
+    scores, generation = (read_json(folder / f"{n}.json") for n in ("scores", "generation"))
+    values = {
+        "bleu": scores["bleu"]["score"],
+        "bleu_confidence": scores["bleu"]["confidence"],
+        "chrf": scores["chrf"]["score"],
+        "bleu_tokenised": (scores.get("tokenised") or {}).get("score"),
+        "bleu4": (scores.get("given_tokens") or {}).get("score"),
+        "valid_loss": min((loss for _, loss in metrics.get("valid", ())), default=None),
+        "tokens_per_second": metrics.get("tokens_per_second"),
+        "sentences_per_second": generation["sentences_per_second"],
     }
-    values = {name: read_json(path) if path.exists() else {} for name, path in paths.items()}
-    return Result(run, subset, texts=read_translations(folder), **values)
+    counts, texts = read_json(run.counts), read_translations(folder)
+    return Result(run, subset, counts, metrics, scores, generation, texts, values)
 
 
 @dataclass(frozen=True)
@@ -70,19 +68,9 @@ class Cell:
     kind: str
     results: tuple[Result, ...]
 
-    @property
-    def bleus(self) -> list[float]:
-        return [result.bleu for result in self.results]
-
-    def mean(self, file: str, *names: str) -> float | None:
-        """The mean over the seeds of a value in a ``file`` of `Result`; None if a seed lacks it."""
-        values = []
-        for result in self.results:
-            value = getattr(result, file)
-            for name in names:
-                value = (value or {}).get(name)
-            values.append(value)
-        return mean(values)
+    def of_seeds(self, name: str) -> list[Any]:
+        """A value of every seed."""
+        return [result.values[name] for result in self.results]
 
 
 def mean(values: Sequence[float | None]) -> float | None:
@@ -177,20 +165,13 @@ def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> dict[str, Any]:
         "attention": cell.kind,
         "seeds": [result.run.seed for result in cell.results],
         **first.counts,
-        "bleu": mean(cell.bleus),
-        "bleu_confidence": cell.mean("scores", "bleu", "confidence"),
-        "bleu_deviation": deviation(cell.bleus),
-        "chrf": cell.mean("scores", "chrf", "score"),
-        "bleu_tokenised": cell.mean("scores", "tokenised", "score"),
-        "bleu4": cell.mean("scores", "given_tokens", "score"),
+        **{name: mean(cell.of_seeds(name)) for name in first.values},
+        "bleu_deviation": deviation(cell.of_seeds("bleu")),
         **_compared(cell, baseline),
         "signature": first.scores["bleu"]["signature"],
         "chrf_signature": first.scores["chrf"]["signature"],
         "tokenised_signature": (first.scores.get("tokenised") or {}).get("signature"),
-        "valid_loss": mean([result.lowest_loss for result in cell.results]),
         "precision": first.run.training.precision,
-        "tokens_per_second": cell.mean("metrics", "tokens_per_second"),
-        "sentences_per_second": cell.mean("generation", "sentences_per_second"),
         "sentences": first.scores["sentences"],
     }
 
@@ -206,8 +187,8 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
             for each in (cell, baseline)
         )
         comparison = compare(ours, theirs, first.texts["references"], first.tokeniser)
-    prr = retained(statistics.mean(cell.bleus), statistics.mean(baseline.bleus))
-    return {**asdict(comparison), "prr": prr}
+    means = (statistics.mean(each.of_seeds("bleu")) for each in (cell, baseline))
+    return {**asdict(comparison), "prr": retained(*means)}
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:

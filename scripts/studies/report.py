@@ -82,9 +82,9 @@ def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
     summary = {"variant": variant.name, **{name: getattr(variant, name) for name in names}}
     summary["seeds"] = [result.run.seed for result in cell.results]
     summary |= cell.results[0].counts
-    summary["tokens_per_second"] = cell.mean("metrics", "tokens_per_second")
-    losses = [result.lowest_loss for result in cell.results]
-    for measure, values in (("loss", losses), ("bleu", cell.bleus)):
+    summary["tokens_per_second"] = mean(cell.of_seeds("tokens_per_second"))
+    for measure, name in (("loss", "valid_loss"), ("bleu", "bleu")):
+        values = cell.of_seeds(name)
         of_seeds = [value for value in values if value is not None]  # untrained: no loss
         summary[f"{measure}_of_seeds"] = of_seeds
         summary[measure] = mean(of_seeds)
