@@ -103,10 +103,7 @@ class AttentionBenchmark(Benchmark):
         return {"total": sum(parts.values()), **parts}
 
     def facts(self) -> Values:
-        """Bytes of the weights and, on a CPU, the peak of the tensors'.
-
-        Resident memory, which is known of every workload, says little of a single sublayer.
-        """
+        """Bytes of the weights and, as resident memory says little of a sublayer, of tensors."""
         facts = {"weight_bytes": models.weight_bytes(self._layer)}
         if not self.on_gpu:
             facts["peak_bytes"] = tensor_peak(lambda: self._measure(1))
@@ -130,10 +127,7 @@ class AttentionBenchmark(Benchmark):
 
 
 class MemoryBenchmark(AttentionBenchmark):
-    """The same, for what it takes of memory as sentences get longer.
-
-    (Xue & Aletras 2023 report the memory that attention saves in percent.)
-    """
+    """The same for its memory, of which Xue & Aletras 2023 report what is saved in percent."""
 
     title = "memory of one attention sublayer, forward and backward, by length"
     saves_memory = True

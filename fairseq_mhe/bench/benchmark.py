@@ -30,8 +30,7 @@ class Benchmark(ABC):
     """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention.
 
     Its class methods belong to the command, its others to the process that measures a variant.
-    ``columns``: by heading the name of a fact or of a part of the time; ``legend``: how they are to
-    be read; ``saves_memory``: whether memory is compared too.
+    ``columns``: by heading the name of a fact or of a part of the time.
     """
 
     title: ClassVar[str]
@@ -48,7 +47,7 @@ class Benchmark(ABC):
     @classmethod
     @abstractmethod
     def add_options(cls, parser: ArgumentParser) -> None:
-        """Its own options, after those that all benchmarks have."""
+        """Those beside the ones that all benchmarks have."""
 
     @classmethod
     @abstractmethod
@@ -73,13 +72,11 @@ class Benchmark(ABC):
         """What is known besides time, after at least one repetition; plain values."""
 
     def begin(self, cell: Values) -> None:
-        """Make everything ready for a cell; memory counts from here.
-
-        The work is done once before the very first cell: libraries load code and make buffers of
-        their own when they are first used, which is no cell's memory.
-        """
+        """Make everything ready for a cell; memory counts from here."""
         self.prepare(cell)
-        if self._is_first:
+        if (
+            self._is_first
+        ):  # libraries load code and make buffers, which are no cell's memory
             self.repetition()
             self.prepare(cell)
         self._is_first = False
@@ -87,15 +84,12 @@ class Benchmark(ABC):
         self._cold = True
 
     def turn(self) -> Seconds:
-        """Seconds by part; the work is done once before the first that is timed.
-
-        On a GPU, which all processes share, what is not in use goes back to it after each turn.
-        """
+        """Seconds by part; the work is done once before the first that is timed."""
         if self._cold:
             self.repetition()
         seconds = self.repetition()
         self._cold = self.on_gpu
-        if self.on_gpu:
+        if self.on_gpu:  # which all processes share: what is not in use goes back to it
             gc.collect()
             torch.cuda.empty_cache()
         return seconds

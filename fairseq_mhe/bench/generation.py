@@ -150,10 +150,7 @@ class CTranslate2Benchmark(GenerationBenchmark):
             self._batches.append((length, words))
 
     def _convert(self) -> None:
-        """Write a model as fairseq does, and let CTranslate2's converter read it.
-
-        A kind's shared heads are kept once.
-        """
+        """Let CTranslate2's converter read a model, whose shared heads it keeps once."""
         kind, _, precision = self.variant.rpartition(CTRANSLATE2)
         settings = self.settings
         options = vars(models.configuration(STOCK, settings, "float32").model)

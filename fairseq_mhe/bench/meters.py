@@ -27,10 +27,7 @@ Seconds = dict[str, float]
 
 
 class Stopwatch:
-    """Adds up the seconds spent in named parts: of a wall clock on a CPU, of events on CUDA.
-
-    On CUDA nothing waits for the device before `seconds` is called.
-    """
+    """Adds up seconds by part, of a wall clock on a CPU; on a GPU of events, which do not wait."""
 
     def __init__(self, on_gpu: bool) -> None:
         self._on_gpu = on_gpu
@@ -40,7 +37,6 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count the block's time to ``name``."""
         start = self._now()
         yield
         self._spans.append((name, start, self._now()))
@@ -76,7 +72,6 @@ class PeakMemory:
         self._on_gpu = on_gpu
 
     def start(self) -> None:
-        """Forget what was before."""
         gc.collect()
         if self._on_gpu:
             torch.cuda.synchronize()

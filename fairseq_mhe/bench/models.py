@@ -50,10 +50,9 @@ _SHORTEST_SHARE = 0.9
 def configuration(
     variant: str, settings: Namespace, dtype: str, extra: Sequence[str] = ()
 ) -> DictConfig:
-    """The configuration that ``fairseq-train`` would make for a model.
+    """What ``fairseq-train`` would make of a model's options and ``extra`` words.
 
-    ``variant``: ``STOCK``, or a kind of attention, ``INT8`` or ``BF16`` behind it or not;
-    ``dtype``: a key of ``DTYPES``; ``extra``: further words of the command line.
+    ``variant``: ``STOCK``, or a kind of attention, ``INT8`` or ``BF16`` behind it or not.
     """
     chosen: Values = {dtype: dtype != "float32", "seed": settings.seed}
     chosen["cpu"] = settings.device == "cpu"
@@ -116,10 +115,7 @@ def random_batches(
 def real_batches(
     folder: Path, cfg: DictConfig, vocabulary: int, max_tokens: int
 ) -> Iterable[Values]:
-    """An epoch of shuffled batches of a data folder's training pairs, whose shapes vary.
-
-    Raises UserError where it is no data folder, or has more words than ``vocabulary``.
-    """
+    """An epoch of a data folder's shuffled batches; UserError where ``vocabulary`` is too small."""
     data = open_binary(folder)
     cfg = copy.deepcopy(cfg)
     cfg.data, (cfg.source_lang, cfg.target_lang) = str(data.binary), data.languages

@@ -78,10 +78,9 @@ def _add_common(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Measure every cell, and print the results as Markdown.
+    """Measure every cell, and print the results as Markdown; ``--out``: write them after each.
 
-    If a file is named, they are written to it as JSON and Markdown after each cell. The same
-    command resumes what was stopped between two cells.
+    The same command resumes what was stopped between two cells.
     """
     benchmark, board = BENCHMARKS[args.bench], Board("turns")
     sizes(args.row)
@@ -122,8 +121,7 @@ def run(args: Namespace) -> None:
 def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[Workers]:
     """A process for each variant while the block runs.
 
-    It is forked from a server that has imported everything but never computed: quick, and safe with
-    threads and CUDA.
+    It is forked from a server that never computed: quick, and safe with threads and CUDA.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, *{make.__module__ for make in makes.values()}])
@@ -164,9 +162,8 @@ def measure(
 ) -> dict[str, Values]:
     """Repeat a cell's work, each variant once a round and another one first in each round.
 
-    ``progress`` is called with the number of turns after each. Returns by variant the ``seconds``
-    of each round by part and the benchmark's result. Raises UserError where a variant cannot be
-    built or runs out of memory, or its process was killed.
+    Returns by variant the ``seconds`` of each round by part, and the benchmark's result. Raises
+    UserError where a variant cannot be built or runs out of memory, or its process was killed.
     """
     variants = list(workers)
     results: dict[str, Values] = {name: {"seconds": defaultdict(list)} for name in variants}

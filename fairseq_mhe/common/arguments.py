@@ -16,8 +16,7 @@ from fairseq_mhe.common.errors import one_line
 class Parser(ArgumentParser):
     """argparse's, whose refusals are one clean line that says what would do.
 
-    ``float`` stands for finite numbers, ``Path`` for no empty word; what ``nargs="+"`` takes adds
-    up where the option is given twice.
+    ``float`` stands for finite numbers, ``Path`` for no empty word; ``nargs="+"`` adds up.
     """
 
     def __init__(self, *args: Any, **words: Any) -> None:

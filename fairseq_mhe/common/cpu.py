@@ -42,10 +42,9 @@ def with_huge_pages() -> dict[str, str]:
 
 
 def keep_freed_memory() -> bool:
-    """Keep blocks of up to 2 GiB in the process when they are freed; returns whether that was done.
+    """Keep blocks of up to 2 GiB in the process when they are freed; whether that was done.
 
-    Otherwise glibc maps the logits of each batch, the system clears them page by page, and glibc
-    unmaps them: a quarter of the time of a training step.
+    Otherwise the system clears the logits of each batch page by page: a quarter of a training step.
     """
     if not _tunes(*OWN_TUNING):
         return False

@@ -27,10 +27,7 @@ class UserError(Exception):
 
 
 class ErrorExit(SystemExit):
-    """Ends a command of fairseq's, which shows a traceback for every other exception, in one line.
-
-    ``message`` is that line without its prefix, for callers that go on.
-    """
+    """Ends a command of fairseq's in one line, where any other exception shows a traceback."""
 
     def __init__(self, message: object) -> None:
         self.message = one_line(message)

@@ -23,10 +23,9 @@ def say(text: str) -> None:
 class Board:
     """A row of `rich.progress` for each thing that is under way, used with ``with``.
 
-    It has no thread, so that worker processes may be forked meanwhile: it draws when something is
-    reported, and at ``tick``. ``unit``: of what is counted ("updates"); ``names``: of all rows,
-    where they are known beforehand, to be shown with a state; ``state``: what work that is added
-    from now on is ("training").
+    It has no thread, so that processes may be forked meanwhile: it draws at a report and at `tick`.
+    ``unit``: of what is counted ("updates"); ``names``: of all rows, where they are known
+    beforehand, to be shown with a ``state`` ("training").
     """
 
     def __init__(

@@ -9,10 +9,7 @@ from collections.abc import Iterator
 
 
 def quieten_start_up() -> None:
-    """Ignore warnings of fairseq, hydra and torch about each other, for the whole process.
-
-    Called by fairseq's commands and ours, not where a program merely imports the package.
-    """
+    """Ignore warnings of fairseq, hydra and torch about each other, in commands, for good."""
     ignore = functools.partial(warnings.filterwarnings, "ignore")
     for module in (r"fairseq(?!_mhe)", r"torch\.", r"omegaconf\."):
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
@@ -28,8 +25,7 @@ def quieten_start_up() -> None:
 def quiet_import() -> Iterator[None]:
     """Import fairseq inside without warnings about its own code, and without any logging.
 
-    One of fairseq's models calls ``logging.basicConfig(level=DEBUG)`` when it is imported, after
-    which every library prints its debugging messages, and later calls have no effect.
+    One of its models calls ``logging.basicConfig(level=DEBUG)``, after which every library prints.
     """
     root = logging.getLogger()
     before, level = list(root.handlers), root.level

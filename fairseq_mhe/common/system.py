@@ -100,10 +100,9 @@ def cpu_flags() -> frozenset[str]:
 
 
 def exact_int8() -> bool:
-    """Whether CTranslate2 adds products of 8-bit integers up without cutting them off.
+    """Whether CTranslate2 adds up products of int8 exactly: without VNNI, x86 has 16 bits for two.
 
-    On x86 without VNNI, oneDNN adds two products up in 16 bits
-    (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html).
+    (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html)
     """
     flags = cpu_flags()
     return "avx2" not in flags or not flags.isdisjoint(("avx512_vnni", "avx_vnni"))
