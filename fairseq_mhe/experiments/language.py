@@ -5,7 +5,7 @@ Masked models are pre-trained, then fine-tuned on tasks; causal models' table is
 
 import argparse
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_seed, as_words, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json
-from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments.table import kinds, seeds
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
@@ -116,27 +115,13 @@ def _plan_pretraining(
 def _pretrain(jobs: Sequence[Job], data: DataFolder, args: argparse.Namespace) -> None:
     """Train side by side, or resume; then score."""
 
-    def score(job: Job, gpu: bool) -> None:
+    def score(job: Job, _: object) -> None:
         masked = language_archs()[job.row] is ROBERTA
         facts = {"model": describe(job.last)} if masked else {}
-        write_json(job.scores, {**nats_of(job.last, data.binary, gpu), **facts})
+        nats = nats_of(job.last, data.binary, devices.on_gpu(args))
+        write_json(job.scores, {**nats, **facts})
 
-    _work(jobs, lambda job: job.scores.exists(), score, args)
-
-
-def _work(
-    jobs: Sequence[Job],
-    scored: Callable[[Job], bool],
-    score: Callable[[Job, bool], None],
-    args: argparse.Namespace,
-) -> None:
-    """As `train_and_score`, on the devices of the options; ``score(job, gpu)``."""
-    waiting = [job for job in jobs if not scored(job)]
-    device = devices.asked_for(args, models=len(waiting))
-    for job in waiting:
-        where = device.describe(job.training.precision)
-        say(f"{job.name}: {job.training.updates:,} updates {where}")
-    train_and_score(jobs, device, scored, lambda job, board: score(job, device.gpu))
+    train_and_score(jobs, args, lambda job: job.scores.exists(), score)
 
 
 def finetune_arguments(parser: argparse.ArgumentParser) -> None:
@@ -171,14 +156,14 @@ def fine_tune(
     """Train and score runs side by side; what their scores.json hold."""
     tasks = {job.name: task for job, task in planned}
 
-    def score(job: Job, gpu: bool) -> None:
+    def score(job: Job, _: object) -> None:
         data = tasks[job.name]
-        counts, values = score_task(job, data, gpu)
+        counts, values = score_task(job, data, devices.on_gpu(args))
         scores = {"task": data.task.name, "examples": counts, "scores": values}
         write_json(job.scores, {**scores, "model": describe(job.last), "data": data.scored})
 
     jobs = [job for job, _ in planned]
-    _work(jobs, lambda job: scored(job, tasks[job.name]), score, args)
+    train_and_score(jobs, args, lambda job: scored(job, tasks[job.name]), score)
     return [read_json(job.scores) for job in jobs]
 
 

@@ -20,7 +20,6 @@ from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.significance import compare
 from fairseq_mhe.report.translation_table import PAPER_FILES, write_table
 from fairseq_mhe.runs import devices, scoring, slurm, translation
-from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.recipes import NAMES, Recipe, read_recipe, recipe
 from fairseq_mhe.runs.train import train_and_score
@@ -117,15 +116,17 @@ class TableRun:
         """The jobs without scores."""
         return [job for job in self.jobs if not self.scored(job)]
 
-    def work(self, device: Device, after: Callable[[], object] = lambda: None) -> None:
+    def work(
+        self, args: argparse.Namespace, after: Callable[[], object] = lambda: None
+    ) -> None:
         """Train, translate and score every job that waits; as `train_and_score`."""
-        alone = devices.single(cpu=not device.gpu)  # the speed of translation is measured
+        alone = devices.single(args)  # the speed of translation is measured
 
         def score(job: Job, board: Board) -> None:
             translation.translate(job, self.data, self.subset, alone, board)
             translation.score(job, self.subset, self.tokenise)
 
-        train_and_score(self.jobs, device, self.scored, score, after)
+        train_and_score(self.jobs, args, self.scored, score, after)
 
     def tabulate(self, title: str, paper: bool = False) -> None:
         """Write the table of what is finished; raises UserError where nothing is."""
@@ -157,20 +158,19 @@ def train(args: argparse.Namespace) -> None:
     if not args.evaluate and (args.bleu_tokenizer or args.subset != "test"):
         option = "--bleu-tokenizer" if args.bleu_tokenizer else "--subset"
         raise UserError(f"{option} applies to scoring: add --evaluate, or leave it out")
-    chosen, device = chosen_recipe(args.row, args), devices.asked_for(args, models=1)
-    overview = _overview(chosen, device.workers)
+    chosen = chosen_recipe(args.row, args)
     table = _open([chosen], [args.attention], [args.seed], args)
     (job,) = table.jobs
     if args.evaluate:
         check_subset(table.data, args.subset, args.bleu_tokenizer)
-    say(f"{job.name}, {device.describe(chosen.training.precision)}\n{overview}")
+    say(_overview(chosen, args))
     if args.evaluate:
-        table.work(device)
+        table.work(args)
         _show(job, args.subset)
     else:
         train_and_score(
             [job],
-            device,
+            args,
             scored=lambda job: job.model.exists(),
             score=lambda job, _: translation.make_model(job),
         )
@@ -187,17 +187,14 @@ def run_table(args: argparse.Namespace) -> None:
     waiting = table.waiting()
     if slurm.asked_for(args):
         for chosen in recipes:
-            say(_overview(chosen, args.gpus or args.processes or 1))
+            say(_overview(chosen, args))
         slurm.submit({job.name: _words(job, args) for job in waiting}, len(table.jobs), args)
         return
     title = _title(args, table.data, recipes)
     if waiting and not args.finished_only:
-        device = devices.asked_for(args, len(waiting))
-        where = device.describe(recipes[0].training.precision)
-        say(f"{len(waiting)} of {len(table.jobs)} cells to do, {where}")
         for chosen in recipes:
-            say(_overview(chosen, device.workers))
-        table.work(device, after=lambda: table.tabulate(title, paper=True))
+            say(_overview(chosen, args))
+        table.work(args, after=lambda: table.tabulate(title, paper=True))
     else:
         table.tabulate(title, paper=True)
     print((table.out / "table.md").read_text(encoding="utf-8"), end="")
@@ -214,9 +211,9 @@ def _words(job: Job, args: argparse.Namespace) -> list[str]:
     return ["train", *row, job.kind, "--evaluate", *as_words(options)]
 
 
-def _overview(chosen: Recipe, workers: int) -> str:
+def _overview(chosen: Recipe, args: argparse.Namespace) -> str:
     """Updates, batch and precision of a row, or UserError where devices cannot share a batch."""
-    training = chosen.training
+    training, workers = chosen.training, args.gpus or args.processes or 1
     size, (times,) = training.shared_by(workers).values()
     batch = (
         f"batches of {training.batch_tokens:,} = {size:,} x {workers} x update-freq {times}"
@@ -258,9 +255,8 @@ def evaluate(args: argparse.Namespace) -> None:
     """Translate and score, unless that is done, and print the scores."""
     job = read_job(args.run.resolve())
     data = open_data(args.data or job.place("data"))
-    device = devices.single(args.cpu)
     with only_one(job.folder):
-        evaluate_job(job, data, args.subset, device, args.bleu_tokenizer)
+        evaluate_job(job, data, args, args.bleu_tokenizer)
     _show(job, args.subset)
 
 
@@ -270,17 +266,17 @@ def _show(job: Job, subset: str) -> None:
 
 
 def evaluate_job(
-    job: Job, data: DataFolder, subset: str, device: Device, tokenise: str | None = None
+    job: Job, data: DataFolder, args: argparse.Namespace, tokenise: str | None = None
 ) -> None:
     """Translate and score, unless done; raises UserError for other data or unfinished jobs."""
     if data.fingerprint != job.settings["data"]["fingerprint"]:
         raise UserError(
             f"{data.folder} is not the data that {job.folder} was trained on: give the right --data"
         )
-    check_subset(data, subset, tokenise)
+    check_subset(data, args.subset, tokenise)
     with Board("sentences") as board:
-        translation.translate(job, data, subset, device, board)
-    translation.score(job, subset, tokenise)
+        translation.translate(job, data, args.subset, devices.single(args), board)
+    translation.score(job, args.subset, tokenise)
 
 
 def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:

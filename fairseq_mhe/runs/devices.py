@@ -30,13 +30,9 @@ class Device:
 
     def describe(self, precision: str) -> str:
         """The device and the precision in words, for people and for provenance."""
-        models = "one model" if self.slots == 1 else f"{self.slots} models"
-        if self.gpu:
-            place = "a GPU" if self.workers == 1 else f"{self.workers} GPUs a model"
-            return f"on {place}, {models} at a time, {precision}"
-        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''} each"
-        processes = f", {self.workers} processes a model" if self.workers > 1 else ""
-        return f"on the CPU, {models} at a time{processes}, {threads}, {precision}"
+        sizes = f"models at a time: {self.slots}, processes a model: {self.workers}"
+        where = "a GPU" if self.gpu else "the CPU"
+        return f"on {where}, {precision} ({sizes}, threads a process: {self.threads})"
 
     def environment(self, slot: int) -> dict[str, str]:
         """What the processes of a slot need there: the GPUs that are theirs, of several."""
@@ -113,7 +109,8 @@ def asked_for(args: argparse.Namespace, models: int) -> Device:
 
 def on_gpu(args: argparse.Namespace) -> bool:
     """Whether the options let a GPU be used, and there is one."""
-    return not args.cpu and args.processes is None and torch.cuda.device_count() > 0
+    many = getattr(args, "processes", None)  # evaluate has no such option
+    return not args.cpu and many is None and torch.cuda.device_count() > 0
 
 
 def precision(args: argparse.Namespace) -> str:
@@ -133,6 +130,6 @@ def _threads(processes: int) -> int:
     return max(1, min(_MOST_THREADS, cores() // processes))
 
 
-def single(cpu: bool) -> Device:
-    """One process that has the machine to itself: on the GPU, unless ``cpu`` or there is none."""
-    return Device(not cpu and torch.cuda.device_count() > 0, 1, _threads(1))
+def single(args: argparse.Namespace) -> Device:
+    """One process that has the machine to itself."""
+    return Device(on_gpu(args), 1, _threads(1))

@@ -1,5 +1,6 @@
 """The loop that trains: fairseq-train for every job that is not done, side by side, resumed."""
 
+import argparse
 import contextlib
 import json
 import os
@@ -19,7 +20,8 @@ from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, only_one, write_json
-from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.progress import Board, say
+from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import LAST, Job
 from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
@@ -31,26 +33,31 @@ _JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
 
 def train_and_score(
     jobs: Sequence[Job],
-    device: Device,
+    args: argparse.Namespace,
     scored: Callable[[Job], bool],
     score: Callable[[Job, Board], object],
     after: Callable[[], object] = lambda: None,
 ) -> None:
-    """Train every job without scores, ``device.slots`` at a time; score them one after the other.
+    """Train every job without scores, side by side on the devices of ``args``; score each alone.
 
-    ``after``: called when the jobs that were trained side by side have their scores. The folders of
-    all jobs are locked, or UserError where another process is at work in one.
+    ``after``: called when the jobs that were trained side by side have their scores.
+
+    Raises:
+        UserError: the devices are not there, or cannot share a batch: then nothing is written; or
+            another process is at work in one of the run folders.
     """
+    waiting = [job for job in jobs if not scored(job)]
+    if not waiting:
+        return
+    device = devices.asked_for(args, len(waiting))
+    for job in waiting:
+        job.training.shared_by(device.workers)
+    where = device.describe(waiting[0].training.precision)
+    say(f"{len(waiting)} of {len(jobs)} models to train, {where}")
     with contextlib.ExitStack() as opened:
-        for job in jobs:
+        for job in waiting:
             opened.enter_context(only_one(job.folder))
-        board = opened.enter_context(Board(names=[job.name for job in jobs]))
-        waiting = []
-        for job in jobs:
-            if scored(job):
-                board.finish(job.name)
-            else:
-                waiting.append(job)
+        board = opened.enter_context(Board(names=[job.name for job in waiting]))
         for first in range(0, len(waiting), device.slots):
             wave = waiting[first : first + device.slots]
             board.state = "training"
@@ -65,11 +72,8 @@ def train_and_score(
 def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
     """Train every job to its last update, ``device.slots`` at a time; trained jobs are skipped.
 
-    Where the devices cannot share a batch nothing is written. Where a training fails the others are
-    stopped, their checkpoints stay, and a new start resumes.
+    Where a training fails the others are stopped, their checkpoints stay, and a new start resumes.
     """
-    for job in jobs:
-        job.training.shared_by(device.workers)
     waiting = [job for job in jobs if not job.metrics.exists()]
     active: dict[int, Generator[None, None, None]] = {}
     try:

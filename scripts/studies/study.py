@@ -19,7 +19,7 @@ from fairseq_mhe.experiments import table
 from fairseq_mhe.experiments.table import TableRun, check_subset, evaluate_job
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import Cell, read_result
-from fairseq_mhe.runs import devices, translation
+from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.job import LAST, Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import Recipe, Training
 from studies.report import report
@@ -170,9 +170,6 @@ class Jobs:
         """Train, translate and score what is not done."""
         jobs = [job for variant in variants for job in self.of(variant)]
         waiting = [job for job in jobs if not self.scored(job)]
-        if not waiting:
-            return
-        say(f"{len(waiting)} of {len(jobs)} models to train")
 
         def tidy() -> None:
             """Remove the checkpoints of scored runs but the last: many runs would fill a disk."""
@@ -181,8 +178,7 @@ class Jobs:
                     if path.name != LAST:
                         path.unlink()
 
-        cells = TableRun(jobs, self.data, self.out, self.args.subset)
-        cells.work(devices.asked_for(self.args, len(waiting)), after=tidy)
+        TableRun(jobs, self.data, self.out, self.args.subset).work(self.args, after=tidy)
 
     def convert(self, variant: Variant) -> None:
         """Make the starts of a variant; one that is not trained is counted, translated, scored."""
@@ -196,4 +192,4 @@ class Jobs:
                     with files.atomic_path(job.model) as temporary:
                         shutil.copyfile(job.place("start"), temporary)
                     translation.count(job)
-                    evaluate_job(job, self.data, self.args.subset, devices.single(self.args.cpu))
+                    evaluate_job(job, self.data, self.args)

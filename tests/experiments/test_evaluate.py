@@ -36,7 +36,6 @@ def test_a_trained_run_is_not_trained_again(
     assert cli.main([*words, "--evaluate"]) == 0
     found = capsys.readouterr()
     assert found.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
-    assert "tiny-mha-seed1, on the CPU, one model at a time" in found.err
     batch = "batches of 512 = 256 x 1 x update-freq 2"
     assert f"tiny: {TABLE_UPDATES} updates, {batch}" in found.err
     assert snapshot(table) == before

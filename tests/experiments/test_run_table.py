@@ -52,7 +52,7 @@ def test_it_ends_in_the_table(table: Path) -> None:
     assert scores["tokenised"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
     assert scores["sentences"] == HELD_OUT
     screen = (table.parent / "table.stderr").read_text()
-    assert "4 of 4 cells to do, on the CPU" in screen
+    assert "4 of 4 models to train, on the CPU, float32" in screen
     batch = "batches of 512 = 256 x 1 x update-freq 2, float32"
     assert f"small: {TABLE_UPDATES} updates, {batch}" in screen
     assert "Traceback" not in screen

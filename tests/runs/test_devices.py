@@ -170,7 +170,7 @@ def assert_same_training(one: Job, other: Job) -> None:
 def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
     together = train(miniature, tmp_path, TWO)
     assert_same_training(alone, together)
-    assert "2 processes a model" in read_json(together.metrics)["measured"]
+    assert "processes a model: 2" in read_json(together.metrics)["measured"]
     state = read_checkpoint(together.checkpoints / LAST)
     assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
 
