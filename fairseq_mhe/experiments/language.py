@@ -25,7 +25,7 @@ from fairseq_mhe.report.language_table import perplexity_block, perplexity_of, t
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Table
 from fairseq_mhe.runs import devices, slurm
-from fairseq_mhe.runs.job import Job, plan_job, settings_of
+from fairseq_mhe.runs.job import Job, plan_job, run_name, settings_of
 from fairseq_mhe.runs.recipes import FOLDER, recipe
 from fairseq_mhe.runs.train import train_and_score
 from fairseq_mhe.runs.understanding import (
@@ -34,7 +34,6 @@ from fairseq_mhe.runs.understanding import (
     nats_of,
     plan_finetuning,
     score_task,
-    trained_on,
 )
 
 #: The architectures that have a recipe.
@@ -84,7 +83,7 @@ def _add_out(parser: argparse.ArgumentParser) -> None:
 def pretrain(args: argparse.Namespace) -> None:
     """Train, or resume, and name the run folder and the loss on the validation text."""
     data = open_data(args.data, TEXT)
-    job = _plan_pretraining(args.arch, args.attention, args.seed, data, args)
+    job = _plan_pretraining(args.attention, args.seed, data, args)
     _pretrain([job], data, args)
     scores = read_json(job.scores)
     nats, perplexity = scores["nats"], perplexity_of(scores["nats"])
@@ -94,21 +93,20 @@ def pretrain(args: argparse.Namespace) -> None:
 
 
 def _plan_pretraining(
-    arch: str, kind: str, number: int, data: DataFolder, args: argparse.Namespace
+    kind: str, seed: int, data: DataFolder, args: argparse.Namespace
 ) -> Job:
     """The run of an architecture's recipe, with what the options change in it."""
-    training = recipe(arch, _KNOWN).training
-    if args.updates:
-        training = training.shortened(args.updates)
+    training = recipe(args.arch, _KNOWN).training
+    training = training.shortened(args.updates or training.updates)
     if args.tokens:
         training = training.changed(tokens_per_sample=args.tokens)
     if args.batch:
         training = training.batched(args.batch)
     training = training.with_precision(devices.precision(args))
-    attention = dict.fromkeys(language_archs()[arch].places, kind)
+    attention = dict.fromkeys(language_archs()[args.arch].places, kind)
     of_data = {"fingerprint": data.fingerprint}
-    settings = settings_of(arch, attention, number, training, of_data)
-    folder = output_folder(args.out) / f"{arch}-{kind}-seed{number}"
+    settings = settings_of(args.arch, attention, seed, training, of_data)
+    folder = output_folder(args.out) / run_name(args.arch, attention, seed)
     return plan_job(folder, settings, {"data": str(data.folder)})
 
 
@@ -160,22 +158,11 @@ def fine_tune(
         data = tasks[job.name]
         counts, values = score_task(job, data, devices.on_gpu(args))
         scores = {"task": data.task.name, "examples": counts, "scores": values}
-        write_json(job.scores, {**scores, "model": describe(job.last), "data": data.scored})
+        write_json(job.scores, {**scores, "model": describe(job.last)})
 
     jobs = [job for job, _ in planned]
-    train_and_score(jobs, args, lambda job: scored(job, tasks[job.name]), score)
+    train_and_score(jobs, args, lambda job: job.scores.exists(), score)
     return [read_json(job.scores) for job in jobs]
-
-
-def scored(job: Job, data: TaskFolder) -> bool:
-    """Whether a fine-tuned run has its scores; raises UserError where it is of other ``data``."""
-    if not job.scores.exists():
-        return False
-    if job.settings["data"] != trained_on(data):
-        raise UserError(
-            f"{job.folder} is not of {data.folder}: give the data of its training"
-        )
-    return bool(read_json(job.scores)["data"] == data.scored)
 
 
 def nlu_table_arguments(parser: argparse.ArgumentParser) -> None:
@@ -211,7 +198,7 @@ def nlu_table(args: argparse.Namespace) -> None:
                 f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
                 f"{data.folder}"
             )
-    table = LanguageTable(args.arch, data, tasks, args.seeds, args)
+    table = LanguageTable(data, tasks, args)
     if slurm.asked_for(args):
         waiting = [kind for kind in args.kinds if not table.finished(kind)]
         slurm.submit({kind: _words(kind, args) for kind in waiting}, len(args.kinds), args)
@@ -233,26 +220,21 @@ def _words(kind: str, args: argparse.Namespace) -> list[str]:
 
 @dataclass(frozen=True)
 class LanguageTable:
-    """Models of an architecture, their tasks (none of a causal one) and seeds, and their table.
+    """Models of an architecture, their tasks (none of a causal one) and seeds, and their table."""
 
-    ``args``: the other options of the command.
-    """
-
-    arch: str
     data: DataFolder
     tasks: Sequence[TaskFolder]
-    seeds: Sequence[int]
-    args: argparse.Namespace
+    args: argparse.Namespace  # of nlu-table
 
     def _pretraining(self, kind: str) -> list[Job]:
         """The pre-training of a kind: with tasks one run, else one for each seed."""
-        seeds = [1] if self.tasks else self.seeds
-        return [_plan_pretraining(self.arch, kind, n, self.data, self.args) for n in seeds]
+        seeds = [1] if self.tasks else self.args.seeds
+        return [_plan_pretraining(kind, seed, self.data, self.args) for seed in seeds]
 
     def _tuning(self, kind: str, task: TaskFolder) -> list[Job]:
         """The fine-tunings of a pre-trained kind on a task, one for each seed."""
         (start,) = self._pretraining(kind)
-        return [plan_finetuning(start.folder, task, n, self.args) for n in self.seeds]
+        return [plan_finetuning(start.folder, task, n, self.args) for n in self.args.seeds]
 
     def train(self, kinds: Sequence[str]) -> None:
         """Pre-train all kinds, then fine-tune them on all tasks; finished runs are skipped."""
@@ -268,22 +250,20 @@ class LanguageTable:
         """Whether all runs of a kind have their scores; raises UserError for other settings."""
         if not all(job.scores.exists() for job in self._pretraining(kind)):
             return False
-        tuned = [(job, task) for task in self.tasks for job in self._tuning(kind, task)]
-        return all(scored(job, task) for job, task in tuned)
+        tuned = [job for task in self.tasks for job in self._tuning(kind, task)]
+        return all(job.scores.exists() for job in tuned)
 
     def write(self, kinds: Sequence[str]) -> None:
         """Write and print the table of the kinds that are finished, its values and its picture."""
         finished = [kind for kind in kinds if self.finished(kind)]
         out = self.args.out.resolve()
         if not finished:
-            raise UserError(
-                f"no model of {out} is finished yet: there is nothing to tabulate"
-            )
+            raise UserError(f"no model of {out} is finished yet: no table is made")
         rows, notes = [self._row(kind) for kind in finished], self._notes(finished[0])
         if unfinished := [kind for kind in kinds if kind not in finished]:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
         path = out / ("nlu-table.md" if self.tasks else "perplexity.md")
-        title = f"{self.arch}, text of {self.data.folder.resolve().name}; {self._seeds}"
+        title = f"{self.args.arch}, text of {self.data.folder.resolve().name}; {self._seeds}"
         values: dict[str, Any]
         if self.tasks:
             commonest = {task.task.name: commonest_score(task) for task in self.tasks}
@@ -294,13 +274,13 @@ class LanguageTable:
             blocks = [perplexity_block(rows)]
             values = {row["attention"]: row["nats"] for row in rows}
             plot_perplexity(rows, path.with_suffix(".png"), title)
-        table = Table(self.arch, blocks, notes)
+        table = Table(self.args.arch, blocks, notes)
         table.write(path, values)
         print(f"{table.markdown()}{path}")
 
     def _row(self, kind: str) -> dict[str, Any]:
         """The row of a kind, as `language_table` takes it."""
-        model = build_on_meta(self.arch, kind)
+        model = build_on_meta(self.args.arch, kind)
         row = {"attention": kind, "attention_parameters": attention_parameters(model)}
         nats = [read_json(job.scores)["nats"] for job in self._pretraining(kind)]
         if not self.tasks:
@@ -336,6 +316,6 @@ class LanguageTable:
 
     @property
     def _seeds(self) -> str:
-        numbers = ", ".join(map(str, self.seeds))
-        several = f"seeds {numbers} (±: standard deviation)"
-        return several if len(self.seeds) > 1 else f"seed {numbers}"
+        seeds = ", ".join(map(str, self.args.seeds))
+        several = f"seeds {seeds} (±: standard deviation)"
+        return several if len(self.args.seeds) > 1 else f"seed {seeds}"

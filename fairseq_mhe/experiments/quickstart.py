@@ -77,11 +77,11 @@ def quickstart_lm_arguments(parser: argparse.ArgumentParser) -> None:
 def quickstart_lm(args: argparse.Namespace) -> None:
     """Prepare, pre-train, fine-tune, score, and print the table."""
     args.out = output_folder(args.out)
-    args.tokens, args.batch = 64, 16
+    args.arch, args.seeds, args.tokens, args.batch = "roberta_mhe_tiny", [1], 64, 16
     text, task = prepare_language(args.out, args.tokens)
     say("task: to which of ten integrations a message belongs; chance is about 13%")
     data, tasks = open_data(text, TEXT), [open_task(task)]
-    table = LanguageTable("roberta_mhe_tiny", data, tasks, [1], args)
+    table = LanguageTable(data, tasks, args)
     compared = ("mha", "mhe_mul")
     table.train(compared)
     table.write(compared)

@@ -85,9 +85,7 @@ def chosen_recipe(row: str | None, args: argparse.Namespace) -> Recipe:
     if (row is None) == (args.recipe is None):
         raise UserError("give a row or --recipe FILE, one of the two")
     chosen = read_recipe(args.recipe) if args.recipe else recipe(row or "")
-    training = chosen.training
-    if args.updates:
-        training = training.shortened(args.updates)
+    training = chosen.training.shortened(args.updates or chosen.training.updates)
     if args.batch_tokens or args.max_tokens:
         training = training.batched(args.batch_tokens, args.max_tokens)
     if args.precision != "auto" or training.precision == "float32":
@@ -133,28 +131,25 @@ class TableRun:
         waiting = [job.name for job in self.waiting()]
         finished = [job.folder for job in self.jobs if job.name not in waiting]
         if not finished:
-            raise UserError(
-                f"no cell of {self.out} is finished yet: there is nothing to tabulate"
-            )
+            raise UserError(f"no cell of {self.out} is finished yet: no table is made")
         write_table(gather(finished, self.subset), self.out, title, paper, waiting)
 
 
 def _open(
     recipes: Iterable[Recipe],
-    kinds_: Iterable[str],
-    numbers: Sequence[int],
+    kinds_: list[str],
+    numbers: list[int],
     args: argparse.Namespace,
 ) -> TableRun:
     """The table of the options; refused before anything is written."""
-    data = open_data(args.data)
-    jobs = []
+    data, out, jobs = open_data(args.data), output_folder(args.out), []
     for chosen in recipes:
-        jobs += translation.plan_jobs(chosen, kinds_, numbers, data, output_folder(args.out))
-    return TableRun(jobs, data, output_folder(args.out), args.subset, args.bleu_tokenizer)
+        jobs += translation.plan_jobs(chosen, kinds_, numbers, data, out)
+    return TableRun(jobs, data, out, args.subset, args.bleu_tokenizer)
 
 
 def train(args: argparse.Namespace) -> None:
-    """Train, or resume, average the last checkpoints, and name the run folder."""
+    """Train, or resume, one cell, score it if asked for, and name the run folder."""
     if not args.evaluate and (args.bleu_tokenizer or args.subset != "test"):
         option = "--bleu-tokenizer" if args.bleu_tokenizer else "--subset"
         raise UserError(f"{option} applies to scoring: add --evaluate, or leave it out")
@@ -162,7 +157,7 @@ def train(args: argparse.Namespace) -> None:
     table = _open([chosen], [args.attention], [args.seed], args)
     (job,) = table.jobs
     if args.evaluate:
-        check_subset(table.data, args.subset, args.bleu_tokenizer)
+        check_subset(table.data, args)
     say(_overview(chosen, args))
     if args.evaluate:
         table.work(args)
@@ -183,7 +178,7 @@ def run_table(args: argparse.Namespace) -> None:
     names = [None] if rows is None else dict.fromkeys(rows.lower().split(","))
     recipes = [chosen_recipe(name, args) for name in names]
     table = _open(recipes, args.kinds, args.seeds, args)
-    check_subset(table.data, args.subset, args.bleu_tokenizer)
+    check_subset(table.data, args)
     waiting = table.waiting()
     if slurm.asked_for(args):
         for chosen in recipes:
@@ -215,10 +210,9 @@ def _overview(chosen: Recipe, args: argparse.Namespace) -> str:
     """Updates, batch and precision of a row, or UserError where devices cannot share a batch."""
     training, workers = chosen.training, args.gpus or args.processes or 1
     size, (times,) = training.shared_by(workers).values()
-    batch = (
-        f"batches of {training.batch_tokens:,} = {size:,} x {workers} x update-freq {times}"
-    )
-    return f"  {chosen.row}: {training.updates:,} updates, {batch}, {training.precision}"
+    batch = f"{training.batch_tokens:,} = {size:,} x {workers} x update-freq {times}"
+    updates = f"{training.updates:,} updates, batches of {batch}"
+    return f"  {chosen.row}: {updates}, {training.precision}"
 
 
 def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
@@ -256,7 +250,7 @@ def evaluate(args: argparse.Namespace) -> None:
     job = read_job(args.run.resolve())
     data = open_data(args.data or job.place("data"))
     with only_one(job.folder):
-        evaluate_job(job, data, args, args.bleu_tokenizer)
+        evaluate_job(job, data, args)
     _show(job, args.subset)
 
 
@@ -265,30 +259,26 @@ def _show(job: Job, subset: str) -> None:
     print("\n".join(scoring.described(read_json(job.subset(subset) / "scores.json"))))
 
 
-def evaluate_job(
-    job: Job, data: DataFolder, args: argparse.Namespace, tokenise: str | None = None
-) -> None:
+def evaluate_job(job: Job, data: DataFolder, args: argparse.Namespace) -> None:
     """Translate and score, unless done; raises UserError for other data or unfinished jobs."""
     if data.fingerprint != job.settings["data"]["fingerprint"]:
         raise UserError(
             f"{data.folder} is not the data that {job.folder} was trained on: give the right --data"
         )
-    check_subset(data, args.subset, tokenise)
+    check_subset(data, args)
     with Board("sentences") as board:
         translation.translate(job, data, args.subset, devices.single(args), board)
-    translation.score(job, args.subset, tokenise)
+    translation.score(job, args.subset, args.bleu_tokenizer)
 
 
-def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:
+def check_subset(data: DataFolder, args: argparse.Namespace) -> None:
     """Raises UserError where a data set is not there, or cannot be scored."""
-    scoring.bleu_tokeniser(data.languages[1], tokenise)
-    names = sorted(
-        path.stem for path in (data.folder / "raw").glob(f"*.{data.languages[0]}")
-    )
-    if subset not in names:
-        raise UserError(
-            f"{data.folder} has no {subset!r}: give a --subset of {', '.join(names)}"
-        )
+    source, target = data.languages
+    scoring.bleu_tokeniser(target, args.bleu_tokenizer)
+    names = sorted(path.stem for path in (data.folder / "raw").glob(f"*.{source}"))
+    if args.subset not in names:
+        advice = f"give a --subset of {', '.join(names)}"
+        raise UserError(f"{data.folder} has no {args.subset!r}: {advice}")
 
 
 def score_arguments(parser: argparse.ArgumentParser) -> None:
@@ -313,13 +303,10 @@ def score(args: argparse.Namespace) -> None:
     references, hypotheses, *baseline = scoring.read_aligned(paths, advice)
     tokenise = scoring.bleu_tokeniser(args.language, args.bleu_tokenizer)
     scores = scoring.score(hypotheses, references, args.language, tokenise)
-    comparison = None
-    if baseline:
-        comparison = compare([hypotheses], baseline, references, tokenise)
+    comparison = compare([hypotheses], baseline, references, tokenise) if baseline else None
     if args.json:
-        print(
-            json.dumps({**scores, "comparison": comparison and asdict(comparison)}, indent=2)
-        )
+        scores["comparison"] = comparison and asdict(comparison)
+        print(json.dumps(scores, indent=2))
         return
     print("\n".join(scoring.described(scores)))
     if comparison:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import key, read_json, sha256, write_json
+from fairseq_mhe.common.files import read_json, sha256, write_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
-from fairseq_mhe.prepare.manifest import TASK, TEXT, Counts, file_hashes, open_manifest
+from fairseq_mhe.prepare.manifest import TASK, TEXT, Counts, open_manifest
 from fairseq_mhe.prepare.steps import binarise
 from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
@@ -28,8 +28,7 @@ class TaskFolder:
     block: int
     text: str  # fingerprint of the language model's data folder
     training: int  # examples
-    fingerprint: str  # of the training examples
-    scored: str  # fingerprint of all else
+    fingerprint: str  # of all examples
 
     @property
     def binary(self) -> Path:
@@ -48,17 +47,14 @@ class TaskFolder:
 def open_task(folder: Path) -> TaskFolder:
     """A folder that `prepare_task` has finished; raises UserError as `open_data`."""
     data = open_data(folder, TASK)
-    manifest, files = data.manifest, file_hashes(data.manifest)
-    train = {name: value for name, value in files.items() if "/train." in name}
-    others = dict(files.items() - train.items())
+    manifest = data.manifest
     return TaskFolder(
         folder=data.folder,
         task=TASKS[manifest["task"]],
         block=manifest["block"],
         text=manifest["text"],
         training=manifest["lines"]["train"],
-        fingerprint=key(train),
-        scored=key(others),
+        fingerprint=data.fingerprint,
     )
 
 

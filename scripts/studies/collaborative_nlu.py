@@ -14,7 +14,7 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import only_one, output_folder, read_json, write_json
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.experiments.language import fine_tune, scored
+from fairseq_mhe.experiments.language import fine_tune
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
@@ -22,7 +22,7 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job, read_job
-from fairseq_mhe.runs.understanding import describe, plan_finetuning, score_task
+from fairseq_mhe.runs.understanding import describe, plan_finetuning, score_task, trained_on
 from studies.report import write
 from studies.study import make_start
 from studies.variants import DECOMPOSITION, add_options, decomposition
@@ -87,7 +87,10 @@ def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
         name = job.settings["task"]
         if name not in tasks:
             raise UserError(f"{job.folder} is of {name}: name its folder too, in --tasks")
-        if not scored(job, tasks[name]):
+        task = tasks[name]
+        if job.settings["data"] != trained_on(task):
+            raise UserError(f"{job.folder} is not of {task.folder}: give the data of its training")
+        if not job.scores.exists():
             raise UserError(f"{job.folder} has no scores yet: give its finetune command again")
         if job.settings["start"] != jobs[0].settings["start"]:
             raise UserError(

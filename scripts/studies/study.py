@@ -45,7 +45,7 @@ def run(study: Study, args: argparse.Namespace) -> None:
     recipe, order = table.chosen_recipe(args.row, args), list(study.questions)
     every = sorted(study.variants(args, recipe), key=lambda each: order.index(each.question))
     variants, data = chosen(every, args.only), open_data(args.data)
-    check_subset(data, args.subset)
+    check_subset(data, args)
     jobs = Jobs(args, recipe, data, output_folder(args.out))
     with only_one(jobs.out):  # the run folders have locks of their own
         if not args.finished_only:
@@ -164,7 +164,7 @@ class Jobs:
         return self.out / f"start-{variant.name}-seed{seed}" / "start.pt"
 
     def scored(self, job: Job) -> bool:
-        return translation.scored(job, self.args.subset)
+        return translation.scored(job, self.args.subset, self.args.bleu_tokenizer)
 
     def train(self, variants: Sequence[Variant]) -> None:
         """Train, translate and score what is not done."""
@@ -178,7 +178,8 @@ class Jobs:
                     if path.name != LAST:
                         path.unlink()
 
-        TableRun(jobs, self.data, self.out, self.args.subset).work(self.args, after=tidy)
+        scoring = (self.args.subset, self.args.bleu_tokenizer)
+        TableRun(jobs, self.data, self.out, *scoring).work(self.args, after=tidy)
 
     def convert(self, variant: Variant) -> None:
         """Make the starts of a variant; one that is not trained is counted, translated, scored."""

@@ -56,8 +56,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "raw" / "test.en").touch()
     data = DataFolder(tmp_path, ("en", "ja"))
     with pytest.raises(UserError, match="BLEU by ja-mecab needs a dictionary: pip install"):
-        table.check_subset(data, "test")
-    table.check_subset(data, "test", "char")
+        table.check_subset(data, argparse.Namespace(subset="test", bleu_tokenizer=None))
+    table.check_subset(data, argparse.Namespace(subset="test", bleu_tokenizer="char"))
 
 
 def test_the_heading_says_where_it_is_no_result() -> None:

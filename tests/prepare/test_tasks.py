@@ -294,7 +294,6 @@ def test_folders_are_of_one_task_each(language_text: Path, tmp_path: Path) -> No
     first, _, other = map(open_task, folders)
     assert (first.training, other.training) == (2, 3)
     assert first.fingerprint != other.fingerprint
-    assert first.scored == other.scored
     with pytest.raises(UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"):
         open_tasks(folders)
     with pytest.raises(UserError, match="holds text data, not task data: give another folder"):

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,17 +11,16 @@ from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import TASKS
 from studies.collaborative_nlu import finished
 
-RTE = TaskFolder(Path("rte"), TASKS["rte"], 128, "its text", 10, "its training", "its dev")
+RTE = TaskFolder(Path("rte"), TASKS["rte"], 128, "its text", 10, "its data")
 
 
-def tuned(folder: Path, start: str = "mha", **scored: Any) -> Path:
+def tuned(folder: Path, start: str = "mha") -> Path:
     """A finished run's folder."""
-    data = {"text": "its text", "fingerprint": "its training", "block": 128}
+    data = {"text": "its text", "fingerprint": "its data", "block": 128}
     settings = {"task": "rte", "seed": 1, "start": start, "data": data}
     config = {"folder_version": FOLDER_VERSION, "settings": settings}
     write_json(folder / "config.json", config)
-    scores = {"task": "rte", "examples": {"dev": 5}, "scores": {"score": 60.0}, "model": "m"}
-    write_json(folder / "scores.json", {**scores, "data": "its dev", **scored})
+    write_json(folder / "scores.json", {"task": "rte", "scores": {"score": 60.0}})
     return folder
 
 
@@ -31,11 +29,13 @@ def test_runs_are_of_one_model_on_the_tasks_examples(tmp_path: Path) -> None:
     mha, again, mhe = (tmp_path / name for name in ("mha-rte-seed1", "mha-rte-seed2", "mhe"))
     alike = [tuned(mha), tuned(again)]
     assert [job.folder for job in finished(alike, {"rte": RTE})] == alike
+    unscored = tuned(tmp_path / "new")
+    (unscored / "scores.json").unlink()
     for folder, task, message in (
         (tuned(mhe, "mhe_mul"), RTE, f"{mha} and {mhe} were fine-tuned from two models"),
         (mha, replace(RTE, fingerprint="other"), "is not of rte"),
         (mha, replace(RTE, block=64), "is not of rte"),
-        (tuned(tmp_path / "new", data="other"), RTE, "has no scores yet"),
+        (unscored, RTE, "has no scores yet"),
     ):
         with pytest.raises(UserError, match=message):
             finished([mha, folder], {"rte": task})
