@@ -4,7 +4,7 @@ import itertools
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from fairseq import utils
@@ -15,11 +15,7 @@ from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values, add_option
 from fairseq_mhe.bench.meters import Seconds, Stopwatch, tensor_peak
 from fairseq_mhe.common.arguments import at_least, list_of, positive, some_of
 
-#: Places measured in training, forward and backward.
-TRAINING_PLACES = ("encoder", "decoder", "cross", "cross_last")
-#: Places measured in generation, where a sublayer is called once for each token.
-STEP_PLACES = ("decoder_steps", "cross_steps")
-PLACES = (*TRAINING_PLACES, *STEP_PLACES)
+PLACES = ("encoder", "decoder", "cross", "cross_last")
 #: More positions than fairseq's models have unless asked, as language models do.
 _LONGEST = 4096
 #: Two decoder layers, because stock fairseq treats the last one in another way.
@@ -32,8 +28,8 @@ _MODEL = (
 class AttentionBenchmark(Benchmark):
     """Cells: ``place``, ``length`` of source and target, ``batch`` (sentences), ``dtype``."""
 
-    title = "one attention sublayer, forward and backward, and step by step"
-    legend = "Milliseconds of one call (in `_steps`: of one step), medians with quartiles."
+    title = "one attention sublayer, forward and backward"
+    legend = "Milliseconds of one call, medians with quartiles."
     columns: ClassVar = {
         "forward, ms": "forward",
         "backward, ms": "backward",
@@ -63,43 +59,42 @@ class AttentionBenchmark(Benchmark):
     def prepare(self, cell: Values) -> None:
         """Record what the model calls the sublayer with, to call it with the same again."""
         dtype, settings = cell["dtype"], self.settings
-        cfg, task, model = models.build(self.variant, settings, dtype, _MODEL)
+        _, task, model = models.build(self.variant, settings, dtype, _MODEL)
         model.to(settings.device, DTYPES[dtype])
         shape = cell["batch"], cell["length"], settings.seed
         pairs = models.translation_batch(task.source_dictionary, *shape, with_target=True)
         batch = utils.apply_to_sample(lambda x: x.to(settings.device), pairs["net_input"])
-        self._steps = cell["place"] in STEP_PLACES
-        self._layer = _sublayer(model, cell["place"])
+        place = cell["place"]
+        layers = model.encoder.layers if place == "encoder" else model.decoder.layers
+        layer = layers[0] if place == "cross" else layers[-1]
+        self._layer = layer.encoder_attn if place.startswith("cross") else layer.self_attn
         # fairseq's layers call attention with keywords only.
-        self._calls: list[Values] = []
+        calls: list[Values] = []
         recording = self._layer.register_forward_pre_hook(
-            lambda _, words, inputs: self._calls.append(inputs), with_kwargs=True
+            lambda _, words, inputs: calls.append(inputs), with_kwargs=True
         )
-        self._times = 0
         with recording, torch.no_grad():
-            if self._steps:
-                model.prepare_for_inference_(cfg)
-                _decode(model, batch)
-                return
             model.train()(**batch)
+        (self._inputs,) = calls
         # Inputs that want a gradient; those that were one tensor stay one.
-        (call,) = self._calls
         leaves: dict[Tensor, Tensor] = {}
         for name in ("query", "key", "value"):
-            leaf = call[name].detach().requires_grad_()
-            call[name] = leaves.setdefault(call[name], leaf)
+            tensor = self._inputs[name]
+            leaf = leaves.setdefault(tensor, tensor.detach().requires_grad_())
+            self._inputs[name] = leaf
         self._leaves = [*leaves.values(), *self._layer.parameters()]
         # The output is as large as the query.
-        self._gradient = torch.randn_like(call["query"])  # (T, B, C)
+        self._gradient = torch.randn_like(self._inputs["query"])  # (T, B, C)
+        self._times = 0
 
     def repetition(self) -> Seconds:
-        """Seconds of one call or step: ``total`` and, in training, ``forward`` and ``backward``."""
+        """Seconds of one call: ``total``, ``forward`` and ``backward``."""
         if not self._times:
             self._measure(1)
             seconds = sum(self._measure(1).values())
             self._times = max(1, round(self.settings.seconds / seconds))
-        calls = self._times * len(self._calls)
-        parts = {part: spent / calls for part, spent in self._measure(self._times).items()}
+        spent = self._measure(self._times)
+        parts = {part: seconds / self._times for part, seconds in spent.items()}
         return {"total": sum(parts.values()), **parts}
 
     def facts(self) -> Values:
@@ -112,17 +107,11 @@ class AttentionBenchmark(Benchmark):
     def _measure(self, times: int) -> Seconds:
         watch = Stopwatch(self.on_gpu)
         for _ in range(times):
-            if self._steps:
-                state: Values = {}
-                with torch.no_grad(), watch.part("steps"):
-                    for inputs in self._calls:
-                        self._layer(**{**inputs, "incremental_state": state})
-            else:
-                with watch.part("forward"):
-                    output = self._layer(**self._calls[0])[0]  # (T, B, C)
-                with watch.part("backward"):
-                    gradient = self._gradient
-                    torch.autograd.grad(output, self._leaves, gradient, allow_unused=True)
+            with watch.part("forward"):
+                output = self._layer(**self._inputs)[0]  # (T, B, C)
+            with watch.part("backward"):
+                gradient = self._gradient
+                torch.autograd.grad(output, self._leaves, gradient, allow_unused=True)
         return watch.seconds()
 
 
@@ -132,21 +121,3 @@ class MemoryBenchmark(AttentionBenchmark):
     title = "memory of one attention sublayer, forward and backward, by length"
     saves_memory = True
     default_places, default_lengths = "encoder", "128,256,512,1024,2048"
-
-
-def _sublayer(model: Any, place: str) -> Any:
-    """The sublayer that is measured for a place, in training or step by step."""
-    layers = model.encoder.layers if place == "encoder" else model.decoder.layers
-    layer = layers[0] if place in ("cross", "cross_steps") else layers[-1]
-    return layer.encoder_attn if place.startswith("cross") else layer.self_attn
-
-
-def _decode(model: Any, batch: dict[str, Tensor]) -> None:
-    """Every step of decoding a target that is given."""
-    memory = model.encoder.forward_torchscript(batch)
-    target = batch["prev_output_tokens"]  # (B, T)
-    # Hypotheses are never padded; the first sentence is the longest.
-    target = target[:1].expand_as(target)
-    state: Values = {}
-    for step in range(target.size(1)):
-        model.decoder(target[:, : step + 1], encoder_out=memory, incremental_state=state)

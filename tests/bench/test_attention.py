@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_mhe.bench.attention import PLACES, STEP_PLACES, TRAINING_PLACES, AttentionBenchmark
+from fairseq_mhe.bench.attention import PLACES, AttentionBenchmark
 from tests.bench.conftest import make_settings
 
 CELL = {"length": 10, "batch": 3, "dtype": "float32"}
@@ -16,54 +16,32 @@ def prepared(variant: str, place: str, **cell) -> AttentionBenchmark:
 
 def test_calls_are_those_of_fairseqs_layers(variant: str) -> None:
     """Copied from fairseq's transformer_layer.py, forward of encoder and decoder layer."""
-    (encoder,) = prepared(variant, "encoder")._calls
+    encoder = prepared(variant, "encoder")._inputs
     assert encoder["query"] is encoder["key"] is encoder["value"]
     assert encoder["need_weights"] is False
     assert encoder["attn_mask"] is None
     assert encoder["key_padding_mask"].sum(1).tolist() == [0, 0, 1]
     assert encoder["key_padding_mask"][2, 0]  # on the left
 
-    (decoder,) = prepared(variant, "decoder")._calls
+    decoder = prepared(variant, "decoder")._inputs
     assert decoder["query"].shape == (10, 3, 128)
     mask = decoder["attn_mask"]  # (T, T); ours is an object that has it
     assert (mask if variant == "stock" else mask.hidden).shape == (10, 10)
     assert decoder["key_padding_mask"][2, -1]  # on the right
 
     for place, last in (("cross", False), ("cross_last", True)):
-        (cross,) = prepared(variant, place)._calls
+        cross = prepared(variant, place)._inputs
         assert cross["static_kv"] is True
         assert cross["key"] is cross["value"] is not cross["query"]
         assert cross["need_weights"] is (last and variant == "stock")
 
 
-@pytest.mark.parametrize("place", STEP_PLACES)
-def test_steps_are_one_call_a_token_with_a_cache(variant: str, place: str) -> None:
-    workload = prepared(variant, place)
-    assert len(workload._calls) == 10
-    assert {call["query"].shape for call in workload._calls} == {(1, 3, 128)}
-    lengths = []
-    forward = workload._layer.forward
-
-    def spy(*args, **kwargs):
-        out = forward(*args, **kwargs)
-        cache = workload._layer._get_input_buffer(kwargs["incremental_state"])
-        key = cache["prev_key"] if variant == "stock" else cache.key
-        lengths.append(key.size(2))
-        return out
-
-    workload._layer.forward = spy
-    workload._measure(1)
-    assert lengths == (list(range(1, 11)) if place == "decoder_steps" else [10] * 10)
-
-
 @pytest.mark.parametrize("place", PLACES)
-def test_seconds_are_of_one_call_and_of_one_step(place: str) -> None:
+def test_seconds_are_of_one_call(place: str) -> None:
     workload = prepared("mhe_mul", place)
-    parts = {"forward": 2.0, "backward": 3.0} if place in TRAINING_PLACES else {"steps": 5.0}
-    assert workload._measure(1).keys() == parts.keys()
-    calls = len(workload._calls)
-    workload._measure = lambda times: {part: value * times * calls for part, value in parts.items()}
-    assert workload.repetition() == {"total": 5.0, **parts}
+    assert workload._measure(1).keys() == {"forward", "backward"}
+    workload._measure = lambda times: {"forward": 2.0 * times, "backward": 3.0 * times}
+    assert workload.repetition() == {"total": 5.0, "forward": 2.0, "backward": 3.0}
 
 
 def test_memory_is_that_of_one_call() -> None:

@@ -13,7 +13,7 @@ from fairseq_mhe.common.errors import UserError
 _SMALL = "--row tiny --attention mhe_mul --device cpu --threads 1 --vocab-size 64"
 SMALL = _SMALL.split()
 BENCHMARKS = {
-    "attention": "--places decoder,cross_steps --lengths 6 --tokens 12 --seconds 0.001",
+    "attention": "--places decoder,cross --lengths 6 --tokens 12 --seconds 0.001",
     "training": "--max-tokens 64 --batches 1 --dtype float32,bf16",
     "generation": "--beams 1,2 --lengths 4 --batch-sizes 2",
 }
