@@ -1,7 +1,4 @@
-"""``pretrain``, ``finetune`` and ``nlu-table``: language models trained, scored and tabulated.
-
-Masked models are pre-trained, then fine-tuned on tasks; causal models' table is of perplexity.
-"""
+"""``pretrain``, ``finetune`` and ``nlu-table``: language models trained, scored and tabulated."""
 
 import argparse
 import itertools

@@ -1,7 +1,4 @@
-"""``run-table``, ``train``, ``evaluate``, ``score``: translation models, from jobs to tables.
-
-Cells (rows x kinds x seeds) train side by side, are translated and scored, and make a table.
-"""
+"""``run-table``, ``train``, ``evaluate``, ``score``: translation models, from jobs to tables."""
 
 import argparse
 import json
@@ -95,10 +92,7 @@ def chosen_recipe(row: str | None, args: argparse.Namespace) -> Recipe:
 
 @dataclass(frozen=True)
 class TableRun:
-    """The jobs of a table, or of a study; its files are written into the folder ``out``.
-
-    ``subset``: what is translated and scored; ``tokenise``: BLEU's, not the language's.
-    """
+    """The jobs of a table or study in ``out``; ``tokenise``: BLEU's, if not the language's."""
 
     jobs: Sequence[Job]
     data: DataFolder

@@ -18,10 +18,7 @@ _MOST_THREADS = 8
 
 @dataclass(frozen=True)
 class Device:
-    """Where to train: ``slots`` models at a time with ``threads`` CPU threads to a process.
-
-    ``workers``: processes that train one model together.
-    """
+    """Where to train: ``slots`` models at a time by ``workers`` processes of ``threads`` each."""
 
     gpu: bool
     slots: int
@@ -49,8 +46,7 @@ class Device:
     def rank_options(self, rank: int, port: int) -> dict[str, Any]:
         """fairseq's options for one of the ``workers``, which meet at a ``port`` of this machine.
 
-        We start each worker, as torchrun does: fairseq's own spawning and torchrun count GPUs and
-        fail where there is none.
+        We start each, as torchrun does: fairseq's own spawning counts GPUs and fails without one.
         """
         if self.workers == 1:
             # fairseq would use every GPU there is, and multiply the batch.
@@ -88,9 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def asked_for(args: argparse.Namespace, models: int) -> Device:
     """The devices of the options for ``models`` models, or UserError where they are not there.
 
-    On GPUs one model on each; on a CPU as many side by side as there are cores: small matrices gain
-    little from threads. (Stock fairseq, 2 cores, two models side by side instead of one after the
-    other: 1.55 times the tokens/s at d_m 128 and 2+2 layers, 1.15 at 256 and 4+4.)
+    On GPUs one model on each; on a CPU as many side by side as there are cores. (Stock fairseq, 2
+    cores, two models side by side and not one after the other: 1.55 times the tokens/s at d_m 128
+    and 2+2 layers, 1.15 at 256 and 4+4.)
     """
     if args.gpus is not None and args.cpu:
         raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")

@@ -37,10 +37,9 @@ def _setting(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Job:
-    """A run folder and the content of its config.json. A result that exists is done.
+    """A run folder and its config.json. A result that exists is done.
 
-    ``settings``, all that decides which model comes out: row, attention, seed, data and "options",
-    fairseq-train's by name.
+    ``settings`` decide which model comes out; their "options" are fairseq-train's by name.
     """
 
     folder: Path
@@ -115,10 +114,7 @@ def settings_of(
     data: Any,
     **facts: Any,
 ) -> dict[str, Any]:
-    """What decides which model comes out; ``facts``: further JSON values.
-
-    ``attention``: place -> kind; ``data``: the identity of a data folder.
-    """
+    """What decides which model comes out; ``attention``: place -> kind; ``facts``: JSON values."""
     kinds = {PLACES[place]: kind for place, kind in attention.items()}
     if len(set(attention.values())) == 1:
         kinds = {"attention": kind_name(attention)}
@@ -135,7 +131,7 @@ def plan_job(
 ) -> Job:
     """Open the run folder, or plan a new one; nothing is written. UserError for other settings.
 
-    ``surroundings``: what may change from start to start: where the data and a start lie.
+    ``surroundings``: where the data and a start lie, which may change from start to start.
     """
     config = {
         "folder_version": FOLDER_VERSION,

@@ -33,10 +33,7 @@ def user_dir() -> Path:
 
 
 class Child:
-    """A running ``python -m MODULE ARGUMENTS`` whose output goes to the end of ``log``.
-
-    It dies with this process, so that after a kill -9 nothing goes on training in the background.
-    """
+    """A running ``python -m MODULE ARGUMENTS``; it dies with this process, by kill -9 too."""
 
     def __init__(
         self,

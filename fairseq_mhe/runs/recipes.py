@@ -91,10 +91,7 @@ class Training:
         return next(name for name in _UNITS if name in self.options)
 
     def shortened(self, updates: int) -> Training:
-        """The same over another number of updates: the warm-up keeps its share.
-
-        Where patience may end a training earlier, ``updates`` is a limit, and the warm-up stays.
-        """
+        """The same over other updates: the warm-up keeps its share, unless patience may end it."""
         changes = {"max_update": updates}
         if "total_num_update" in self.options:
             changes["total_num_update"] = updates

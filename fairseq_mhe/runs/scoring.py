@@ -1,8 +1,4 @@
-"""Detokenised text against references with sacreBLEU.
-
-A score is a dictionary: "score" (0 to 100), "confidence", half its 95% bootstrap interval, and
-sacreBLEU's "signature".
-"""
+"""Detokenised text against references with sacreBLEU: scores with signatures and 95% intervals."""
 
 import re
 from argparse import ArgumentParser
@@ -32,11 +28,9 @@ def score(
     language: str | None = None,
     tokenise: str | None = None,
 ) -> dict[str, Any]:
-    """ "bleu" and "chrf" of detokenised hypotheses, with sacreBLEU's defaults for their language.
+    """ "bleu" and "chrf" by sacreBLEU, for the ``language`` or by ``tokenise`` of `TOKENISERS`.
 
-    "tokenised" is BLEU as the older literature counted it (`tokenised_bleu`); None where the
-    ``language`` is not known, or has no spaces, so that Moses' tokens are no words.
-    ``tokenise``: of `TOKENISERS`, in place of the language's.
+    "tokenised" is as the older literature counted BLEU; None where Moses' tokens are no words.
     """
     tokenised = None
     if language and has_spaces(language):
@@ -72,8 +66,8 @@ def tokenised_bleu(
 ) -> dict[str, Any]:
     """BLEU on Moses' tokens with hyphenated compounds split, without smoothing.
 
-    This is how Vaswani et al. 2017 and others of that time scored English-German (tensor2tensor's
-    get_ende_bleu.sh). It is higher than detokenised BLEU by about a point.
+    So Vaswani et al. 2017 scored English-German (tensor2tensor's get_ende_bleu.sh); it is about a
+    point higher than detokenised BLEU.
     """
     tokenise = tokeniser("moses", language)
 
@@ -88,10 +82,7 @@ def _bleu_of_tokens() -> BLEU:
 
 
 def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """BLEU of tokens as they are, as fairseq-generate counts it; "line" has its parts.
-
-    <unk> in a reference matches nothing.
-    """
+    """BLEU of tokens as fairseq-generate counts it: <unk> in a reference matches nothing."""
     references = [re.sub(r"(?<!\S)<unk>(?!\S)", "<<unk>>", line) for line in references]
     bleu = _bleu_of_tokens()
     parts = bleu.corpus_score(hypotheses, [references])

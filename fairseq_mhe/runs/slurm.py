@@ -49,8 +49,7 @@ def asked_for(args: argparse.Namespace) -> bool:
 def submit(jobs: Mapping[str, list[str]], total: int, args: argparse.Namespace) -> None:
     """Write OUT/jobs.json, submit an array, and say how to get the table.
 
-    ``jobs``: name of each cell that waits -> the words after ``fairseq-mhe`` that train it;
-    ``total``: number of all cells. UserError where sbatch is not there, or refuses.
+    ``jobs``: name of each cell that waits -> the words after ``fairseq-mhe`` that train it.
     """
     if jobs:
         out = args.out.resolve()

@@ -1,8 +1,7 @@
 """Scores of answers to SQuAD's questions, as its official evaluation: ``fairseq-mhe score-squad``.
 
-Rajpurkar et al. 2016 (arXiv 1606.05250) and 2018 (1806.03822): answers are compared in small
-letters, without punctuation, the articles a, an and the, and surplus spaces; a question counts as
-its best over the right answers; one without any wants an empty answer.
+Rajpurkar et al. 2016 (arXiv 1606.05250) and 2018 (1806.03822): small letters, punctuation, articles
+and spaces do not count; the best right answer does; a question without any wants an empty one.
 """
 
 import argparse
@@ -64,11 +63,7 @@ def right_answers(path: Path) -> dict[str, list[str]]:
 
 
 def squad_scores(answers: Mapping[str, str], right: Right) -> dict[str, float]:
-    """Exact match and F1 in percent of all questions, of those with and of those without answer.
-
-    Raises:
-        UserError: a question has no prediction.
-    """
+    """Exact match and F1 in percent, of all questions and of those with and without answer."""
     missing = right.keys() - answers.keys()
     if missing:
         raise UserError(
@@ -86,10 +81,7 @@ def squad_scores(answers: Mapping[str, str], right: Right) -> dict[str, float]:
 
 
 def threshold(answers: Mapping[str, Answer], right: Right) -> float:
-    """The odds above which no answer is given, so that F1 is highest (as the official evaluation).
-
-    Below all odds where giving none is best.
-    """
+    """The odds above which no answer is given, for the highest F1; below all where none is best."""
     gained = best = 0.0
     chosen = -math.inf
     for question, answer in sorted(answers.items(), key=lambda pair: pair[1].odds):

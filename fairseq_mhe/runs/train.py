@@ -40,11 +40,8 @@ def train_and_score(
 ) -> None:
     """Train every job without scores, side by side on the devices of ``args``; score each alone.
 
-    ``after``: called when the jobs that were trained side by side have their scores.
-
-    Raises:
-        UserError: the devices are not there, or cannot share a batch: then nothing is written; or
-            another process is at work in one of the run folders.
+    ``after`` follows the scores of those side by side. UserError, and nothing is written, where the
+    devices are not there, or cannot share a batch, or another process is at work in a run folder.
     """
     waiting = [job for job in jobs if not scored(job)]
     if not waiting:
@@ -70,10 +67,7 @@ def train_and_score(
 
 
 def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
-    """Train every job to its last update, ``device.slots`` at a time; trained jobs are skipped.
-
-    Where a training fails the others are stopped, their checkpoints stay, and a new start resumes.
-    """
+    """Train what is not trained; where one fails the others are stopped, to be resumed."""
     waiting = [job for job in jobs if not job.metrics.exists()]
     active: dict[int, Generator[None, None, None]] = {}
     try:
@@ -185,11 +179,10 @@ def _log_entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]
 
 
 def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
-    """The curve and speed of a training, from its log.
+    """The curve and speed of a training, from its log; of repeated updates the last values count.
 
     ``train`` and ``valid``: [updates, bits per target] points, the training's with label smoothing;
-    ``tokens_per_second``: target tokens, the median over the log. Updates that a kill made the
-    training repeat count once, with their last values.
+    ``tokens_per_second``: target tokens, the median over the log.
     """
     train: dict[int, float] = {}
     valid: dict[int, float] = {}
@@ -217,12 +210,9 @@ DAMAGED = ".damaged"
 def restore(folder: Path, workers: int = 1) -> int:
     """Make checkpoint_last.pt the newest whole one; how many updates it holds, 0 without any.
 
-    fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
-    leave half a file, which is set aside.
-
-    Raises:
-        UserError: a checkpoint that may be whole cannot be read now, or was trained by another
-            number of ``workers``, each of which took another share of the epoch.
+    fairseq copies a whole checkpoint over it, where a kill can leave half a file, which is set
+    aside. UserError where one cannot be read now, or other ``workers`` trained it, each of which
+    took another share of the epoch.
     """
     newest, most, before = None, 0, workers
     for path in folder.glob("*.pt.tmp"):

@@ -47,11 +47,7 @@ def plan_jobs(
 
 
 def make_model(job: Job) -> None:
-    """Average a trained job's last checkpoints into its model, and count that, unless it is done.
-
-    Raises:
-        UserError: the job is not trained to its end, or has no checkpoints any more.
-    """
+    """Average and count a trained job's last checkpoints; UserError where there are none."""
     training = job.training
     if not job.model.exists():
         if not job.metrics.exists():
@@ -86,9 +82,8 @@ def count(job: Job) -> None:
 def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Board) -> None:
     """Translate ``subset`` of a data folder with a trained job's model, unless it is done.
 
-    The job's folder of that name gets hypotheses.txt beside copies of the references and sources,
-    the same in tokens where the text was given tokenised, generate.log with all that fairseq
-    printed, and, last, generation.json with the speed. UserError where a translation is missing.
+    The job's folder of that name gets hypotheses.txt, references.txt, sources.txt (in tokens too,
+    where the text was given so), generate.log and, last, generation.json with the speed.
     """
     folder, decoding = job.subset(subset), job.decoding
     if (folder / "generation.json").exists():

@@ -87,12 +87,8 @@ def plan_finetuning(
 ) -> Job:
     """The run that fine-tunes a run folder of pretrain, or a checkpoint, on a task.
 
-    No checkpoint is read of a run folder. ``args``: ``out``, ``epochs`` (None: the recipe's) and
-    the options of `devices`.
-
-    Raises:
-        UserError: the model is not trained to its end, is no masked language model, or has too few
-            positions; or the folder has other settings.
+    No checkpoint is read of a run folder. ``args``: ``out``, ``epochs`` and those of `devices`.
+    UserError where the model is not trained to its end, or has too few positions.
     """
     trained = Job(model, {})
     if not model.is_dir():
@@ -168,8 +164,7 @@ class LanguageModel:
 def nats_of(checkpoint: Path, data: Path, gpu: bool) -> dict[str, Any]:
     """Mean negative log-likelihood on ``valid``: in nats, of how many subwords.
 
-    A masked model is asked for those that its task masks, drawn by the seed that it was trained
-    with, a causal one for all. ``data``: the binary text, wherever it lay in training.
+    A masked model is asked for those that its task masks, drawn by its seed, a causal one for all.
     """
     trained = LanguageModel(checkpoint, data, gpu)
     total = torch.zeros((), dtype=torch.float64)
@@ -217,10 +212,9 @@ def spans(language_model: LanguageModel, batch: Batch) -> list[Span]:
 
 
 def best_answers(windows: Sequence[Span], facts: Mapping[str, Any]) -> dict[str, Answer]:
-    """Question -> the best answer over all its windows.
+    """Question -> the best answer over all its ``windows``.
 
     That there is none is judged by the window that says so least (as BERT's run_squad.py).
-    ``windows``: the best span of each; ``facts``: of `TaskFolder.examples`.
     """
     best: dict[int, tuple[float, str]] = {}
     none: dict[int, float] = {}
@@ -279,10 +273,7 @@ def exact_groups(right: Labels, predicted: Labels, groups: Labels) -> float:
 def task_metrics(
     task: Task, predictions: Mapping[str, Labels], right: Mapping[str, Mapping[str, Labels]]
 ) -> dict[str, float]:
-    """Every metric of every scored set in percent, and their mean as "score".
-
-    ``predictions``: by the scored set's official name; ``right``: "labels" and "groups" of it.
-    """
+    """Every metric in percent, and their mean as "score"; sets go by their official names."""
     values = {}
     for name, predicted in predictions.items():
         facts = right[name]
@@ -298,10 +289,7 @@ def task_metrics(
 def score_task(
     job: Job, data: TaskFolder, gpu: bool
 ) -> tuple[dict[str, int], dict[str, float]]:
-    """How many examples of each scored set (official name), and every metric in percent.
-
-    Writes predictions.SET.json: a list of labels or numbers; of questions, an object with answers.
-    """
+    """Examples of each scored set (official name), and metrics in percent; writes predictions."""
     task, trained = data.task, LanguageModel(job.last, data.binary, gpu)
     predict = spans if task.form == ANSWERS else partial(labels, task)
     predictions: dict[str, Any] = {}
@@ -340,10 +328,7 @@ def _score_answers(windows: list[Span], data: TaskFolder) -> tuple[Any, dict[str
 
 
 def commonest_score(data: TaskFolder) -> float | None:
-    """What always giving the training examples' commonest label scores; of SQuAD 2.0 no answer.
-
-    None of numbers, candidates, and questions that all have answers: nothing is the commonest.
-    """
+    """The score of the training examples' commonest label, of SQuAD 2.0 of no answer; else None."""
     task = data.task
     if task.name == "squad2":
         questions = squad.right_answers(data.official("valid"))
