@@ -59,13 +59,9 @@ class Source:
 
     path: Path
     state: dict[str, Any]
-    options: dict[str, Any]
+    options: dict[str, Any]  # of our model
+    family: Family
     model: nn.Module
-
-    @property
-    def family(self) -> Family:
-        """Models of its shape."""
-        return family_of(self.options)
 
     @property
     def row(self) -> str:
@@ -102,12 +98,11 @@ class Source:
 
     def only_translation(self, what: str) -> None:
         """Raises UserError where the model is none of translation, which ``what`` is for."""
-        model = f"{self.path} is a {self.family.stock}"
         if self.family is not TRANSLATION:
-            message = (
-                f"{what} is for translation models, but {model}: use another checkpoint"
+            raise UserError(
+                f"{what} is for translation models, but {self.path} is a {self.family.stock}: "
+                "use another checkpoint"
             )
-            raise UserError(message)
 
     def other_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
         """The options with attention of one kind at all places; ``own``: the kind's own options."""
@@ -148,7 +143,7 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
         if not weight.isfinite().all():
             problem = f"the weight {name} is not finite, as after a training that diverged"
             raise UserError(f"{path}: {problem}: use an earlier checkpoint")
-    return Source(path, state, options, model.eval())
+    return Source(path, state, options, family, model.eval())
 
 
 def _options(state: dict[str, Any]) -> dict[str, Any]:
