@@ -136,8 +136,8 @@ class TextOptions:
 class PrepareConfig(TextOptions):
     """What to prepare, and how.
 
-    ``max_ratio`` None: any, as in valid and test. ``punctuation`` changes the model's text only,
-    since translations are scored against the plain text; ``lowercase`` changes both.
+    ``punctuation`` changes the model's text only, since translations are scored against the plain
+    text; ``lowercase`` changes both.
     """
 
     source_lang: str = option("", "source language, as en", required=True, metavar="LANG")
@@ -194,10 +194,7 @@ class PrepareConfig(TextOptions):
         return replace(self, tokenizer=tokenizer, subword=subword)
 
     def files(self) -> dict[str, list[tuple[Path, ...]]]:
-        """Split -> its corpora, each the files of both sides, or the one file that has both.
-
-        Raises UserError if one is missing, empty or would be lost.
-        """
+        """Split -> corpora, each both sides or one table; UserError if one is missing or unsafe."""
         return {
             split: list(map(self._sides, texts)) for split, texts in self.texts().items()
         }

@@ -24,9 +24,9 @@ MASK = "<mask>"
 
 @dataclass(frozen=True)
 class DataFolder:
-    """A folder of fairseq-mhe prepare; or, without a manifest, the binary form alone.
+    """A folder of fairseq-mhe prepare, or without a manifest the binary form alone.
 
-    ``languages``: source and target, whose sides are 0 and 1.
+    ``languages``: source and target, sides 0 and 1.
     """
 
     folder: Path

@@ -68,8 +68,8 @@ class Manifest:
     def run(self, step: str, made_from: Facts, action: Callable[[Path], Any]) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
-        ``made_from``: all that decides what it writes (checksums of inputs, options), as JSON has
-        it. ``action`` writes into a folder, whence files move to the same paths in the data folder.
+        ``made_from``: all that decides what it writes, as JSON has it. ``action`` writes into a
+        folder, whence files move to the same paths in the data folder.
         """
         made_from = {**made_from, "versions": installed(_PACKAGES)}
         if not self._done(step, made_from):
@@ -109,10 +109,8 @@ class Manifest:
 
     def complete(self, **facts: Any) -> None:
         """All steps are done; ``facts``: further keys of the manifest."""
-        path, content = (
-            self.folder / MANIFEST,
-            {**self.content, **facts, "state": "complete"},
-        )
+        path = self.folder / MANIFEST
+        content = {**self.content, **facts, "state": "complete"}
         if read_json(path) != content:
             write_json(path, content)
 

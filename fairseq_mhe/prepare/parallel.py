@@ -43,12 +43,9 @@ def ordered_map(
 ) -> Iterator[Result]:
     """``function`` of every item, in order, computed by ``workers`` processes.
 
-    A single item, or one worker, needs no process. At most ``2 * workers`` items are under way, so
-    that a corpus larger than the memory streams through. ``name`` and ``total``: how many of about
-    so many items are done is shown, if they are many.
-
-    Raises:
-        UserError: a process was killed, as the system does when memory runs out.
+    At most ``2 * workers`` items are under way, so that a corpus larger than the memory streams
+    through. ``name``, of about ``total`` items: what progress is shown of, if they are many. Raises
+    UserError where a process was killed, as the system does when memory runs out.
     """
     results = _results(function, items, workers)
     if total < _MANY:

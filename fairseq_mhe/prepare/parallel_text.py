@@ -32,12 +32,11 @@ from fairseq_mhe.prepare.text import (
 from fairseq_mhe.prepare.text_processing import model_text, normalise
 from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser, tokeniser
 
-Pair = tuple[str, str]
 #: Of a split, the files of both sides, or the one file that has both.
 Corpora = list[tuple[Path, ...]]
-#: Source, target, and the tokens of both.
+#: Source and target, and maybe the tokens of both.
 Row = tuple[str, ...]
-#: Source, target and both in tokens, of the kept pairs, a line each; and how many met which fate.
+#: The kept rows as four texts with a line each; and how many pairs met which fate.
 CleanText = tuple[list[str], Counter[str]]
 
 CHUNK = 5000  # lines that a process cleans at a time
@@ -139,7 +138,7 @@ def _cleaned(config: PrepareConfig, split: str, corpora: Corpora) -> Iterator[Cl
     return ordered_map(clean, chunks, config.workers, f"clean {split}", total)
 
 
-def usual_ratio(pairs: Iterable[Pair]) -> float:
+def usual_ratio(pairs: Iterable[Row]) -> float:
     """How many characters the target usually has for one of the source's: the median."""
     sides = (map(normalise, pair) for pair in islice(pairs, _USUAL_FROM))
     ratios = [len(target) / len(source) for source, target in sides if source and target]
@@ -147,7 +146,7 @@ def usual_ratio(pairs: Iterable[Pair]) -> float:
 
 
 def clean_pairs(
-    pairs: Sequence[Pair], config: PrepareConfig, split: str = "train", usual: float = 1.0
+    pairs: Sequence[Row], config: PrepareConfig, split: str = "train", usual: float = 1.0
 ) -> CleanText:
     """Normalise, tokenise and filter pairs of a split; ``usual``: its `usual_ratio`."""
     raw = [[normalise(pair[side]) for pair in pairs] for side in (0, 1)]

@@ -61,10 +61,7 @@ def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
 
 
 def documents(paths: Sequence[Path], begins: str = EMPTY_LINES) -> Iterator[list[str]]:
-    """The documents of some files, each the normalised paragraphs that have any text.
-
-    ``begins``: what begins a document, beside a file. Documents without text are left out.
-    """
+    """The documents of some files, each its normalised paragraphs; none is without text."""
     for path in paths:
         document: list[str] = []
         for line in read_lines(path):

@@ -1,7 +1,6 @@
 """The steps that all text shares: learn subwords, segment the text, make it binary.
 
-Making binary replaces fairseq-preprocess, which takes 7.5 times as long (CPU time, 200,000 lines);
-a test compares all files with those of fairseq-preprocess.
+fairseq-preprocess makes the same files in 7.5 times the time (CPU time, 200,000 lines).
 """
 
 from __future__ import annotations
@@ -124,10 +123,7 @@ def _segment(
 
 
 def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
-    """The step from subword/ to bin/: texts, and the dictionary of train for each language.
-
-    ``texts``: fairseq's name of each text -> its file in subwords (subword/train.en).
-    """
+    """The step from subword/ to bin/: ``texts``, as in `make_subwords`, and their dictionary."""
 
     def action(work: Path) -> Counts:
         fairseq_mhe.register()
@@ -154,10 +150,7 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
 
 
 def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1) -> str:
-    """Write a text in subwords as PREFIX.bin, its numbers, and PREFIX.idx, its lines' lengths.
-
-    Returns a line with the counts of lines, tokens and unknown tokens.
-    """
+    """Write PREFIX.bin, a text's numbers, and PREFIX.idx, its lines' lengths; a line of counts."""
     from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
 
     global _dictionary

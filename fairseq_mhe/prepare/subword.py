@@ -1,7 +1,6 @@
 """Subword models of both languages together: learnt on training text, applied to every split.
 
-subword-nmt and SentencePiece learn. `_Splits` applies BPE: it remembers words, and takes 0.4 of
-subword-nmt's time for a new one (26,000 German words, CPU time).
+`_Splits` applies BPE: it takes 0.4 of subword-nmt's time for a new word (26,000 German words).
 """
 
 import io
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import sentencepiece
@@ -47,27 +46,24 @@ def count_words(paths: Sequence[Path], workers: int) -> Counter[str]:
 
 
 def _count(block: bytes) -> Counter[str]:
-    return Counter(chain.from_iterable(map(str.split, lines_of(block))))
+    return Counter(block.decode().split())
 
 
 def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
     """Learn byte-pair merges (Sennrich et al. 2016) of words; UserError if none can merge."""
     if max(map(len, words), default=0) < 2:
         raise UserError(
-            "the training text has no word of two letters; nothing to learn BPE from"
+            "nothing to learn BPE from: the training text has no word of two letters"
         )
     counts = (f"{word} {count}" for word, count in words.items())
     # subword-nmt draws a progress bar, which only a terminal can show.
     shown = sys.stderr if sys.stderr.isatty() else io.StringIO()
-    with path.open("w", encoding="utf-8", newline="\n") as codes, redirect_stderr(shown):
+    with path.open("w", encoding="utf-8") as codes, redirect_stderr(shown):
         learn_bpe(counts, codes, merges, is_dict=True)
 
 
 def learn_sentencepiece(texts: Sequence[Path], pieces: int, path: Path) -> None:
-    """Learn a unigram model of at most ``pieces`` (Kudo 2018) and write it to ``path``.
-
-    Raises UserError where the text has too many different characters for so few pieces.
-    """
+    """Learn a unigram model of at most ``pieces`` (Kudo 2018); UserError if they are too few."""
 
     def lines() -> Iterator[str]:
         return (line for text in texts for line in read_lines(text) if line)
@@ -113,10 +109,7 @@ class SubwordModel:
 
 
 def segment(lines: list[str], model: SubwordModel) -> list[str]:
-    """``lines`` in subwords with spaces between them.
-
-    BPE ends with ``@@`` what does not end a word, SentencePiece begins words with U+2581.
-    """
+    """``lines`` in subwords with spaces between them."""
     return _load(model, model.path.stat().st_mtime_ns)(lines)
 
 
@@ -150,8 +143,6 @@ class _Splits(dict[str, str]):
 
     def _merged(self, word: str) -> list[str]:
         """As ``subword_nmt.apply_bpe.encode``: the pair that was learnt first is merged first."""
-        if len(word) == 1:
-            return [word]
         rank_of, none = self._ranks.get, self._none
         symbols = [*word[:-1], word[-1] + END_OF_WORD]
         ranks = [rank_of(pair, none) for pair in pairwise(symbols)]
@@ -171,10 +162,7 @@ class _Splits(dict[str, str]):
 def segment_text(
     block: bytes, model: SubwordModel, most: int | None = None
 ) -> tuple[bytes, list[int]]:
-    """The lines of a block in subwords, as UTF-8, and how many subwords each has.
-
-    A line of more than ``most`` subwords becomes several.
-    """
+    """The lines of a block, of at most ``most`` subwords, as UTF-8; how many subwords each has."""
     lines = segment(lines_of(block), model)
     if most:
         lines = [part for line in lines for part in split_long(line, most, model.kind)]
@@ -199,11 +187,7 @@ def _between_words(before: str, after: str, kind: str) -> bool:
 
 
 def join(line: str, kind: str) -> str:
-    """The text that subwords of a kind were made of.
-
-    A piece of BPE that ends in ``@@`` is joined to the next; a space stands only where a piece of
-    SentencePiece begins with U+2581.
-    """
+    """The text that subwords of a kind were made of."""
     if kind == "bpe":
         return f"{line} ".replace(f"{NOT_LAST} ", "").strip()
     return line.replace(" ", "").replace(WORD_START, " ").strip()

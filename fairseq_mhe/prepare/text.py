@@ -54,10 +54,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, ended by line feeds only (a stray carriage return ends none).
-
-    Raises UserError where the file cannot be read, is damaged, or a line is not clean text.
-    """
+    """The lines of a UTF-8 file, ended by line feeds only; UserError where one is not clean."""
     for number, raw in enumerate(_raw_lines(path), start=1):
         try:
             line = raw.decode()
@@ -76,11 +73,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    """The pairs of a parallel text: of its two files, or of its one file with tabs.
-
-    Raises UserError as `read_lines`, where the sides have different numbers of lines, or a line has
-    not two columns.
-    """
+    """The pairs of two files, or of one with tabs; UserError unless they are aligned and clean."""
     if len(paths) == 1:
         yield from _table_pairs(paths[0])
         return

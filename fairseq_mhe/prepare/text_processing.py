@@ -25,8 +25,8 @@ _SETTINGS = (
 def normalise(line: str) -> str:
     """``line`` in Unicode's composed form, with single spaces and without control characters.
 
-    Python and fairseq end lines at more characters than the line feed (a stray carriage return,
-    U+2028): left in, they would shift one side against the other.
+    Python and fairseq end lines at more characters than the line feed (U+2028): left in, they would
+    shift one side against the other.
     """
     if WORD_START in line:  # SentencePiece would read it as a space
         line = line.replace(WORD_START, " ")
@@ -53,13 +53,10 @@ def model_text(
 
 
 class TextProcessing:
-    """How plain text becomes subwords, and plain again.
-
-    ``settings``: source_lang, target_lang, tokenizer and subword, and maybe punctuation and
-    lowercase, as a manifest has them; ``folder`` holds the subword model.
-    """
+    """How plain text becomes subwords, and plain again."""
 
     def __init__(self, settings: Mapping[str, Any], folder: Path) -> None:
+        """``settings``: as `_SETTINGS`, the last two optional; ``folder`` has the subword model."""
         self.languages = settings["source_lang"], settings["target_lang"]
         self.tokenizer, kind = settings["tokenizer"], settings["subword"]
         self.model = SubwordModel(kind, folder / MODEL_NAMES[kind])

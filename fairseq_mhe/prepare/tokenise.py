@@ -123,10 +123,9 @@ class WordwiseMoses:
 
 @cache
 def punctuation_normaliser(lang: str) -> Callable[[list[str]], list[str]]:
-    """A function that writes quotes, dashes and the spaces around punctuation in one way.
+    """As Moses' normalize-punctuation and remove-non-printing-char, of lines without NUL.
 
-    As Moses' normalize-punctuation and remove-non-printing-char do, with sacremoses' rules, which
-    see many lines at once: none looks beyond `_BETWEEN`. The lines hold no NUL.
+    sacremoses' rules see many lines at once: none looks beyond `_BETWEEN`.
     """
     moses = MosesPunctNormalizer(lang=base_code(lang))
     remove = moses.remove_control_chars
