@@ -11,16 +11,12 @@ from tabulate import tabulate
 Column = tuple[str, Callable[[Mapping[str, Any]], str]]
 
 
-def column(
-    heading: str, name: str, form: str = "", missing: str = "", unit: float = 1
-) -> Column:
-    """A value by its name, formatted in units; ``missing`` where it is None or absent."""
+def column(heading: str, name: str, form: str = "", missing: str = "") -> Column:
+    """A value by its name, formatted; ``missing`` where it is None or absent."""
 
     def show(row: Mapping[str, Any]) -> str:
         value = row.get(name)
-        if value is None:
-            return missing
-        return format(value if unit == 1 else value / unit, form)
+        return missing if value is None else format(value, form)
 
     return heading, show
 

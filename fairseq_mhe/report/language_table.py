@@ -5,10 +5,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairseq_mhe.common.tables import column
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.report.published import LANGUAGE_MODELS, peop, prr
-from fairseq_mhe.report.table import Block, Row, over_seeds
+from fairseq_mhe.report.table import Block, Row, columns, over_seeds
 
 #: Suite or task -> the paper's benchmark, and of how many tasks its score is the mean: of GLUE
 #: without WNLI, as is usual.
@@ -18,27 +17,6 @@ _OF_PAPER = {
     "squad1": ("SQuAD1.1", 1),
     "squad2": ("SQuAD2.0", 1),
 }
-_KIND = (
-    column("attention", "attention"),
-    column("attention parameters", "attention_parameters", ",", "-"),
-)
-_MERIT = (column("PRR", "prr", ".1f", "-"), column("PEoP", "peop", ".2f", "-"))
-#: A benchmark's, with the paper's numbers.
-_COMPARED = (
-    *_KIND,
-    over_seeds("score", "score"),
-    column("paper", "paper", missing="-"),
-    _MERIT[0],
-    column("paper", "paper_prr", ".1f", "-"),
-    _MERIT[1],
-    column("paper", "paper_peop", ".2f", "-"),
-)
-_PERPLEXITY = (
-    *_KIND,
-    column("cache bytes/token", "kv_bytes_per_token", ","),
-    over_seeds("nats per subword", "nats", 4),
-    over_seeds("perplexity of a subword", "perplexity"),
-)
 
 
 def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> list[Block]:
@@ -60,17 +38,16 @@ def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> l
             compared = _with_merits(rows, own)
             for row in compared:
                 row |= _of_paper(name, row["attention"])
-            blocks.append(Block(_COMPARED, compared, f"{name}{part}"))
+            blocks.append(Block(columns("benchmark"), compared, f"{name}{part}"))
     every = [{**row, **row["scores"]} for row in _with_merits(rows, tasks)]
     known = {task: score for task, score in commonest.items() if score is not None}
     last: dict[str, Any] = {"attention": "always the commonest label"}
     last |= {task: [score] for task, score in known.items()}
     if len(known) == len(tasks):
         last["mean"] = statistics.mean(known.values())
-    columns = [*_KIND, column("pre-training, nats", "nats", ".3f", "-")]
-    columns += [over_seeds(task, task) for task in tasks]
-    columns += [column("mean", "mean", ".2f", "-"), *_MERIT]
-    blocks.append(Block(columns, [*every, last], "By task" if blocks else ""))
+    of_tasks = [over_seeds(task, task) for task in tasks]
+    every_column = [*columns("tasks"), *of_tasks, *columns("mean")]
+    blocks.append(Block(every_column, [*every, last], "By task" if blocks else ""))
     return blocks
 
 
@@ -103,7 +80,7 @@ def perplexity_block(rows: Sequence[Row]) -> Block:
     subword of the seeds.
     """
     more = [{**row, "perplexity": list(map(perplexity_of, row["nats"]))} for row in rows]
-    return Block(_PERPLEXITY, more)
+    return Block(columns("perplexity"), more)
 
 
 def perplexity_of(nats: float) -> float:

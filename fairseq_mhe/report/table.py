@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import write_json, write_text
-from fairseq_mhe.common.tables import Column, align, csv_text
+from fairseq_mhe.common.tables import Column, align, column, csv_text
 
 #: The values of one row, by name.
 Row = Mapping[str, Any]
@@ -70,6 +72,13 @@ class Table:
         lines = [{**row, "seeds": " ".join(map(str, row["seeds"]))} for row in rows]
         write_text(path, self.latex())
         write_text(path.with_suffix(".csv"), csv_text(lines, [*names, "seeds"]))
+
+
+def columns(part: str) -> list[Column]:
+    """Those of a part of columns.yaml."""
+    path = Path(__file__).with_name("columns.yaml")
+    specs = yaml.safe_load(path.read_text(encoding="utf-8"))[part]
+    return [(over_seeds if type(spec[-1]) is int else column)(*spec) for spec in specs]
 
 
 def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:

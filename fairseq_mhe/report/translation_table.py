@@ -8,11 +8,11 @@ from typing import Any
 
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.tables import Column, align, column
+from fairseq_mhe.common.tables import align
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import BASELINE, Cell, differences, gather, label, summarise
 from fairseq_mhe.report.significance import too_weak
-from fairseq_mhe.report.table import Block, Row, Table, filled
+from fairseq_mhe.report.table import Block, Row, Table, columns, filled
 from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: What is written; with the paper's numbers in LaTeX and CSV, too.
@@ -20,67 +20,25 @@ FILES = ("table.md", "table.json", "picture.png")
 PAPER_FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png")
 
 
-def _compared(heading: str, form: str) -> Column:
-    """Of a comparison with a baseline, which is not compared itself; a dash where none counts."""
-
-    def show(row: Row) -> str:
-        if row["prr"] is None:
-            return "-"
-        return "" if row["p_value"] is None else form.format(**row)
-
-    return heading, show
-
-
-_ROW, _KIND = column("row", "row"), column("attention", "attention")
-_BLEU, _DEVIATION = column("BLEU", "bleu", ".2f"), column("sd", "bleu_deviation", ".2f")
-_PRR, _P = column("PRR", "prr", ".1f", "-"), _compared("p", "{p_value:.4f}")
-_LOSS = (column("chrF", "chrf", ".2f"), column("valid loss", "valid_loss", ".3f"))
-_TOTALS = (
-    column("total parameters", "total_parameters", ","),
-    column("KV bytes/token", "kv_bytes_per_token", ","),
-)
-_SPEED = column("training tokens/s", "tokens_per_second", ",.0f")
-_QUICKSTART = (
-    *(_ROW, _KIND, column("attention parameters", "attention_parameters", ","), *_TOTALS),
-    *(_BLEU, column("±", "bleu_confidence", ".2f"), _DEVIATION, *_LOSS, _PRR, _P, _SPEED),
-    column("generation sentences/s", "sentences_per_second", ",.1f"),
-)
-#: The published table, with the paper's numbers.
-_PAPER: tuple[Column, ...] = (
-    _ROW,
-    column("N", "layers"),
-    column("d_m", "width"),
-    column("n", "heads"),
-    column("d", "head_width"),
-    column("P_drop", "dropout", "g"),
-    column("#Steps", "updates", ","),
-    _KIND,
-    column("#Params (M)", "attention_parameters", ".2f", unit=1e6),
-    column("paper", "paper_parameters"),
-    _BLEU,
-    column("paper", "paper_bleu", ".1f"),
-    _PRR,
-    column("paper", "paper_prr", ".1f"),
-)
-#: What the paper does not print.
-_MORE: tuple[Column, ...] = (
-    *(_ROW, _KIND, ("seeds", lambda row: str(len(row["seeds"])))),
-    *(_BLEU, column("± 95%", "bleu_confidence", ".2f")),
-    column("sd of seeds", "bleu_deviation", ".2f"),
-    *(_compared("PRR 95%", "{prr_low:.1f} to {prr_high:.1f}"), _P),
-    column("tokenised BLEU", "bleu_tokenised", ".2f"),
-    *(column("BLEU4", "bleu4", ".2f"), *_LOSS, *_TOTALS, _SPEED),
-    column("sentences/s", "sentences_per_second", ",.1f"),
-)
-
-
 def _blocks(rows: Sequence[Row], paper: bool) -> list[Block]:
     """The quickstart's is one, without rows and deviations where they say nothing."""
+    several, rows = len({row["row"] for row in rows}) > 1, [_shown(row) for row in rows]
     if paper:
-        return [Block(filled(columns, rows), rows) for columns in (_PAPER, _MORE)]
-    empty = [] if len({row["row"] for row in rows}) > 1 else [_ROW]
-    empty += [] if filled([_DEVIATION], rows) else [_DEVIATION]
-    return [Block([each for each in _QUICKSTART if each not in empty], rows)]
+        return [Block(filled(columns(part), rows), rows) for part in ("paper", "more")]
+    every = columns("quickstart")
+    kept = {name for name, _ in filled(every, rows)} | {"PRR", "p"}
+    kept -= set() if several else {"row"}
+    return [Block([each for each in every if each[0] in kept], rows)]
+
+
+def _shown(row: Row) -> Row:
+    """A row with what tables alone show: "-" in place of a comparison without a baseline."""
+    interval = p_value = "-" if row["prr"] is None else ""
+    if row["p_value"] is not None:
+        interval = f"{row['prr_low']:.1f} to {row['prr_high']:.1f}"
+        p_value = f"{row['p_value']:.4f}"
+    more = {"trainings": len(row["seeds"]), "millions": row["attention_parameters"] / 1e6}
+    return {**row, **more, "interval": interval, "p": p_value}
 
 
 def write_table(

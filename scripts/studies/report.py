@@ -12,31 +12,15 @@ import torch
 from scipy import stats
 
 from fairseq_mhe.common.system import machine, software
-from fairseq_mhe.common.tables import column
 from fairseq_mhe.report.plots import COLOURS, picture
 from fairseq_mhe.report.results import Cell, check_scored_alike, mean
-from fairseq_mhe.report.table import Block, Row, Table, deviation, filled
+from fairseq_mhe.report.table import Block, Row, Table, columns, deviation, filled
 from fairseq_mhe.runs.recipes import Recipe
 from studies.variants import REFERENCE, Study, Variant
 
 PROGRAM = "bash scripts/study.sh"
 #: Measures of a variant -> their names on an axis.
 _MEASURES = {"loss": "validation loss, bits a subword", "bleu": "BLEU"}
-_COLUMNS = (
-    column("variant", "variant"),
-    column("attention parameters", "attention_parameters", ","),
-    column("KV bytes/token", "kv_bytes_per_token", ","),
-    column("valid loss", "loss", ".3f"),
-    column("sd", "loss_deviation", ".3f"),
-    column("difference", "loss_difference", "+.3f"),
-    column("p", "loss_p", ".3f"),
-    column("BLEU", "bleu", ".2f"),
-    column("sd", "bleu_deviation", ".2f"),
-    column("difference", "bleu_difference", "+.2f"),
-    column("p", "bleu_p", ".3f"),
-    ("compared with", lambda row: row["reference"] if row["reference"] != row["variant"] else ""),
-    column("training tokens/s", "tokens_per_second", ",.0f"),
-)
 
 
 def report(
@@ -53,10 +37,14 @@ def report(
         _compare(rows, measure)
     blocks = []
     for question, meaning in study.questions.items():
-        of_question = [row for row in rows if row["question"] == question]
+        of_question = []
+        for row in rows:
+            if row["question"] == question:
+                other = "" if row["reference"] == row["variant"] else row["reference"]
+                of_question.append({**row, "other": other})
         if of_question:
-            columns = filled(_COLUMNS, of_question)
-            blocks.append(Block(columns, of_question, f"{question}: {meaning}"))
+            known = filled(columns("study"), of_question)
+            blocks.append(Block(known, of_question, f"{question}: {meaning}"))
     signature = next(iter(cells.values())).results[0].scores["bleu"]["signature"]
     seeds = f"seeds {', '.join(map(str, rows[0]['seeds']))}"
     notes = [

@@ -28,7 +28,7 @@ _COLUMNS = (
     column("lines/s", "rate", ",.1f"),
     column("vs fairseq", "ratio", ".2f"),
     column("seconds to load", "load_seconds", ".1f"),
-    column("weights, MiB", "bytes", ",.2f", unit=2**20),
+    ("weights, MiB", lambda row: f"{row['bytes'] / 2**20:,.2f}"),
 )
 
 
