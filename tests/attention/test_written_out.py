@@ -30,9 +30,8 @@ def by_hand(heads: WrittenOut, x: Tensor, y: Tensor) -> Tensor:
 
 def sublayer(kind: str, **options: Any) -> Attention:
     torch.manual_seed(2)
-    return (
-        stir(build_attention(kind, C, N, encoder_decoder_attention=True, **options)).eval().double()
-    )
+    attention = build_attention(kind, C, N, encoder_decoder_attention=True, **options)
+    return stir(attention).eval().double()
 
 
 @pytest.mark.parametrize(
@@ -47,13 +46,12 @@ def test_written_out_heads_compute_the_same(kind: str, options: dict[str, Any]) 
     generator = torch.Generator().manual_seed(5)
     x, y = (torch.randn(length, C, generator=generator, dtype=torch.float64) for length in (4, 6))
     expected = attention(x.unsqueeze(1), y.unsqueeze(1), y.unsqueeze(1))[0].squeeze(1)
-    torch.testing.assert_close(
-        by_hand(attention.written_out(), x, y), expected, rtol=1e-10, atol=1e-10
-    )
+    exact = {"rtol": 1e-10, "atol": 1e-10}
+    torch.testing.assert_close(by_hand(attention.written_out(), x, y), expected, **exact)
     if kind != "collaborative":  # whose keys are wider than a stock head
         wider = attention.written_out().of_width(8)
         assert (wider.key.size(1), wider.value.size(1), wider.scale) == (8, 8, 8**-0.5)
-        torch.testing.assert_close(by_hand(wider, x, y), expected, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(by_hand(wider, x, y), expected, **exact)
 
 
 @pytest.mark.parametrize("kind", NO_HEADS)

@@ -101,22 +101,19 @@ def test_searches_end_in_the_end_of_sentence(make_source: Callable[..., Source])
 def test_measured_inputs_are_those_of_words_and_not_of_padding() -> None:
     model = make_model(attention="mha")
     batch = {"net_input": make_batch()}
-    seen: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-    for name, _, module in sublayers(model):
-        module.register_forward_pre_hook(
-            lambda _, args, kwargs, name=name: seen.update(
-                {name: (kwargs["query"], kwargs["key"])}
-            ),
-            with_kwargs=True,
-        )
+    seen: dict[nn.Module, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def watch(module: nn.Module, args: Any, kwargs: Any) -> None:
+        seen[module] = kwargs["query"], kwargs["key"]
+
+    for _, _, module in sublayers(model):
+        module.register_forward_pre_hook(watch, with_kwargs=True)
     found = measure_inputs(model, [batch, batch], pad=PAD)  # twice the same: the same moments
-    source, target = (
-        batch["net_input"][key].ne(PAD).T for key in ("src_tokens", "prev_output_tokens")
-    )
-    places = {"encoder": (source, source), "decoder": (target, target)}
-    places["cross"] = (target, source)
-    for name, place, _ in sublayers(model):
-        for x, mask, moment in zip(seen[name], places[place], found[name], strict=True):
+    read = (batch["net_input"][key] for key in ("src_tokens", "prev_output_tokens"))
+    source, target = (tokens.ne(PAD).T for tokens in read)
+    places = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
+    for name, place, module in sublayers(model):
+        for x, mask, moment in zip(seen[module], places[place], found[name], strict=True):
             rows = x[mask].double()
             torch.testing.assert_close(moment.mean, rows.mean(dim=0))
             covariance = torch.cov(rows.T, correction=0)
@@ -213,8 +210,7 @@ def test_conversions_measure_on_the_text(
 
 
 def test_another_vocabulary_is_refused(text: Path, checkpoint: Path, tmp_path: Path) -> None:
-    config = TextConfig(
-        train=(text.parent / "text.txt",), hold_out=5, vocab_size=120, workers=1, out=tmp_path
-    )
+    small = {"hold_out": 5, "vocab_size": 120, "workers": 1}
+    config = TextConfig(train=(text.parent / "text.txt",), out=tmp_path, **small)
     with pytest.raises(UserError, match=r"does not belong to .*: it has"):
         open_material(open_source(checkpoint), prepare_text(config), 5)

@@ -1,6 +1,4 @@
-"""Least squares are the least: nothing near a fit has a smaller error, on the inputs that it was
-made for.
-"""
+"""Least squares are the least: nothing near a fit has a smaller error on its inputs."""
 
 from typing import Any
 
@@ -27,9 +25,7 @@ def make_heads() -> WrittenOut:
 
 
 def make_inputs() -> tuple[Tensor, Inputs]:
-    """400 vectors (400, C), some directions of which vary more than others and whose mean is not 0;
-    their moments.
-    """
+    """400 vectors (400, C), more various in some directions, with a mean; and their moments."""
     generator = torch.Generator().manual_seed(4)
     scale = torch.linspace(0.2, 2, C, dtype=torch.float64)
     x = torch.randn(400, C, generator=generator, dtype=torch.float64) * scale + 0.5
@@ -51,9 +47,7 @@ def made(attention: Attention, parameters: dict[str, Tensor]) -> WrittenOut:
 
 
 def errors(heads: WrittenOut, other: WrittenOut, x: Tensor) -> tuple[float, float]:
-    """Mean square errors over pairs of ``x`` (P, C): of scores, but for what a softmax ignores, and
-    of outputs.
-    """
+    """Mean square errors over pairs of ``x`` (P, C): of scores as softmax sees them, of outputs."""
 
     def scores(h: WrittenOut) -> Tensor:
         query = torch.einsum("pc,nkc->npk", x, h.query) + h.query_bias.unsqueeze(1)

@@ -113,11 +113,10 @@ def test_the_checkpoint_holds_plain_types_only(
         state = torch.load(tmp_path / "out.pt", weights_only=True)
     finally:
         torch.serialization.add_safe_globals(safe)
-    assert state["cfg"]["model"]["_name"] == "transformer"
-    assert not any(
-        "attention_bias" in name or "mhe" in str(value)
-        for name, value in state["cfg"]["model"].items()
-    )
+    options = state["cfg"]["model"]
+    assert options["_name"] == "transformer"
+    assert "attention_bias" not in options
+    assert "mhe" not in str(options)
     assert state["cfg"]["common"]["user_dir"] is None
     assert state["optimizer_history"][-1]["num_updates"] == 7
 
@@ -142,12 +141,12 @@ def test_a_process_that_never_imports_the_package_translates_the_same(
     ours = generate(command, data, path, "--user-dir", USER_DIR)
     plain = generate([sys.executable, LOADED, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt")
     assert "IMPORTED False" in plain
-    tokens = [
+    one, other = (
         [line.split("\t")[::2] for line in lines if line.startswith("H-")]
         for lines in (ours, plain)
-    ]
-    assert len(tokens[0]) == SENTENCES
-    assert tokens[0] == tokens[1]
+    )
+    assert len(one) == SENTENCES
+    assert one == other
 
 
 def test_the_command_compares_on_data(
@@ -166,24 +165,19 @@ def test_the_command_compares_on_data(
 def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
     """The same where the fold is linear; elsewhere averaging folds is refused, with the reason."""
     options = {"attention": kind, **ONE_LAYER}
-    paths = []
-    for seed in (1, 2):
-        model = stir(make_model(**options), seed)
-        path = save(tmp_path / f"{seed}.pt", model, updates=seed, **options)
-        fold(open_source(path), tmp_path / f"folded{seed}.pt")
-        paths.append(path)
-    parts = [tmp_path / f"folded{seed}.pt" for seed in (1, 2)]
+    paths, parts = ([tmp_path / f"{name}{seed}.pt" for seed in (1, 2)] for name in ("", "folded"))
+    for seed, path, part in zip((1, 2), paths, parts, strict=True):
+        save(path, stir(make_model(**options), seed), updates=seed, **options)
+        fold(open_source(path), part)
+    output = tmp_path / "folded-average.pt"
     if not kind_class(kind).linear_heads:
-        with pytest.raises(
-            UserError,
-            match="a mean of products is not the product of means; average the checkpoint",
-        ):
-            average_checkpoints(parts, tmp_path / "folded-average.pt")
+        with pytest.raises(UserError, match="a mean of products is not the product of means; aver"):
+            average_checkpoints(parts, output)
         return
     average_checkpoints(paths, tmp_path / "average.pt")
     averaged_first = folded(open_source(tmp_path / "average.pt"), tmp_path / "average-folded.pt")
-    average_checkpoints(parts, tmp_path / "folded-average.pt")
-    folded_first = load_by_fairseq(tmp_path / "folded-average.pt", open_source(paths[0]).task())
+    average_checkpoints(parts, output)
+    folded_first = load_by_fairseq(output, open_source(paths[0]).task())
     for name, expected in averaged_first.state_dict().items():
         torch.testing.assert_close(folded_first.state_dict()[name], expected, rtol=1e-5, atol=1e-6)
 
@@ -218,10 +212,8 @@ def test_data_of_another_vocabulary_are_refused(
     other = tmp_path / "other"
     other.mkdir()
     for path in data.iterdir():
-        text = path.read_bytes()
-        (other / path.name).write_bytes(
-            text + b"more 1\n" if path.name.startswith("dict") else text
-        )
+        more = b"more 1\n" if path.name.startswith("dict") else b""
+        (other / path.name).write_bytes(path.read_bytes() + more)
     with pytest.raises(UserError, match=r"do.*not belong to .*it has 45 and 45 words"):
         fold(make_source(attention="mqa"), tmp_path / "out.pt", other, "test", 5)
     assert not (tmp_path / "out.pt").exists()

@@ -1,5 +1,7 @@
 """CTranslate2 translates as fairseq does, from every kind, with and without shared heads."""
 
+from __future__ import annotations
+
 import importlib.util
 import re
 import sys
@@ -30,30 +32,35 @@ CASES = [
     {**PLAIN, "encoder_attention_heads": 1, "decoder_attention_heads": 1},
     MIXED,
 ]
+Convert = Callable[..., tuple[int, str, str]]
 
 
-def convert(
-    path: Path, data: Path, out: Path, capsys: pytest.CaptureFixture[str], *words: str
-) -> tuple[int, int, int]:
+@pytest.fixture
+def command(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> Convert:
+    """Saves a model and converts it: the status, and what is printed and reported."""
+
+    def convert(model: Any, options: dict[str, Any], *words: str, out: str = "out") -> Any:
+        path = save(tmp_path / "a.pt", model, **options)
+        line = ["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / out)]
+        return cli.main([*line, "--sentences", "18", *words]), *capsys.readouterr()
+
+    return convert
+
+
+def same(printed: str) -> tuple[int, int, int]:
     """How many sentences, greedy and by beam search, have the same translation; and how many of."""
-    command = ["to-ctranslate2", str(path), "--data", str(data), "--out", str(out)]
-    assert cli.main([*command, "--sentences", "18", *words]) == 0
     pattern = r"for (\d+) of (\d+) sentences of test \(greedy\), (\d+) with beam 5"
-    greedy, count, beam = map(int, re.search(pattern, capsys.readouterr().out).groups())
+    greedy, count, beam = map(int, re.search(pattern, printed).groups())
     return greedy, beam, count
 
 
 @pytest.mark.parametrize("shared", [[], ["--shared-heads"]], ids=["plain", "shared"])
 @pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(map(str, options.values())))
 def test_translations_are_the_same(
-    tmp_path: Path,
-    data: Path,
-    capsys: pytest.CaptureFixture[str],
-    options: dict[str, Any],
-    shared: list[str],
+    tmp_path: Path, command: Convert, options: dict[str, Any], shared: list[str]
 ) -> None:
-    path = save(tmp_path / "a.pt", trained(**options), **options)
-    greedy, beam, count = convert(path, data, tmp_path / "out", capsys, *shared)
+    _, printed, _ = command(trained(**options), options, *shared)
+    greedy, beam, count = same(printed)
     assert (greedy, count) == (18, 18)
     assert beam >= 15  # beam search of hardly trained models has near ties
     assert ctranslate2.contains_model(str(tmp_path / "out"))
@@ -65,45 +72,35 @@ where_exact = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("quantization", [pytest.param("int8", marks=where_exact), "float16"])
-def test_quantized_models_translate_nearly_the_same(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], quantization: str
-) -> None:
-    path = save(tmp_path / "a.pt", trained(**PLAIN), **PLAIN)
+def test_quantized_models_translate_nearly_the_same(command: Convert, quantization: str) -> None:
     words = ["--shared-heads", "--quantization", quantization]
-    assert min(convert(path, data, tmp_path / "out", capsys, *words)) >= 12
+    _, printed, _ = command(trained(**PLAIN), PLAIN, *words)
+    assert min(same(printed)) >= 12
 
 
-def test_shared_heads_are_stored_once(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shared_heads_are_stored_once(tmp_path: Path, command: Convert) -> None:
     options = {"attention": "mhe_mul", "max_target_positions": 24}
-    path = save(tmp_path / "a.pt", make_model(**options), **options)
-    for name, words in (
-        ("plain", []),
-        ("shared", ["--shared-heads"]),
-        ("int8", ["--quantization", "int8"]),
-    ):
-        convert(path, data, tmp_path / name, capsys, *words, "--sentences", "1")
-    sizes = {p.name: (p / "model.bin").stat().st_size for p in tmp_path.iterdir() if p.is_dir()}
+    sizes = {}
+    for name in ("", "--shared-heads", "--quantization=int8"):
+        command(make_model(**options), options, "--sentences=1", *name.split(), out=f"out{name}")
+        sizes[name] = (tmp_path / f"out{name}" / "model.bin").stat().st_size
     # 6 sublayers: keys and values of 3 of 4 heads, 4 wide, of 16 inputs and a bias, in 4 bytes
-    assert sizes["plain"] - sizes["shared"] == pytest.approx(6 * 2 * 3 * 4 * 17 * 4, abs=1000)
-    assert sizes["int8"] < sizes["shared"]
+    spared = sizes[""] - sizes["--shared-heads"]
+    assert spared == pytest.approx(6 * 2 * 3 * 4 * 17 * 4, abs=1000)
+    assert sizes["--quantization=int8"] < sizes["--shared-heads"]
 
 
 def test_a_model_that_translates_otherwise_is_not_kept(
     make_source: Callable[..., Source],
     tmp_path: Path,
-    data: Path,
-    capsys: pytest.CaptureFixture[str],
+    command: Convert,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = make_source("other.pt", **PLAIN)
-    path = save(tmp_path / "a.pt", trained(**PLAIN), **PLAIN)
-    right = to_ctranslate2.convert
+    other, right = make_source("other.pt", **PLAIN), to_ctranslate2.convert
     monkeypatch.setattr(to_ctranslate2, "convert", lambda source, *rest: right(other, *rest))
-    words = ["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]
-    assert cli.main([*words, "--sentences", "9"]) == 2
-    assert "probabilities are not those of" in capsys.readouterr().err
+    status, _, error = command(trained(**PLAIN), PLAIN)
+    assert status == 2
+    assert "probabilities are not those of" in error
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pt", "other.pt"]
 
 
@@ -117,42 +114,33 @@ def test_a_model_that_translates_otherwise_is_not_kept(
     ids=str,
 )
 def test_what_ctranslate2_cannot_hold_is_one_line(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any]
+    tmp_path: Path, command: Convert, options: dict[str, Any]
 ) -> None:
     options = {"attention": "mha", **options}
-    path = save(tmp_path / "a.pt", make_model(**options), **options)
-    assert (
-        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
-        == 2
-    )
-    error = capsys.readouterr().err
+    status, _, error = command(make_model(**options), options)
+    assert status == 2
     assert "CTranslate2 cannot hold" in error or "probabilities are not" in error
     assert error.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
-def test_sentences_that_the_model_cannot_read_or_say_are_not_compared(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sentences_that_the_model_cannot_read_or_say_are_not_compared(command: Convert) -> None:
     options = {"attention": "mhe_mul", "max_source_positions": 6, "max_target_positions": 6}
-    path = save(tmp_path / "a.pt", make_model(**options), **options)
+    _, printed, _ = command(make_model(**options), options)
     # Of the first 28 of the test set, as the others are longer.
-    assert convert(path, data, tmp_path / "out", capsys) == (18, 18, 18)
+    assert same(printed) == (18, 18, 18)
 
 
 def test_without_it_there_is_one_clear_line(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = save(tmp_path / "a.pt", make_model(attention="mqa"), attention="mqa")
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *more: None if name == "ctranslate2" else find(name, *more),
-    )
-    assert (
-        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
-        == 2
-    )
-    assert "pip install ctranslate2" in capsys.readouterr().err
+    there = importlib.util.find_spec
+
+    def find(name: str, *more: Any) -> Any:
+        return None if name == "ctranslate2" else there(name, *more)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+    status, _, error = command(make_model(attention="mqa"), {"attention": "mqa"})
+    assert status == 2
+    assert "pip install ctranslate2" in error
     assert "ctranslate2" in sys.modules  # so that it was the command's own check that spoke
