@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import add_seed, as_words, positive
+from fairseq_mhe.common.arguments import add_seed, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json
 from fairseq_mhe.experiments.table import kinds, seeds
@@ -39,7 +39,10 @@ _KNOWN = [arch for arch in language_archs() if (FOLDER / f"{arch}.yaml").is_file
 _KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
 _TASKS = "data-prep/glue.sh, superglue.sh or squad.sh"
 #: Options of a table that the SLURM job of a kind takes as they are.
-_OF_JOBS = ("seeds", "epochs", "updates", "tokens", "batch", "gpus", "processes", "cpu")
+_OF_JOBS = (
+    *("data", "out", "seeds", "epochs", "updates", "tokens", "batch"),
+    *("gpus", "processes", "cpu"),
+)
 
 
 def pretrain_arguments(parser: argparse.ArgumentParser) -> None:
@@ -208,11 +211,9 @@ def nlu_table(args: argparse.Namespace) -> None:
 
 def _words(kind: str, args: argparse.Namespace) -> list[str]:
     """The command that trains and scores all models of a kind, whatever the machine."""
-    options = {name: getattr(args, name) for name in _OF_JOBS}
-    options |= {"data": args.data.resolve(), "out": args.out.resolve(), "kinds": kind}
-    options |= {"precision": devices.precision(args), "no_table": True}
+    own = {"kinds": kind, "precision": devices.precision(args), "no_table": True}
     tasks = ["--tasks", *(str(task.resolve()) for task in args.tasks)] if args.tasks else []
-    return ["nlu-table", args.arch, *as_words(options), *tasks]
+    return ["nlu-table", args.arch, *slurm.words_of(args, _OF_JOBS, **own), *tasks]
 
 
 @dataclass(frozen=True)

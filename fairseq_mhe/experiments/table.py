@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import add_seed, as_words, positive, seed, some_of
+from fairseq_mhe.common.arguments import add_seed, positive, seed, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import only_one, output_folder, read_json
 from fairseq_mhe.common.progress import Board, say
@@ -23,8 +23,8 @@ from fairseq_mhe.runs.train import train_and_score
 
 #: Options of a table that the SLURM job of a cell takes as they are.
 _OF_JOBS = (
-    *("updates", "batch_tokens", "max_tokens", "subset", "bleu_tokenizer"),
-    *("gpus", "processes", "cpu"),
+    *("data", "out", "recipe", "updates", "batch_tokens", "max_tokens"),
+    *("subset", "bleu_tokenizer", "gpus", "processes", "cpu"),
 )
 
 
@@ -193,11 +193,8 @@ def run_table(args: argparse.Namespace) -> None:
 def _words(job: Job, args: argparse.Namespace) -> list[str]:
     """The command that trains and scores a job, whatever the machine; it writes no table."""
     row = [] if args.recipe else [job.row]
-    options = {name: getattr(args, name) for name in _OF_JOBS}
-    options |= {"data": args.data.resolve(), "out": args.out.resolve(), "seed": job.seed}
-    options |= {"recipe": args.recipe and args.recipe.resolve()}
-    options |= {"precision": job.training.precision}
-    return ["train", *row, job.kind, "--evaluate", *as_words(options)]
+    own = {"seed": job.seed, "precision": job.training.precision, "evaluate": True}
+    return ["train", *row, job.kind, *slurm.words_of(args, _OF_JOBS, **own)]
 
 
 def _overview(chosen: Recipe, args: argparse.Namespace) -> str:
@@ -210,17 +207,13 @@ def _overview(chosen: Recipe, args: argparse.Namespace) -> str:
 
 
 def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
-    """The heading, which says so where the paper's rows do not follow their recipe."""
+    """The heading, which says so where the recipe is not followed."""
     pairs = data.manifest["lines"]["train"]
     name = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
     updates = sorted({chosen.training.updates for chosen in recipes})
     title = f"{name}, {' to '.join(f'{n:,}' for n in updates)} updates"
-    for chosen in recipes:
-        if chosen.row in ROWS:
-            ours, whole = chosen.training, recipe(chosen.row).training
-            if ours.updates < whole.updates or ours.batch_tokens != whole.batch_tokens:
-                return f"{title}: a rehearsal with fewer updates or other batches, no result"
-    return title
+    others = args.updates or args.batch_tokens
+    return f"{title}: other updates or batches than the recipe's" if others else title
 
 
 def evaluate_arguments(parser: argparse.ArgumentParser) -> None:

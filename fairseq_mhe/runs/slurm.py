@@ -4,11 +4,11 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.arguments import at_least, positive
+from fairseq_mhe.common.arguments import as_words, at_least, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json, write_text
 
@@ -44,6 +44,15 @@ def asked_for(args: argparse.Namespace) -> bool:
             "--slurm-... options say how jobs are submitted: give --slurm too, or leave them out"
         )
     return bool(args.slurm)
+
+
+def words_of(args: argparse.Namespace, names: Sequence[str], **own: Any) -> list[str]:
+    """Options of a table for one of its jobs, with absolute paths, and the job's ``own``."""
+    options = {name: getattr(args, name) for name in names} | own
+    for name, value in options.items():
+        if isinstance(value, Path):
+            options[name] = value.resolve()
+    return as_words(options)
 
 
 def submit(jobs: Mapping[str, list[str]], total: int, args: argparse.Namespace) -> None:

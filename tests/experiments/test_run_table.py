@@ -46,7 +46,7 @@ def test_it_ends_in_the_table(table: Path) -> None:
     assert (mhe["p_value"] is None) == (mha["bleu"] < LEAST_BASELINE)
     assert mha["p_value"] is None
     pairs = read_manifest(table.parent / "miniature data")["lines"]["train"]
-    heading = f"# en-de, {pairs} pairs, {TABLE_UPDATES} updates\n"
+    heading = f"# en-de, {pairs} pairs, {TABLE_UPDATES} updates: other updates or batches than "
     assert (table / "table.md").read_text().startswith(heading)
     scores = json.loads((table / "small-mha-seed1" / "test" / "scores.json").read_text())
     assert scores["tokenised"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")

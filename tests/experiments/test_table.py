@@ -1,7 +1,6 @@
 """What the options make of a recipe, and what is refused before anything is trained."""
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,17 +59,13 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     table.check_subset(data, argparse.Namespace(subset="test", bleu_tokenizer="char"))
 
 
-def test_the_heading_says_where_it_is_no_result() -> None:
-    args, data = argparse.Namespace(title="WMT14"), open_data(MADE / "data")
+def test_the_heading_says_where_the_recipe_is_not_followed() -> None:
+    data = open_data(MADE / "data")
 
-    def heading(**updates: int) -> str:
-        recipes = []
-        for row, count in updates.items():
-            whole = recipe(row)
-            recipes.append(replace(whole, training=whole.training.shortened(count)))
-        return table._title(args, data, recipes)
+    def heading(*rows: str, **changes: int) -> str:
+        args = argparse.Namespace(**{"title": "A", "updates": 0, "batch_tokens": 0, **changes})
+        return table._title(args, data, list(map(recipe, rows)))
 
-    assert heading(base=100_000, big=300_000) == "WMT14, 100,000 to 300,000 updates"
-    assert heading(tiny=1500) == "WMT14, 1,500 updates"
-    told = "a rehearsal with fewer updates or other batches, no result"
-    assert heading(base=1000, big=300_000) == f"WMT14, 1,000 to 300,000 updates: {told}"
+    assert heading("base", "big") == "A, 100,000 to 300,000 updates"
+    told = "A, 100,000 updates: other updates or batches than the recipe's"
+    assert heading("base", updates=1) == heading("base", batch_tokens=1) == told
