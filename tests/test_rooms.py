@@ -23,7 +23,6 @@ FLOORS = (
 #: Modules that need an optional package at their top, so that who needs them imports them late.
 OPTIONAL = {
     "fairseq_mhe.convert.shared_heads": "ctranslate2",
-    "fairseq_mhe.deploy.fairseq_engine": "fairseq",
     "fairseq_mhe.deploy.trained": "fairseq",
 }
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}

@@ -8,42 +8,23 @@ from dataclasses import asdict
 from pathlib import Path
 from string import Template
 
-from safetensors.torch import save
-
-from fairseq_mhe.checkpoints.checkpoint import plain, provenance, updates_made
+from fairseq_mhe.checkpoints.checkpoint import provenance, updates_made
 from fairseq_mhe.common.files import new_folder, read_json, sha256, write_json, write_text
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy import huggingface_format
 from fairseq_mhe.deploy.bundle import CONFIG
-from fairseq_mhe.deploy.fairseq_engine import write_ctranslate2
-from fairseq_mhe.deploy.trained import OPTIONS, WEIGHTS, Trained, open_trained
+from fairseq_mhe.deploy.trained import (
+    Trained,
+    open_trained,
+    write_ctranslate2,
+    write_fairseq,
+)
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.prepare.languages import base_code
 from fairseq_mhe.prepare.subword import MODEL_NAMES
 from fairseq_mhe.runs.scoring import described
 
 _EXAMPLES, _CARD = (Path(__file__).with_name(name) for name in ("examples", "card.md"))
-
-
-def write_fairseq(trained: Trained, folder: Path) -> None:
-    """model.safetensors, config.json with the model's options, and both dictionaries.
-
-    Weights that are one tensor are stored once; the file's metadata name the others.
-    """
-    folder.mkdir()
-    stored, tied = {}, {}
-    names: dict[int, str] = {}  # address -> the name under which it is stored
-    for name, weight in trained.source.model.state_dict().items():
-        first = names.setdefault(weight.data_ptr(), name)
-        if first == name:
-            stored[name] = weight.contiguous()
-        else:
-            tied[name] = first
-    (folder / WEIGHTS).write_bytes(save(stored, metadata=tied))
-    write_json(folder / OPTIONS, plain(trained.source.options))
-    for language in trained.text.languages:
-        name = f"dict.{language}.txt"
-        shutil.copyfile(trained.folder / name, folder / name)
 
 
 #: Format -> what makes a new folder with the format's own files.

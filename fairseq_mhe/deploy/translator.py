@@ -91,8 +91,7 @@ class Translator:
             longest = bundle.positions[1]
             return cls(bundle, CTranslate2Engine(path, longest, precision, cpu, threads))
         fairseq_mhe.register()
-        from fairseq_mhe.deploy.fairseq_engine import open_engine
-        from fairseq_mhe.deploy.trained import open_trained, read_bundle
+        from fairseq_mhe.deploy.trained import open_engine, open_trained, read_bundle
 
         folder = None if data is None else Path(data)
         trained = read_bundle(bundle) if bundle else open_trained(path, folder)

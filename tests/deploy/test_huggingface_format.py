@@ -14,10 +14,9 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.export import export
-from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
 from fairseq_mhe.deploy.huggingface_format import _generation
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
-from fairseq_mhe.deploy.trained import Trained
+from fairseq_mhe.deploy.trained import FairseqEngine, Trained
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.build import build
 from fairseq_mhe.runs.decoding import Decoding

@@ -14,7 +14,7 @@ import torch
 from fairseq_mhe.checkpoints.checkpoint import Source, save_checkpoint
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.deploy import fairseq_engine
+from fairseq_mhe.deploy import trained
 from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.deploy.translator import Translation, Translator
@@ -50,7 +50,7 @@ def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
     assert load(exported).engine == "ctranslate2"
     with monkeypatch.context() as without:
         refuse = Mock(side_effect=UserError("there is no stock form"))
-        without.setattr(fairseq_engine, "convert", refuse)
+        without.setattr(trained, "convert", refuse)
         assert load(exported).engine == "fairseq"
         with pytest.raises(UserError, match="there is no stock form"):
             load(exported, engine="ctranslate2")
@@ -71,7 +71,7 @@ def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
     exported: Path, gpus: int, fault: Exception | None, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The GPU is a fake, in whose place the CPU computes."""
-    make, by_fairseq = ctranslate2.Translator, fairseq_engine.FairseqEngine
+    make, by_fairseq = ctranslate2.Translator, trained.FairseqEngine
     devices = []
 
     def translator(folder: str, device: str, **options: Any) -> Any:
@@ -86,7 +86,7 @@ def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: gpus)
     monkeypatch.setattr(ctranslate2, "Translator", translator)
-    monkeypatch.setattr(fairseq_engine, "FairseqEngine", on_the_cpu)
+    monkeypatch.setattr(trained, "FairseqEngine", on_the_cpu)
     assert Translator.load(exported, threads=1).engine == engine
     assert devices == (["cpu", "cuda"] if gpus else [])
 
@@ -94,7 +94,7 @@ def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
 def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
     exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    convert = fairseq_engine.convert
+    convert = trained.convert
 
     def slightly_wrong(source: Source, *rest: Any) -> None:
         other: Any = copy.deepcopy(source.model)
@@ -102,7 +102,7 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
             other.decoder.layers[0].fc2.bias[0] += 0.1
         convert(replace(source, model=other), *rest)
 
-    monkeypatch.setattr(fairseq_engine, "convert", slightly_wrong)
+    monkeypatch.setattr(trained, "convert", slightly_wrong)
     assert load(exported).engine == "fairseq"
     for precision in ("float32", "int8"):
         with pytest.raises(UserError, match=r"probabilities are not those of .* by 0\.\d+ of"):
