@@ -2,14 +2,14 @@
 
 import argparse
 from typing import Any, Self
+from unittest.mock import patch
 
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderModel, register_model, transformer_lm
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
+from fairseq.models.roberta import model as roberta
 from fairseq.models.transformer import TransformerConfig
-from fairseq.modules import AdaptiveInput
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
-from fairseq.utils import eval_str_list
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
@@ -56,13 +56,9 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         super().add_args(parser)
 
     @classmethod
-    def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
-        """Called by `build_model`; as many positions as a block has tokens, unless given."""
-        if not hasattr(options, "max_positions"):
-            if not hasattr(options, "tokens_per_sample"):
-                options.tokens_per_sample = task.max_positions()
-            options.max_positions = options.tokens_per_sample
-        return cls(options, _RobertaEncoder(options, task.source_dictionary))
+    def assemble(cls, options: Any, task: Any) -> Self:
+        with patch.object(roberta, "RobertaEncoder", _RobertaEncoder):
+            return super().assemble(options, task)
 
     def register_classification_head(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Called by fairseq's tasks: its head, or of ``HEADS`` the one of this name."""
@@ -106,18 +102,14 @@ class TransformerLMMHEModel(AnyKind, transformer_lm.TransformerLanguageModel):
     CONFIG = config("TransformerLMMHEConfig", without=_OF_PLACES, base=_STOCK)
 
     @classmethod
-    def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
-        """As fairseq's build_model, with our decoder; called by `build_model`."""
+    def assemble(cls, options: Any, task: Any) -> Self:
         options.max_target_positions = _positions(options, task)
-        words, width = task.source_dictionary, options.decoder_input_dim
-        if options.adaptive_input:  # Baevski and Auli's (2019) tables of falling widths
-            widths = width, options.adaptive_input_factor, options.decoder_embed_dim
-            cutoff = eval_str_list(options.adaptive_input_cutoff, type=int)
-            table: nn.Module = AdaptiveInput(len(words), words.pad(), *widths, cutoff)
-        else:
-            table = cls.build_embedding(options, words, width)
-        config = TransformerConfig.from_namespace(options)
-        return cls(Decoder(config, task.target_dictionary, table, no_encoder_attn=True))
+        with patch.object(transformer_lm, "TransformerDecoder", _decoder):
+            return super().assemble(options, task)
+
+
+def _decoder(args: argparse.Namespace, *given: Any, **named: Any) -> Decoder:
+    return Decoder(TransformerConfig.from_namespace(args), *given, **named)
 
 
 def _positions(args: argparse.Namespace, task: Any) -> int:

@@ -228,9 +228,9 @@ class AnyKind(BaseFairseqModel):
         return model
 
     @classmethod
-    def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
-        """The model of options that are whole."""
-        raise NotImplementedError
+    def assemble(cls, options: Any, task: Any) -> Self:
+        """The model of options that are whole, by fairseq's own function with our parts."""
+        return super().build_model(options, task)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         super().make_generation_fast_(**kwargs)
@@ -259,9 +259,8 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
     CONFIG = our_options.TransformerMHEConfig
 
     @classmethod
-    def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
-        nested = TransformerConfig.from_namespace(options)
-        return super(AnyKind, cls).build_model(nested, task)
+    def assemble(cls, options: Any, task: Any) -> Self:
+        return super().assemble(TransformerConfig.from_namespace(options), task)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> Encoder:
