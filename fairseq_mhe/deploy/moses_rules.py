@@ -8,7 +8,6 @@ all marks go. The text is normalised before: its only white space is the single 
 """
 
 import re
-from collections.abc import Iterable
 from itertools import groupby
 
 from sacremoses import MosesDetokenizer, MosesTokenizer
@@ -73,10 +72,10 @@ def _full_stops(moses: MosesTokenizer, alpha: str) -> Rule:
     letter = _one_of(alpha)
     kept = [f"(?<!{letter}[^ ]*\\.[^ ]*\\.)(?<!\\.[^ ]*{letter}[^ ]*\\.)"]
     kept.append(f"(?! {_one_of(moses.IsLower)})")
-    if prefixes:
-        kept.append(f"(?<!(?:^| )(?:{_any_of(prefixes)})\\.)")
-    if numeric:
-        kept.append(f"(?!(?<=(?:^| )(?:{_any_of(numeric)})\\.) [0-9])")
+    beside = {r"(?<!(?:^| )(?:{})\.)": prefixes, r"(?!(?<=(?:^| )(?:{})\.) [0-9])": numeric}
+    for rule, words in beside.items():
+        if words:
+            kept.append(rule.format("|".join(sorted(map(re.escape, words)))))
     return rf"(?<=[^ .])\.(?= |$){''.join(kept)}", " ."
 
 
@@ -150,10 +149,6 @@ def _other_than(quote: str) -> str:
 def _char_but(characters: str) -> str:
     """A character of a token that is none of these."""
     return _CHAR.replace("]", f"{characters}]")
-
-
-def _any_of(words: Iterable[str]) -> str:
-    return "|".join(sorted(map(re.escape, words)))
 
 
 def _one_of(*characters: str) -> str:
