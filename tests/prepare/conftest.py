@@ -1,6 +1,7 @@
 """What the tests of preparation share: small parallel texts, a prepared folder of each kind."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,20 +18,13 @@ LINES = [pair[0] for pair in read_corpus()["train"][:400]]
 def config(tmp_path: Path, corpus: dict[str, Pairs]) -> PrepareConfig:
     """A configuration for 300 + 20 + 20 pairs of the corpus, not run yet."""
     sizes = {"train": 300, "valid": 20, "test": 20}
-    prefixes = {
+    texts: dict[str, Any] = {
         name: write_parallel(tmp_path / "text" / name, corpus[name][:size])
         for name, size in sizes.items()
     }
-    return PrepareConfig(
-        train=(prefixes["train"],),
-        valid=prefixes["valid"],
-        test=prefixes["test"],
-        source_lang="en",
-        target_lang="de",
-        out=tmp_path / "data",
-        vocab_size=200,
-        workers=1,
-    )
+    texts["train"] = (texts["train"],)
+    fixed: dict[str, Any] = {"source_lang": "en", "target_lang": "de", "workers": 1}
+    return PrepareConfig(out=tmp_path / "data", vocab_size=200, **fixed, **texts)
 
 
 @pytest.fixture(scope="session", params=["bpe", "sentencepiece"])

@@ -3,12 +3,12 @@
 import pytest
 from sacremoses.corpus import NonbreakingPrefixes
 
+from fairseq_mhe.prepare import languages
 from fairseq_mhe.prepare.languages import (
     base_code,
     bleu_tokeniser_of,
     has_spaces,
     restored_by_moses,
-    script_of,
 )
 
 
@@ -31,10 +31,8 @@ def test_every_form_of_a_code_is_one_language(base: str, codes: str) -> None:
         assert (has_spaces(code), restored_by_moses(code), bleu_tokeniser_of(code)) == expected
 
 
-def test_the_languages_of_moses_keep_their_codes() -> None:
-    """Their abbreviations are found by these codes."""
-    abbreviations = NonbreakingPrefixes()
-    for code in abbreviations.available_langs.values():
+def test_the_languages_of_moses_keep_the_codes_of_their_abbreviations() -> None:
+    for code in NonbreakingPrefixes().available_langs.values():
         assert base_code(code) == code
 
 
@@ -55,7 +53,6 @@ def test_the_script_decides_how_bleu_splits_words(tokeniser: str, codes: str) ->
 
 
 def test_a_named_script_wins_over_the_usual_one() -> None:
-    assert script_of("sr") == "Cyrl"
-    assert script_of("srp_Latn") == "Latn"
+    assert [languages.script_of(code) for code in ("sr", "srp_Latn")] == ["Cyrl", "Latn"]
     assert restored_by_moses("pa_Latn") == restored_by_moses("pa")
     assert not restored_by_moses("pnb_Arab")

@@ -22,8 +22,8 @@ class Action:
 
     def __call__(self, work: Path) -> Counts:
         self.calls += 1
+        (work / "sub").mkdir()
         for name in self.names:
-            (work / name).parent.mkdir(parents=True, exist_ok=True)
             (work / name).write_text(self.text)
         return {"calls": self.calls}
 
@@ -66,16 +66,6 @@ def test_a_missing_or_cut_file_redoes_it(tmp_path: Path, damage: Callable[[Path]
     assert (tmp_path / "two").read_text() == "made"
 
 
-def test_a_failing_action_leaves_nothing(tmp_path: Path) -> None:
-    def fail(work: Path) -> Counts:
-        (work / "half").write_text("half")
-        raise UserError("no")
-
-    with pytest.raises(UserError, match="no"):
-        run(tmp_path, fail)
-    assert os.listdir(tmp_path) == [".lock"]
-
-
 def test_stopped_while_files_are_moved_counts_as_not_done(tmp_path: Path) -> None:
     run(tmp_path, Action("one"))
     (tmp_path / "two").mkdir()  # in the way of the second run's second file
@@ -88,17 +78,12 @@ def test_stopped_while_files_are_moved_counts_as_not_done(tmp_path: Path) -> Non
     assert (tmp_path / "one").read_text() == "made"
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", r"cannot read .*manifest\.json: "),
-        ('{"format": 1}', "was made by another version of fairseq-mhe: prepare it again"),
-    ],
-)
-def test_a_damaged_manifest_is_named(tmp_path: Path, content: str, message: str) -> None:
-    (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(UserError, match=message):
-        run(tmp_path, Action("one"))
+def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+    other = "was made by another version of fairseq-mhe: prepare it again"
+    for content, message in (("{", r"cannot read .*manifest\.json: "), ('{"format": 1}', other)):
+        (tmp_path / "manifest.json").write_text(content)
+        with pytest.raises(UserError, match=message):
+            run(tmp_path, Action("one"))
 
 
 def test_which_folders_are_opened(tmp_path: Path, data: Path) -> None:

@@ -19,23 +19,20 @@ from fairseq_mhe.prepare import parallel_text, steps
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.manifest import Manifest, file_hashes, read_manifest
 from fairseq_mhe.prepare.parallel_text import clean_pairs, prepare, usual_ratio
+from fairseq_mhe.prepare.text import write_lines
 from tests.fixtures.processes import python
 from tests.fixtures.text import Pairs
 from tests.prepare.conftest import write_parallel
 
-MOSES = PrepareConfig(
-    train=(Path("a"),), source_lang="en", target_lang="de", out=Path("b"), tokenizer="moses"
-)
+MOSES = PrepareConfig(source_lang="en", target_lang="de", tokenizer="moses")
 
 
 @pytest.mark.parametrize(
     ("pair", "fate"),
     [
-        (("a b c", "d e f"), "kept"),
         (("a b c", "d e"), "kept"),
         (("a b c d", "d e"), "ratio"),
         (("d e", "a b c d"), "ratio"),
-        (("", "d"), "empty"),
         (("a", " \t "), "empty"),
         (("\u2581", "\u2581 "), "empty"),
         (("a " * 250, "b " * 250), "kept"),
@@ -137,11 +134,8 @@ def test_stopped_in_any_step_it_goes_on_to_the_same_end(
         with contextlib.nullcontext() if last == "none" else pytest.raises(KeyboardInterrupt):
             prepare(config)
         assert before.items() <= times(config.out).items()  # no file is written again
-        before = {
-            path: time
-            for path, time in times(config.out).items()
-            if not path.endswith((".json", ".log"))
-        }
+        before = times(config.out)
+        before = {name: before[name] for name in before if not name.endswith((".json", ".log"))}
     assert snapshot(config.out) == whole
     before = times(config.out)
     prepare(config)
@@ -164,7 +158,7 @@ def test_other_options_and_inputs_redo_what_depends_on_them(config: PrepareConfi
 
 def test_the_other_direction_is_made_binary_anew(config: PrepareConfig) -> None:
     prepare(config)
-    turned = replace(config, source_lang=config.target_lang, target_lang=config.source_lang)
+    turned = replace(config, source_lang="de", target_lang="en")
     prepare(turned)
     assert infer_language_pair(str(config.out / "bin")) == list(turned.langs)
     fresh = prepare(replace(turned, out=config.out.with_name("fresh")))
@@ -175,8 +169,7 @@ def test_text_without_spaces_is_kept(config: PrepareConfig, tmp_path: Path) -> N
     """Its words cannot be counted, and a line of it looks like one word."""
     sign = "今天山里天气很好我们一起"
     pairs = [("weather " * length, sign[:length]) for length in range(2, 12)] * 20
-    table = tmp_path / "pairs.tsv"
-    table.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), "utf-8")
+    write_lines(table := tmp_path / "pairs.tsv", map("\t".join, pairs))
     held = {"train": (table,), "valid": None, "test": None, "hold_out": 20}
     manifest = read_manifest(prepare(replace(config, target_lang="zh", **held)))
     counts = manifest["steps"]["clean"]["counts"]["train"]
@@ -212,15 +205,11 @@ def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Pa
     learnt = model.stat().st_mtime_ns
     prepare(replace(config, test=tmp_path / "other"))
     assert model.stat().st_mtime_ns == learnt  # not even looked at again
-    fresh = prepare(replace(config, test=tmp_path / "other", out=tmp_path / "fresh"))
-    assert sha256(model) == sha256(fresh / "subword" / "bpe.codes")
 
 
 @pytest.mark.parametrize(
     ("side", "content", "message"),
     [
-        ("de", b"nur eine\n", r"train\.en has 300 lines, .*train\.de has 1:"),
-        ("en", b"", r"train\.en is empty"),
         ("en", b"caf\xe9\n" * 300, r"train\.en, line 1: byte 4 \(0xe9\) is not valid UTF-8"),
         ("en", b"\n" * 300, r"leaves no pair of .*train\.en .*0 of 300 pairs kept, 300 empty"),
     ],
@@ -245,10 +234,9 @@ sys.exit(cli.main(sys.argv[1:]))
 def test_a_full_disk_ends_in_one_line(config: PrepareConfig, corpus: dict[str, Pairs]) -> None:
     """No file may grow beyond a limit: the system refuses, as on a full disk."""
     write_parallel(config.train[0], corpus["train"][:3000])
-    texts = {"train": config.train[0], "valid": config.valid, "test": config.test}
-    words = [word for split in texts for word in (f"--{split}", str(texts[split]))]
-    words += ["--source-lang", "en", "--target-lang", "de", "--out", str(config.out)]
-    done = python(RUN, "prepare", *words)
+    words = ["--train", *config.train, "--valid", config.valid, "--test", config.test]
+    words += ["--source-lang", "en", "--target-lang", "de", "--out", config.out]
+    done = python(RUN, "prepare", *map(str, words))
     assert done.returncode == 2
     assert "error: cannot write" in done.stderr.strip().splitlines()[-1]
     assert [path.name for path in config.out.iterdir()] == [".lock"]
@@ -281,8 +269,7 @@ def test_tables_compressed_files_and_several_of_them_give_what_plain_files_give(
 ) -> None:
     pairs = corpus["train"][:300]
     table = tmp_path / "text" / "first.tsv.xz"
-    lines = [f"{source}\t{target}\n" for source, target in pairs[:100]]
-    table.write_bytes(lzma.compress("".join(lines).encode()))
+    table.write_bytes(lzma.compress("\n".join(map("\t".join, pairs[:100])).encode()))
     prefix = write_parallel(tmp_path / "text" / "rest", pairs[100:])
     for lang in config.langs:
         plain = Path(f"{prefix}.{lang}")

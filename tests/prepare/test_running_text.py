@@ -45,11 +45,9 @@ def test_fairseq_reads_the_text(text: Path, tmp_path: Path, subword: str) -> Non
     written = [" ".join(line.split()) for line in text.read_text().split("\n")]
     wanted = "\n".join(written).strip().split("\n\n\n")
     for split in ("train", "valid", "test"):
-        documents = [
-            document
-            for number, document in enumerate(wanted)
-            if {0: "valid", 1: "test"}.get(number % 10, "train") == split
-        ]
+        held_out = {0: "valid", 1: "test"}
+        numbers = [n for n in range(len(wanted)) if held_out.get(n % 10, "train") == split]
+        documents = [wanted[number] for number in numbers]
         assert (out / "raw" / f"{split}.txt").read_text() == "\n\n".join(documents) + "\n"
         found, lines = read_back(out, split, subword), "\n\n".join(documents).split("\n")
         assert len(found) == len(lines)
@@ -75,10 +73,9 @@ def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path) -> None:
 
 def test_the_folder_says_how_new_text_is_read(text: Path, tmp_path: Path) -> None:
     out = prepare_text(config(text, tmp_path / "data", lowercase=True))
-    data = open_data(out, TEXT)
-    assert data.processing().plain(data.processing().segment(["Turn  ON the light"])) == [
-        "turn on the light"
-    ]
+    processing = open_data(out, TEXT).processing()
+    subwords = processing.segment(["Turn  ON the light"])
+    assert processing.plain(subwords) == ["turn on the light"]
 
 
 @pytest.mark.parametrize(

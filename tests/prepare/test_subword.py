@@ -10,22 +10,13 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.subword import (
-    SPECIAL_SYMBOLS,
-    SubwordModel,
-    count_words,
-    join,
-    learn_bpe_model,
-    learn_sentencepiece,
-    segment,
-    segment_text,
-)
+from fairseq_mhe.prepare import subword
+from fairseq_mhe.prepare.subword import SubwordModel, join, learn_sentencepiece, segment
 from fairseq_mhe.prepare.text import write_lines
 from tests.fixtures.text import Pairs
 
 
 def counted(lines: Iterable[str]) -> Counter[str]:
-    """How often each word occurs."""
     return Counter(word for line in lines for word in line.split())
 
 
@@ -42,12 +33,12 @@ def test_bpe_is_subword_nmts_own(
     monkeypatch.setattr("fairseq_mhe.prepare.subword.CACHED_WORDS", cached)
     codes = io.StringIO()
     learn_bpe(io.StringIO("\n".join(lines)), codes, 100)
-    learn_bpe_model(counted(lines), 100, tmp_path / "codes")
+    subword.learn_bpe_model(counted(lines), 100, tmp_path / "codes")
     assert (tmp_path / "codes").read_text(encoding="utf-8") == codes.getvalue()
     expected = [BPE(codes).process_line(line) for line in lines]
     assert [join(line, "bpe") for line in expected] == lines
     text = "".join(f"{line}\n" for line in lines).encode()
-    segmented, lengths = segment_text(text, SubwordModel("bpe", tmp_path / "codes"))
+    segmented, lengths = subword.segment_text(text, SubwordModel("bpe", tmp_path / "codes"))
     assert segmented.decode() == "".join(f"{line}\n" for line in expected)
     assert lengths == [len(line.split()) for line in expected]
 
@@ -55,22 +46,11 @@ def test_bpe_is_subword_nmts_own(
 def test_marks_and_special_symbols_in_the_text_are_ordinary_words(tmp_path: Path) -> None:
     """Learnt whole, as frequent words are, they come back, and fairseq's symbols never appear."""
     text = "runs@@ runs <s> </s> a<unk> <pad>b <mask> @@ a@@@ @"
-    learn_bpe_model(counted([text] * 9), 200, tmp_path / "codes")
+    subword.learn_bpe_model(counted([text] * 9), 200, tmp_path / "codes")
     (line,) = segment([text], SubwordModel("bpe", tmp_path / "codes"))
     assert join(line, "bpe") == text
-    assert SPECIAL_SYMBOLS.isdisjoint(line.split())
+    assert subword.SPECIAL_SYMBOLS.isdisjoint(line.split())
     assert "<pad>b" in line.split()
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_words_are_counted_over_all_texts(
-    tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, workers: int
-) -> None:
-    monkeypatch.setattr("fairseq_mhe.prepare.subword.COUNT_BYTES", 1000)
-    paths = [tmp_path / "a", tmp_path / "b"]
-    for path, part in zip(paths, (lines[:300], lines[300:]), strict=True):
-        path.write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
-    assert count_words(paths, workers) == counted(lines)
 
 
 def test_sentencepiece_is_the_same_twice_and_loses_nothing(
@@ -80,8 +60,7 @@ def test_sentencepiece_is_the_same_twice_and_loses_nothing(
     for name in ("one", "two"):
         learn_sentencepiece([tmp_path / "text"], 300, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    # Characters that the model has never seen, and such as Unicode's compatibility forms would
-    # change.
+    # Characters that the model has never seen, or that compatibility forms would change.
     odd = [*lines, "½ … ﬁ ² ① 漢字 🙂", "e\u0301"]
     segmented = segment(odd, SubwordModel("sentencepiece", tmp_path / "one"))
     assert [join(line, "sentencepiece") for line in segmented] == odd
@@ -105,7 +84,7 @@ def test_sentencepiece_learns_from_lines_of_any_length(tmp_path: Path, lines: li
 
 def test_what_nothing_can_be_learnt_from_is_refused(tmp_path: Path, lines: list[str]) -> None:
     with pytest.raises(UserError, match="nothing to learn BPE from"):
-        learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
+        subword.learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
     write_lines(tmp_path / "text", lines)
     with pytest.raises(UserError, match="cannot learn 5 pieces"):
         learn_sentencepiece([tmp_path / "text"], 5, tmp_path / "model")

@@ -12,15 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.text import (
-    count_lines,
-    existing_text,
-    lines_of,
-    read_lines,
-    read_pairs,
-    side_path,
-    text_blocks,
-)
+from fairseq_mhe.prepare import text as texts
+from fairseq_mhe.prepare.text import count_lines, read_lines, read_pairs, side_path
 
 LINES = st.lists(
     st.text(st.characters(blacklist_characters="\n\r\0\ufeff\t", blacklist_categories=["Cs"])),
@@ -56,7 +49,7 @@ def test_a_pipe_and_an_empty_file_are_refused(tmp_path: Path) -> None:
     """A pipe can be read once, and every text is read several times."""
     os.mkfifo(tmp_path / "pipe.tsv")
     with pytest.raises(UserError, match=r"pipe\.tsv is no file: name a text file"):
-        existing_text(tmp_path / "pipe.tsv")
+        texts.existing_text(tmp_path / "pipe.tsv")
     write(tmp_path / "a.en", b"")
     with pytest.raises(UserError, match=r"a\.en is empty"):
         side_path(tmp_path / "a", "en")
@@ -78,9 +71,7 @@ def test_bad_lines_are_named(tmp_path: Path, content: bytes, message: str) -> No
 
 
 @pytest.mark.parametrize(("english", "german"), [(5, 3), (3, 5)])
-def test_misaligned_sides_are_named_with_both_counts(
-    tmp_path: Path, english: int, german: int
-) -> None:
+def test_misaligned_sides_are_named(tmp_path: Path, english: int, german: int) -> None:
     source = write(tmp_path / "a.en", b"line\n" * english)
     target = write(tmp_path / "a.de", b"line\n" * german)
     with pytest.raises(UserError, match=rf"a\.en has {english} lines, .*a\.de has {german}:"):
@@ -118,7 +109,7 @@ def test_blocks_are_the_text_in_whole_lines(
 ) -> None:
     path = tmp_path_factory.mktemp("text") / "a"
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
-    blocks = list(map(lines_of, text_blocks(path, size)))
+    blocks = list(map(texts.lines_of, texts.text_blocks(path, size)))
     assert [line for block in blocks for line in block] == lines
     longest = max(len(line.encode()) for line in lines)
     assert all(len("\n".join(block[:-1]).encode()) <= size + longest for block in blocks)

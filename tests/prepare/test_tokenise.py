@@ -5,15 +5,10 @@ from random import Random
 import pytest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
+from fairseq_mhe.prepare import tokenise
 from fairseq_mhe.prepare.languages import restored_by_moses
-from fairseq_mhe.prepare.tokenise import (
-    WordwiseMoses,
-    detokeniser,
-    punctuation_normaliser,
-    tokeniser,
-)
-
-Pairs = list[tuple[str, str]]
+from fairseq_mhe.prepare.tokenise import WordwiseMoses, detokeniser, tokeniser
+from tests.fixtures.text import Pairs
 
 
 def test_the_language_decides_and_a_region_has_its_rules() -> None:
@@ -59,19 +54,14 @@ def test_word_by_word_gives_what_the_whole_line_gives(lang: str) -> None:
     """The reference is sacremoses on whole lines, made of what its rules look at."""
     tokens = WordwiseMoses(lang)
     moses = MosesTokenizer(lang=lang)
-    normalise = punctuation_normaliser(lang)
+    normalise = tokenise.punctuation_normaliser(lang)
     reference = MosesPunctNormalizer(lang=lang, post_remove_control_chars=True)
     random = Random(7)
     lines = []
-    for pieces in (
-        NASTY,
-        "a5,.' ",
-        "ab'` ,.",
-        ["Mr.", "No.", "z.B.", "U.S.", "3", "x", " ", "'", ",", ".."],
-        ["DOTMULTI", ". "],
-        ["Mr", "bzw", "word", "Word", "s", "n", "DOT", "\u2167b", *"'.,(-` "],
-        list('a5 .,"<%\u2018\u2019\u00a0)('),
-    ):
+    words = ["Mr.", "No.", "z.B.", "U.S.", "3", "x", " ", "'", ",", ".."]
+    marked = ["Mr", "bzw", "word", "Word", "s", "n", "DOT", "\u2167b", *"'.,(-` "]
+    to_normalise = 'a5 .,"<%\u2018\u2019\u00a0)('
+    for pieces in (NASTY, "a5,.' ", "ab'` ,.", words, ["DOTMULTI", ". "], marked, to_normalise):
         for _ in range(300):
             line = "".join(random.choice(pieces) for _ in range(random.randint(0, 14)))
             assert tokens(line) == moses.tokenize(line, return_str=True, escape=False), line
@@ -96,10 +86,7 @@ def test_a_full_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_punctuation_is_written_in_one_way() -> None:
-    assert punctuation_normaliser("de")(["„So“ \u2013 sagt\u2019s ( er ) : 5 %…", "gut"]) == [
-        '"So" - sagt\'s (er): 5%...',
-        "gut",
-    ]
-    assert punctuation_normaliser("en")(["soft\u00adhyphen, zero\u200bwidth"]) == [
-        "softhyphen, zerowidth"
-    ]
+    german = ["„So“ \u2013 sagt\u2019s ( er ) : 5 %…", "gut"]
+    assert tokenise.punctuation_normaliser("de")(german) == ['"So" - sagt\'s (er): 5%...', "gut"]
+    english = tokenise.punctuation_normaliser("en")(["soft\u00adhyphen, zero\u200bwidth"])
+    assert english == ["softhyphen, zerowidth"]
