@@ -1,7 +1,7 @@
 """``params`` and ``cost``: parameters, multiply-adds and cache of rows and kinds of attention."""
 
-import argparse
 import json
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -41,11 +41,11 @@ _PARTS = (
 )
 
 
-def params_arguments(parser: argparse.ArgumentParser) -> None:
+def params_arguments(parser: ArgumentParser) -> None:
     """``fairseq-mhe params`` has no options."""
 
 
-def params(args: argparse.Namespace) -> None:
+def params(args: Namespace) -> None:
     """Print the table."""
     rows = [_row(row, kind) for row in _SIZES for kind in KINDS]
     notes = ["cache in float32; all of a model: fairseq-mhe cost"]
@@ -56,7 +56,7 @@ def _row(row: str, kind: str) -> dict[str, Any]:
     """Parameters of a row's attention, and bytes of cache at the places that have one."""
     size, paper = _SIZES[row], published(row, kind)
     line: dict[str, Any] = {"row": row, "attention": kind, "parameters": 0}
-    options = argparse.Namespace(**size.options(), attention=kind)
+    options = Namespace(**size.options(), attention=kind)
     for place in PLACES if len(size.sides) == 2 else size.sides:
         with without_memory():  # all layers have the same
             sublayer = build_place(options, place)
@@ -66,7 +66,7 @@ def _row(row: str, kind: str) -> dict[str, Any]:
     return {**line, "published": printed}
 
 
-def cost_arguments(parser: argparse.ArgumentParser) -> None:
+def cost_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe cost``."""
     add = parser.add_argument
     help_ = f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}; or an architecture of a "
@@ -91,7 +91,7 @@ def cost_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print JSON, for programs")
 
 
-def cost(args: argparse.Namespace) -> None:
+def cost(args: Namespace) -> None:
     """Print what a model costs, as a table or as JSON."""
     names = (*PLACES.values(), *size_options())
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}

@@ -1,7 +1,7 @@
 """``pretrain``, ``finetune`` and ``nlu-table``: language models trained, scored and tabulated."""
 
-import argparse
 import itertools
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ _OF_JOBS = (
 )
 
 
-def pretrain_arguments(parser: argparse.ArgumentParser) -> None:
+def pretrain_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe pretrain``."""
     add = parser.add_argument
     add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
@@ -55,7 +55,7 @@ def pretrain_arguments(parser: argparse.ArgumentParser) -> None:
     _add_pretraining(parser)
 
 
-def _add_pretraining(parser: argparse.ArgumentParser) -> None:
+def _add_pretraining(parser: ArgumentParser) -> None:
     """The options of what a model is trained on, how and where."""
     help_ = "text folder of data-prep/text.sh or its like"
     parser.add_argument("--data", type=Path, required=True, help=help_)
@@ -69,18 +69,18 @@ def _add_pretraining(parser: argparse.ArgumentParser) -> None:
     devices.add_arguments(parser)
 
 
-def _add_number(parser: argparse.ArgumentParser, name: str, unit: str) -> None:
+def _add_number(parser: ArgumentParser, name: str, unit: str) -> None:
     help_ = f"{unit} (default: the recipe's)"
     parser.add_argument(f"--{name}", type=positive, metavar="N", help=help_)
 
 
-def _add_out(parser: argparse.ArgumentParser) -> None:
+def _add_out(parser: ArgumentParser) -> None:
     out = Path("runs/language")
     help_ = "folder for the run folders (default: %(default)s)"
     parser.add_argument("--out", type=Path, default=out, metavar="RUNS", help=help_)
 
 
-def pretrain(args: argparse.Namespace) -> None:
+def pretrain(args: Namespace) -> None:
     """Train, or resume, and name the run folder and the loss on the validation text."""
     data = open_data(args.data, TEXT)
     job = _plan_pretraining(args.attention, args.seed, data, args)
@@ -92,9 +92,7 @@ def pretrain(args: argparse.Namespace) -> None:
     print(job.folder)
 
 
-def _plan_pretraining(
-    kind: str, seed: int, data: DataFolder, args: argparse.Namespace
-) -> Job:
+def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -> Job:
     """The run of an architecture's recipe, with what the options change in it."""
     training = recipe(args.arch, _KNOWN).training
     training = training.shortened(args.updates or training.updates)
@@ -110,7 +108,7 @@ def _plan_pretraining(
     return plan_job(folder, settings, {"data": str(data.folder)})
 
 
-def _pretrain(jobs: Sequence[Job], data: DataFolder, args: argparse.Namespace) -> None:
+def _pretrain(jobs: Sequence[Job], data: DataFolder, args: Namespace) -> None:
     """Train side by side, or resume; then score."""
 
     def score(job: Job, _: object) -> None:
@@ -122,7 +120,7 @@ def _pretrain(jobs: Sequence[Job], data: DataFolder, args: argparse.Namespace) -
     train_and_score(jobs, args, lambda job: job.scores.exists(), score)
 
 
-def finetune_arguments(parser: argparse.ArgumentParser) -> None:
+def finetune_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe finetune``."""
     add = parser.add_argument
     add("task", type=Path, metavar="TASK-DATA", help=f"a folder of {_TASKS}")
@@ -136,7 +134,7 @@ def finetune_arguments(parser: argparse.ArgumentParser) -> None:
     devices.add_arguments(parser)
 
 
-def finetune(args: argparse.Namespace) -> None:
+def finetune(args: Namespace) -> None:
     """Fine-tune, or resume, predict, score, and name the run folder."""
     data = open_task(args.task)
     job = plan_finetuning(args.model, data, args.seed, args)
@@ -149,7 +147,7 @@ def finetune(args: argparse.Namespace) -> None:
 
 
 def fine_tune(
-    planned: Sequence[tuple[Job, TaskFolder]], args: argparse.Namespace
+    planned: Sequence[tuple[Job, TaskFolder]], args: Namespace
 ) -> list[dict[str, Any]]:
     """Train and score runs side by side; what their scores.json hold."""
     tasks = {job.name: task for job, task in planned}
@@ -165,7 +163,7 @@ def fine_tune(
     return [read_json(job.scores) for job in jobs]
 
 
-def nlu_table_arguments(parser: argparse.ArgumentParser) -> None:
+def nlu_table_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe nlu-table``."""
     add = parser.add_argument
     add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
@@ -181,7 +179,7 @@ def nlu_table_arguments(parser: argparse.ArgumentParser) -> None:
     slurm.add_table_arguments(parser)
 
 
-def nlu_table(args: argparse.Namespace) -> None:
+def nlu_table(args: Namespace) -> None:
     """Train what is not trained yet, and write and print the table."""
     masked = language_archs()[args.arch] is ROBERTA
     if masked and not args.tasks:
@@ -209,7 +207,7 @@ def nlu_table(args: argparse.Namespace) -> None:
         table.write(args.kinds)
 
 
-def _words(kind: str, args: argparse.Namespace) -> list[str]:
+def _words(kind: str, args: Namespace) -> list[str]:
     """The command that trains and scores all models of a kind, whatever the machine."""
     own = {"kinds": kind, "precision": devices.precision(args), "no_table": True}
     tasks = ["--tasks", *(str(task.resolve()) for task in args.tasks)] if args.tasks else []
@@ -222,7 +220,7 @@ class LanguageTable:
 
     data: DataFolder
     tasks: Sequence[TaskFolder]
-    args: argparse.Namespace  # of nlu-table
+    args: Namespace  # of nlu-table
 
     def _pretraining(self, kind: str) -> list[Job]:
         """The pre-training of a kind: with tasks one run, else one for each seed."""

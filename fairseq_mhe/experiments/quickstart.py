@@ -1,6 +1,6 @@
 """``fairseq-mhe quickstart`` and ``quickstart-lm``: the embedded corpus, from text to table."""
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from fairseq_mhe.runs.translation import plan_jobs
 _UPDATES = 3000
 
 
-def quickstart_arguments(parser: argparse.ArgumentParser) -> None:
+def quickstart_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe quickstart``."""
     add = parser.add_argument
     help_ = "folder for data, runs and table (default: %(default)s)"
@@ -38,7 +38,7 @@ def quickstart_arguments(parser: argparse.ArgumentParser) -> None:
     devices.add_arguments(parser)
 
 
-def quickstart(args: argparse.Namespace) -> None:
+def quickstart(args: Namespace) -> None:
     """Do it all, or what is not done yet, and print the table."""
     out = output_folder(args.out)
     devices.asked_for(args, len(args.attention))  # refused before anything is prepared
@@ -62,7 +62,7 @@ def quickstart(args: argparse.Namespace) -> None:
     say(", ".join(str(out / name) for name in FILES))
 
 
-def quickstart_lm_arguments(parser: argparse.ArgumentParser) -> None:
+def quickstart_lm_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe quickstart-lm``."""
     add = parser.add_argument
     help_ = "folder for data, runs and table (default: %(default)s)"
@@ -74,7 +74,7 @@ def quickstart_lm_arguments(parser: argparse.ArgumentParser) -> None:
     devices.add_arguments(parser)
 
 
-def quickstart_lm(args: argparse.Namespace) -> None:
+def quickstart_lm(args: Namespace) -> None:
     """Prepare, pre-train, fine-tune, score, and print the table."""
     args.out = output_folder(args.out)
     args.arch, args.seeds, args.tokens, args.batch = "roberta_mhe_tiny", [1], 64, 16

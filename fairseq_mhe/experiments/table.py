@@ -1,7 +1,7 @@
 """``run-table``, ``train``, ``evaluate``, ``score``: translation models, from jobs to tables."""
 
-import argparse
 import json
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ _OF_JOBS = (
 )
 
 
-def run_table_arguments(parser: argparse.ArgumentParser) -> None:
+def run_table_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-table``."""
     add = parser.add_argument
     add("--rows", metavar="ROW,...", help=f"of {', '.join(NAMES)} (default: the paper's)")
@@ -41,7 +41,7 @@ def run_table_arguments(parser: argparse.ArgumentParser) -> None:
     slurm.add_table_arguments(parser)
 
 
-def train_arguments(parser: argparse.ArgumentParser) -> None:
+def train_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe train``."""
     add = parser.add_argument
     help_ = f"size of the model: {', '.join(NAMES)}; none with --recipe"
@@ -53,7 +53,7 @@ def train_arguments(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The options that ``run-table``, ``train`` and the studies share."""
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="prepared data folder")
@@ -77,7 +77,7 @@ def seeds(text: str) -> list[int]:
     return list(dict.fromkeys(map(seed, text.split(","))))  # 01 is 1
 
 
-def chosen_recipe(row: str | None, args: argparse.Namespace) -> Recipe:
+def chosen_recipe(row: str | None, args: Namespace) -> Recipe:
     """A row's recipe, or that of --recipe, with what the options change."""
     if (row is None) == (args.recipe is None):
         raise UserError("give a row or --recipe FILE, one of the two")
@@ -108,9 +108,7 @@ class TableRun:
         """The jobs without scores."""
         return [job for job in self.jobs if not self.scored(job)]
 
-    def work(
-        self, args: argparse.Namespace, after: Callable[[], object] = lambda: None
-    ) -> None:
+    def work(self, args: Namespace, after: Callable[[], object] = lambda: None) -> None:
         """Train, translate and score every job that waits; as `train_and_score`."""
         alone = devices.single(args)  # the speed of translation is measured
 
@@ -130,10 +128,7 @@ class TableRun:
 
 
 def _open(
-    recipes: Iterable[Recipe],
-    kinds_: list[str],
-    numbers: list[int],
-    args: argparse.Namespace,
+    recipes: Iterable[Recipe], kinds_: list[str], numbers: list[int], args: Namespace
 ) -> TableRun:
     """The table of the options; refused before anything is written."""
     data, out, jobs = open_data(args.data), output_folder(args.out), []
@@ -142,7 +137,7 @@ def _open(
     return TableRun(jobs, data, out, args.subset, args.bleu_tokenizer)
 
 
-def train(args: argparse.Namespace) -> None:
+def train(args: Namespace) -> None:
     """Train, or resume, one cell, score it if asked for, and name the run folder."""
     if not args.evaluate and (args.bleu_tokenizer or args.subset != "test"):
         option = "--bleu-tokenizer" if args.bleu_tokenizer else "--subset"
@@ -166,7 +161,7 @@ def train(args: argparse.Namespace) -> None:
     print(job.folder)
 
 
-def run_table(args: argparse.Namespace) -> None:
+def run_table(args: Namespace) -> None:
     """Do what is not done yet, and print the table."""
     rows = args.rows if args.recipe else args.rows or ",".join(ROWS)
     names = [None] if rows is None else dict.fromkeys(rows.lower().split(","))
@@ -186,18 +181,18 @@ def run_table(args: argparse.Namespace) -> None:
         table.work(args, after=lambda: table.tabulate(title, paper=True))
     else:
         table.tabulate(title, paper=True)
-    print((table.out / "table.md").read_text(encoding="utf-8"), end="")
+    print((table.out / "table.md").read_text("utf-8"), end="")
     say(", ".join(str(table.out / name) for name in PAPER_FILES))
 
 
-def _words(job: Job, args: argparse.Namespace) -> list[str]:
+def _words(job: Job, args: Namespace) -> list[str]:
     """The command that trains and scores a job, whatever the machine; it writes no table."""
     row = [] if args.recipe else [job.row]
     own = {"seed": job.seed, "precision": job.training.precision, "evaluate": True}
     return ["train", *row, job.kind, *slurm.words_of(args, _OF_JOBS, **own)]
 
 
-def _overview(chosen: Recipe, args: argparse.Namespace) -> str:
+def _overview(chosen: Recipe, args: Namespace) -> str:
     """Updates, batch and precision of a row, or UserError where devices cannot share a batch."""
     training, workers = chosen.training, args.gpus or args.processes or 1
     size, (times,) = training.shared_by(workers).values()
@@ -206,7 +201,7 @@ def _overview(chosen: Recipe, args: argparse.Namespace) -> str:
     return f"  {chosen.row}: {updates}, {training.precision}"
 
 
-def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
+def _title(args: Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
     """The heading, which says so where the recipe is not followed."""
     pairs = data.manifest["lines"]["train"]
     name = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
@@ -216,7 +211,7 @@ def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]
     return f"{title}: other updates or batches than the recipe's" if others else title
 
 
-def evaluate_arguments(parser: argparse.ArgumentParser) -> None:
+def evaluate_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe evaluate``."""
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="the folder of a trained run")
@@ -225,14 +220,14 @@ def evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cpu", action="store_true", help="do not use a GPU")
 
 
-def _add_scoring(parser: argparse.ArgumentParser) -> None:
+def _add_scoring(parser: ArgumentParser) -> None:
     """The options of what is translated and how it is scored."""
     help_ = "data set to translate and score (default: %(default)s)"
     parser.add_argument("--subset", default="test", metavar="NAME", help=help_)
     scoring.add_tokeniser(parser)
 
 
-def evaluate(args: argparse.Namespace) -> None:
+def evaluate(args: Namespace) -> None:
     """Translate and score, unless that is done, and print the scores."""
     job = read_job(args.run.resolve())
     data = open_data(args.data or job.place("data"))
@@ -246,7 +241,7 @@ def _show(job: Job, subset: str) -> None:
     print("\n".join(scoring.described(read_json(job.subset(subset) / "scores.json"))))
 
 
-def evaluate_job(job: Job, data: DataFolder, args: argparse.Namespace) -> None:
+def evaluate_job(job: Job, data: DataFolder, args: Namespace) -> None:
     """Translate and score, unless done; raises UserError for other data or unfinished jobs."""
     if data.fingerprint != job.settings["data"]["fingerprint"]:
         raise UserError(
@@ -258,7 +253,7 @@ def evaluate_job(job: Job, data: DataFolder, args: argparse.Namespace) -> None:
     translation.score(job, args.subset, args.bleu_tokenizer)
 
 
-def check_subset(data: DataFolder, args: argparse.Namespace) -> None:
+def check_subset(data: DataFolder, args: Namespace) -> None:
     """Raises UserError where a data set is not there, or cannot be scored."""
     source, target = data.languages
     scoring.bleu_tokeniser(target, args.bleu_tokenizer)
@@ -268,7 +263,7 @@ def check_subset(data: DataFolder, args: argparse.Namespace) -> None:
         raise UserError(f"{data.folder} has no {args.subset!r}: {advice}")
 
 
-def score_arguments(parser: argparse.ArgumentParser) -> None:
+def score_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe score``."""
     add = parser.add_argument
     help_ = "reference translations, detokenised, one a line"
@@ -283,7 +278,7 @@ def score_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print JSON, for programs")
 
 
-def score(args: argparse.Namespace) -> None:
+def score(args: Namespace) -> None:
     """Print BLEU, chrF and, with a baseline, the comparison."""
     paths = [args.reference, args.hypothesis, *([args.baseline] if args.baseline else [])]
     advice = "score the same sentences in the same order, one a line"

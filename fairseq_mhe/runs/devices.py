@@ -1,7 +1,7 @@
 """Where to train: how many models side by side, how many processes to a model, which precision."""
 
-import argparse
 import os
+from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,7 @@ class Device:
         return {**options, "distributed_backend": "gloo", "ddp_backend": "legacy_ddp"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The options that say where to train, and in which precision."""
     add = parser.add_mutually_exclusive_group().add_argument
     help_ = "GPUs a model (default: one, as many models at a time as fit)"
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=choices, default="auto", help=help_)
 
 
-def asked_for(args: argparse.Namespace, models: int) -> Device:
+def asked_for(args: Namespace, models: int) -> Device:
     """The devices of the options for ``models`` models, or UserError where they are not there.
 
     On GPUs one model on each; on a CPU as many side by side as there are cores. (Stock fairseq, 2
@@ -103,13 +103,13 @@ def asked_for(args: argparse.Namespace, models: int) -> Device:
     return Device(gpu, slots, _threads(slots * workers), workers)
 
 
-def on_gpu(args: argparse.Namespace) -> bool:
+def on_gpu(args: Namespace) -> bool:
     """Whether the options let a GPU be used, and there is one."""
     many = getattr(args, "processes", None)  # evaluate has no such option
     return not args.cpu and many is None and torch.cuda.device_count() > 0
 
 
-def precision(args: argparse.Namespace) -> str:
+def precision(args: Namespace) -> str:
     """The precision that the options ask for; "auto" is what is fast on this machine."""
     if args.precision != "auto":
         return str(args.precision)
@@ -126,6 +126,6 @@ def _threads(processes: int) -> int:
     return max(1, min(_MOST_THREADS, cores() // processes))
 
 
-def single(args: argparse.Namespace) -> Device:
+def single(args: Namespace) -> Device:
     """One process that has the machine to itself."""
     return Device(on_gpu(args), 1, _threads(1))

@@ -1,8 +1,8 @@
 """One training and its folder: config.json says what made it, the other files are its results."""
 
-import argparse
 import json
 import shutil
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -175,7 +175,7 @@ def read_job(folder: Path) -> Job:
     return Job(folder, config)
 
 
-def keep_arguments(parser: argparse.ArgumentParser) -> None:
+def keep_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe keep``."""
     add = parser.add_argument
     add("runs", type=Path, nargs="+", metavar="RUN", help="finished run folders")
@@ -183,7 +183,7 @@ def keep_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, required=True, metavar="FOLDER", help=help_)
 
 
-def keep(args: argparse.Namespace) -> None:
+def keep(args: Namespace) -> None:
     """Copy finished runs without their checkpoints; none of them where one has no scores."""
     for folder in args.runs:
         job = read_job(folder)

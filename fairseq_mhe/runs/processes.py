@@ -72,7 +72,7 @@ class Child:
             stream.seek(self._unread)
             *whole, rest = stream.read().split(b"\n")
             self._unread = stream.tell() - len(rest)
-        return [line.decode("utf-8", errors="replace") for line in whole]
+        return [line.decode("utf-8", "replace") for line in whole]
 
     def stop(self) -> None:
         """End it at once: what it had saved is whole, and a later start goes on from there."""
@@ -92,7 +92,7 @@ class Child:
             name = signal.Signals(-code).name
             hint = " (the memory may have run out)" if name == "SIGKILL" else ""
             return f"killed by {name}{hint}"
-        text = self.log.read_text(encoding="utf-8", errors="replace")
+        text = self.log.read_text("utf-8", "replace")
         lines = [line.strip() for line in reversed(text.split("\n")) if line.strip()]
         errors = [line for line in lines if _ERROR_LINE.match(line)]
         reason = (errors or lines)[0].removeprefix(ERROR_PREFIX)

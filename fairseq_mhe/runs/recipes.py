@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
+from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -184,7 +184,7 @@ def _options(groups: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield (chosen if name == "_name" else name), value
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe recipe``."""
     help_ = f"{', '.join(_names())}; or a YAML file of your own"
     parser.add_argument("name", metavar="NAME", help=help_)
@@ -196,13 +196,13 @@ def _names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Namespace) -> None:
     """Print the command line; DATA/bin, the kind of attention and the seed are the user's."""
     own = args.name.endswith((".yaml", ".yml"))
     chosen = read_recipe(Path(args.name)) if own else recipe(args.name, _names())
     if args.yaml:
         path = Path(args.name) if own else FOLDER / f"{chosen.row}.yaml"
-        print(path.read_text(encoding="utf-8"), end="")
+        print(path.read_text("utf-8"), end="")
         return
     usual = "--user-dir fairseq_mhe --attention mhe_mul --seed 1"
     print(f"fairseq-train DATA/bin {usual} {shlex.join(chosen.training.words())}")

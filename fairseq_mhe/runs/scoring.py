@@ -14,6 +14,7 @@ from fairseq_mhe.prepare.languages import bleu_tokeniser_of, has_spaces
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.prepare.tokenise import tokeniser
 
+Lines = Sequence[str]
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
 _COMPOUND = re.compile(r"(\S)-(\S)")
 #: Bootstrap resamples, for confidence intervals and p-values, and their random seed, sacreBLEU's.
@@ -23,8 +24,8 @@ TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 
 
 def score(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
+    hypotheses: Lines,
+    references: Lines,
     language: str | None = None,
     tokenise: str | None = None,
 ) -> dict[str, Any]:
@@ -44,9 +45,7 @@ def score(
     }
 
 
-def _score(
-    metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]
-) -> dict[str, Any]:
+def _score(metric: BLEU | CHRF, hypotheses: Lines, references: Lines) -> dict[str, Any]:
     result = metric.corpus_score(hypotheses, [references])
     signature = str(metric.get_signature())
     # sacreBLEU's own estimate_ci fails where a resample has no match: it mixes types of numbers.
@@ -61,9 +60,7 @@ def _score(
     }
 
 
-def tokenised_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], language: str
-) -> dict[str, Any]:
+def tokenised_bleu(hypotheses: Lines, references: Lines, language: str) -> dict[str, Any]:
     """BLEU on Moses' tokens with hyphenated compounds split, without smoothing.
 
     So Vaswani et al. 2017 scored English-German (tensor2tensor's get_ende_bleu.sh); it is about a
@@ -71,7 +68,7 @@ def tokenised_bleu(
     """
     tokenise = tokeniser("moses", language)
 
-    def split(lines: Sequence[str]) -> list[str]:
+    def split(lines: Lines) -> list[str]:
         return [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokenise(line)) for line in lines]
 
     return _score(_bleu_of_tokens(), split(hypotheses), split(references))
@@ -81,7 +78,7 @@ def _bleu_of_tokens() -> BLEU:
     return BLEU(tokenize="none", smooth_method="none", force=True)
 
 
-def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+def bleu4(hypotheses: Lines, references: Lines) -> dict[str, Any]:
     """BLEU of tokens as fairseq-generate counts it: <unk> in a reference matches nothing."""
     references = [re.sub(r"(?<!\S)<unk>(?!\S)", "<<unk>>", line) for line in references]
     bleu = _bleu_of_tokens()

@@ -1,9 +1,9 @@
 """``--slurm`` and ``fairseq-mhe run-jobs``: the cells of a table as an array of SLURM jobs."""
 
-import argparse
 import os
 import subprocess
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ wait $!
 """
 
 
-def add_table_arguments(parser: argparse.ArgumentParser) -> None:
+def add_table_arguments(parser: ArgumentParser) -> None:
     """The options of tables that submit, resume or only show their cells."""
     group = parser.add_argument_group("SLURM")
     add = group.add_mutually_exclusive_group().add_argument
@@ -37,7 +37,7 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
 
-def asked_for(args: argparse.Namespace) -> bool:
+def asked_for(args: Namespace) -> bool:
     """Whether jobs are to be submitted; raises UserError where only the way to do so is given."""
     if (args.slurm_parallel or args.slurm_option) and not (args.slurm or args.finished_only):
         raise UserError(
@@ -46,7 +46,7 @@ def asked_for(args: argparse.Namespace) -> bool:
     return bool(args.slurm)
 
 
-def words_of(args: argparse.Namespace, names: Sequence[str], **own: Any) -> list[str]:
+def words_of(args: Namespace, names: Sequence[str], **own: Any) -> list[str]:
     """Options of a table for one of its jobs, with absolute paths, and the job's ``own``."""
     options = {name: getattr(args, name) for name in names} | own
     for name, value in options.items():
@@ -55,7 +55,7 @@ def words_of(args: argparse.Namespace, names: Sequence[str], **own: Any) -> list
     return as_words(options)
 
 
-def submit(jobs: Mapping[str, list[str]], total: int, args: argparse.Namespace) -> None:
+def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
     """Write OUT/jobs.json, submit an array, and say how to get the table.
 
     ``jobs``: name of each cell that waits -> the words after ``fairseq-mhe`` that train it.
@@ -77,7 +77,7 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: argparse.Namespace) 
     print(f"{len(jobs)} of {total} cells submitted; {advice}")
 
 
-def _options(numbers: range, folder: Path, args: argparse.Namespace) -> list[str]:
+def _options(numbers: range, folder: Path, args: Namespace) -> list[str]:
     array = f"{numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}"
     options: dict[str, Any] = {"array": array, "output": folder / "%A_%a.log"}
     options |= {"time": "24:00:00", "cpus-per-task": 8}
@@ -100,7 +100,7 @@ def _sbatch(words: list[str]) -> str:
     return done.stdout.strip().split(";")[0]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-jobs``."""
     add = parser.add_argument
     help_ = "OUT/jobs.json of a table that was submitted"
@@ -108,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("number", type=at_least(0), metavar="N", help="number of the job, from 0")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Namespace) -> None:
     """Become the command that trains and scores one cell; none of them writes the table."""
     jobs = read_json(args.jobs)
     if args.number >= len(jobs):

@@ -4,10 +4,10 @@ Rajpurkar et al. 2016 (arXiv 1606.05250) and 2018 (1806.03822): small letters, p
 and spaces do not count; the best right answer does; a question without any wants an empty one.
 """
 
-import argparse
 import math
 import re
 import string
+from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -101,14 +101,14 @@ def given(answers: Mapping[str, Answer], most: float) -> dict[str, str]:
     }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe score-squad``."""
     add = parser.add_argument
     add("data", type=Path, metavar="DATA", help="the official file of SQuAD 1.1 or 2.0")
     add("predictions", type=Path, metavar="PREDICTIONS", help="JSON, question id: answer")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Namespace) -> None:
     """Print the scores."""
     right, answers = right_answers(args.data), read_json(args.predictions)
     try:

@@ -1,6 +1,5 @@
 """The loop that trains: fairseq-train for every job that is not done, side by side, resumed."""
 
-import argparse
 import contextlib
 import json
 import os
@@ -11,6 +10,7 @@ import statistics
 import time
 import zipfile
 import zlib
+from argparse import Namespace
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ _JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
 
 def train_and_score(
     jobs: Sequence[Job],
-    args: argparse.Namespace,
+    args: Namespace,
     scored: Callable[[Job], bool],
     score: Callable[[Job, Board], object],
     after: Callable[[], object] = lambda: None,
@@ -157,7 +157,7 @@ def _write_metrics(job: Job) -> None:
         raise UserError(
             f"training {job.name} ended after {updates} of {total} updates; its log: {job.log}"
         )
-    lines = job.log.read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = job.log.read_text("utf-8", "replace").split("\n")
     starts = (_START.fullmatch(line) for line in lines)
     where = ", then ".join(dict.fromkeys(start[1] for start in starts if start))
     ended = {"ended_by_patience": updates} if updates < total else {}

@@ -133,7 +133,7 @@ def _generate(
         child.check(f"generating with {job.name}'s model")
     finally:
         child.stop()
-    return log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return log.read_text("utf-8", "replace").split("\n")
 
 
 def parse_hypotheses(lines: Iterable[str], count: int, folder: Path) -> list[str]:

@@ -1,8 +1,8 @@
 """Language models on tasks: how they are fine-tuned, what they say of every example, its score."""
 
-import argparse
 import math
 import statistics
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -82,9 +82,7 @@ def describe(checkpoint: Path) -> dict[str, Any]:
     return {"sha256": sha256(checkpoint), **facts}
 
 
-def plan_finetuning(
-    model: Path, data: TaskFolder, seed: int, args: argparse.Namespace
-) -> Job:
+def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -> Job:
     """The run that fine-tunes a run folder of pretrain, or a checkpoint, on a task.
 
     No checkpoint is read of a run folder. ``args``: ``out``, ``epochs`` and those of `devices`.
