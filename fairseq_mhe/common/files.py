@@ -16,6 +16,8 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 
+#: What a JSON file holds.
+Json = dict[str, Any]
 #: Raised by whoever changes what the files of run and data folders hold.
 FOLDER_VERSION = 4
 #: How the names of temporary folders begin, which a killed process leaves.

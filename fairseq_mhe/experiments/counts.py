@@ -2,12 +2,11 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.files import Json
 from fairseq_mhe.common.tables import column
 from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta, without_memory
@@ -52,10 +51,10 @@ def params(args: Namespace) -> None:
     print(Table("Attention without biases", [Block(_ROWS, rows)], notes).markdown(), end="")
 
 
-def _row(row: str, kind: str) -> dict[str, Any]:
+def _row(row: str, kind: str) -> Json:
     """Parameters of a row's attention, and bytes of cache at the places that have one."""
     size, paper = _SIZES[row], published(row, kind)
-    line: dict[str, Any] = {"row": row, "attention": kind, "parameters": 0}
+    line: Json = {"row": row, "attention": kind, "parameters": 0}
     options = Namespace(**size.options(), attention=kind)
     for place in PLACES if len(size.sides) == 2 else size.sides:
         with without_memory():  # all layers have the same
@@ -120,7 +119,7 @@ def cost(args: Namespace) -> None:
     print(json.dumps(report, indent=2) if args.json else _cost_table(report))
 
 
-def _cost_table(report: Mapping[str, Any]) -> str:
+def _cost_table(report: Json) -> str:
     names = {place: f"{place}: {kind}" for place, kind in report["attention"].items()}
     names |= {"attention": "all attention", "rest": "the rest", "model": "model"}
     rows = [{"part": name, **report["parts"][part]} for part, name in names.items()]

@@ -5,12 +5,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_seed, positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder, read_json, write_json
+from fairseq_mhe.common.files import Json, output_folder, read_json, write_json
 from fairseq_mhe.experiments.table import kinds, seeds
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
@@ -39,10 +38,18 @@ _KNOWN = [arch for arch in language_archs() if (FOLDER / f"{arch}.yaml").is_file
 _KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
 _TASKS = "data-prep/glue.sh, superglue.sh or squad.sh"
 #: Options of a table that the SLURM job of a kind takes as they are.
-_OF_JOBS = (
-    *("data", "out", "seeds", "epochs", "updates", "tokens", "batch"),
-    *("gpus", "processes", "cpu"),
-)
+_OF_JOBS = [
+    "data",
+    "out",
+    "seeds",
+    "epochs",
+    "updates",
+    "tokens",
+    "batch",
+    "gpus",
+    "processes",
+    "cpu",
+]
 
 
 def pretrain_arguments(parser: ArgumentParser) -> None:
@@ -146,9 +153,7 @@ def finetune(args: Namespace) -> None:
     print(job.folder)
 
 
-def fine_tune(
-    planned: Sequence[tuple[Job, TaskFolder]], args: Namespace
-) -> list[dict[str, Any]]:
+def fine_tune(planned: Sequence[tuple[Job, TaskFolder]], args: Namespace) -> list[Json]:
     """Train and score runs side by side; what their scores.json hold."""
     tasks = {job.name: task for job, task in planned}
 
@@ -260,7 +265,7 @@ class LanguageTable:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
         path = out / ("nlu-table.md" if self.tasks else "perplexity.md")
         title = f"{self.args.arch}, text of {self.data.folder.resolve().name}; {self._seeds}"
-        values: dict[str, Any]
+        values: Json
         if self.tasks:
             commonest = {task.task.name: commonest_score(task) for task in self.tasks}
             blocks = task_blocks(rows, commonest)
@@ -274,7 +279,7 @@ class LanguageTable:
         table.write(path, values)
         print(f"{table.markdown()}{path}")
 
-    def _row(self, kind: str) -> dict[str, Any]:
+    def _row(self, kind: str) -> Json:
         """The row of a kind, as `language_table` takes it."""
         model = build_on_meta(self.args.arch, kind)
         row = {"attention": kind, "attention_parameters": attention_parameters(model)}

@@ -11,6 +11,7 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import (
     FOLDER_VERSION,
+    Json,
     check_folder_version,
     new_folder,
     output_folder,
@@ -43,7 +44,7 @@ class Job:
     """
 
     folder: Path
-    config: dict[str, Any]
+    config: Json
 
     log = _place("train.log")  # all that fairseq-train printed
     checkpoints = _place("checkpoints")  # fairseq-train's --save-dir
@@ -60,7 +61,7 @@ class Job:
         return self.folder.name
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Json:
         return self.config["settings"]
 
     @property
@@ -113,7 +114,7 @@ def settings_of(
     training: Training,
     data: Any,
     **facts: Any,
-) -> dict[str, Any]:
+) -> Json:
     """What decides which model comes out; ``attention``: place -> kind; ``facts``: JSON values."""
     kinds = {PLACES[place]: kind for place, kind in attention.items()}
     if len(set(attention.values())) == 1:
@@ -124,10 +125,7 @@ def settings_of(
 
 
 def plan_job(
-    folder: Path,
-    settings: Mapping[str, Any],
-    surroundings: Mapping[str, Any],
-    decoding: Decoding | None = None,
+    folder: Path, settings: Json, surroundings: Json, decoding: Decoding | None = None
 ) -> Job:
     """Open the run folder, or plan a new one; nothing is written. UserError for other settings.
 
@@ -157,9 +155,9 @@ def plan_job(
     return Job(folder, {**job.config, "versions": old.config["versions"]})
 
 
-def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(config: Json) -> Json:
     """What must stay the same, without nesting: "options lr" -> its value."""
-    flat: dict[str, Any] = {}
+    flat: Json = {}
     for group, values in {**config["settings"], "decoding": config["decoding"]}.items():
         named = values if isinstance(values, dict) else {"": values}
         flat |= {f"{group} {name}".strip(): value for name, value in named.items()}

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 import fairseq_mhe
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_input
+from fairseq_mhe.common.files import Json, check_input
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
@@ -106,11 +106,11 @@ class Training:
         shares = self._shares(batch or self.batch_tokens, at_a_time or self.at_a_time, 1)
         return self.changed(**shares)
 
-    def shared_by(self, workers: int) -> dict[str, Any]:
+    def shared_by(self, workers: int) -> Json:
         """The options of a mini-batch where so many devices share an update, or UserError."""
         return self._shares(self.batch_tokens, self.at_a_time, workers)
 
-    def _shares(self, batch: int, most: int, workers: int) -> dict[str, Any]:
+    def _shares(self, batch: int, most: int, workers: int) -> Json:
         """What a device takes at a time, at most ``most``, and how many times an update."""
         (unit, least), most = _UNITS[self._size], min(most, batch)
         share, rest = divmod(batch, workers)
@@ -172,7 +172,7 @@ def read_recipe(path: Path) -> Recipe:
     return Recipe(path.stem.lower(), training, decoding)
 
 
-def _options(groups: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _options(groups: Json) -> Iterator[tuple[str, Any]]:
     """fairseq-train's options of a recipe's groups."""
     for group, values in groups.items():
         if group in _OTHER_GROUPS:

@@ -2,14 +2,14 @@
 
 import re
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import _bootstrap_resample
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import Json
 from fairseq_mhe.prepare.languages import bleu_tokeniser_of, has_spaces
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.prepare.tokenise import tokeniser
@@ -28,7 +28,7 @@ def score(
     references: Lines,
     language: str | None = None,
     tokenise: str | None = None,
-) -> dict[str, Any]:
+) -> Json:
     """ "bleu" and "chrf" by sacreBLEU, for the ``language`` or by ``tokenise`` of `TOKENISERS`.
 
     "tokenised" is as the older literature counted BLEU; None where Moses' tokens are no words.
@@ -45,7 +45,7 @@ def score(
     }
 
 
-def _score(metric: BLEU | CHRF, hypotheses: Lines, references: Lines) -> dict[str, Any]:
+def _score(metric: BLEU | CHRF, hypotheses: Lines, references: Lines) -> Json:
     result = metric.corpus_score(hypotheses, [references])
     signature = str(metric.get_signature())
     # sacreBLEU's own estimate_ci fails where a resample has no match: it mixes types of numbers.
@@ -60,7 +60,7 @@ def _score(metric: BLEU | CHRF, hypotheses: Lines, references: Lines) -> dict[st
     }
 
 
-def tokenised_bleu(hypotheses: Lines, references: Lines, language: str) -> dict[str, Any]:
+def tokenised_bleu(hypotheses: Lines, references: Lines, language: str) -> Json:
     """BLEU on Moses' tokens with hyphenated compounds split, without smoothing.
 
     So Vaswani et al. 2017 scored English-German (tensor2tensor's get_ende_bleu.sh); it is about a
@@ -78,7 +78,7 @@ def _bleu_of_tokens() -> BLEU:
     return BLEU(tokenize="none", smooth_method="none", force=True)
 
 
-def bleu4(hypotheses: Lines, references: Lines) -> dict[str, Any]:
+def bleu4(hypotheses: Lines, references: Lines) -> Json:
     """BLEU of tokens as fairseq-generate counts it: <unk> in a reference matches nothing."""
     references = [re.sub(r"(?<!\S)<unk>(?!\S)", "<<unk>>", line) for line in references]
     bleu = _bleu_of_tokens()
@@ -134,7 +134,7 @@ def read_translations(folder: Path) -> dict[str, list[str]]:
     return dict(zip(names, texts, strict=True))
 
 
-def described(scores: Mapping[str, Any]) -> list[str]:
+def described(scores: Json) -> list[str]:
     """A line for each score of scores.json, with what it means."""
     count = f", {scores['sentences']} sentences"
     lines = [
@@ -147,5 +147,5 @@ def described(scores: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _described(score: Mapping[str, Any], more: str = "") -> str:
+def _described(score: Json, more: str = "") -> str:
     return f"{score['score']:.2f} ± {score['confidence']:.2f}  ({score['signature']}{more})"

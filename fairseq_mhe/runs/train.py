@@ -13,13 +13,12 @@ import zlib
 from argparse import Namespace
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, only_one, write_json
+from fairseq_mhe.common.files import Json, atomic_path, only_one, write_json
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import Device
@@ -111,7 +110,7 @@ def _train(job: Job, device: Device, slot: int, board: Board) -> Generator[None,
 def training_arguments(job: Job, device: Device) -> list[str]:
     """The words after ``fairseq-train``, but for those that tell one model's processes apart."""
     training = job.training
-    options: dict[str, Any] = {"user_dir": user_dir(), "save_dir": job.checkpoints}
+    options: Json = {"user_dir": user_dir(), "save_dir": job.checkpoints}
     if "start" in job.settings:
         # Its weights, and nothing else of it: training begins at update 0.
         options["finetune_from_model"] = job.place("start")
@@ -178,7 +177,7 @@ def _log_entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]
                 continue
 
 
-def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
+def learning_curve(lines: Iterable[str]) -> Json:
     """The curve and speed of a training, from its log; of repeated updates the last values count.
 
     ``train`` and ``valid``: [updates, bits per target] points, the training's with label smoothing;

@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
+from fairseq_mhe.common.files import Json, output_folder, read_json, sha256, write_json
 from fairseq_mhe.models.families import ROBERTA, training_options
 from fairseq_mhe.models.understanding import (
     ANSWER_HEAD,
@@ -38,7 +38,7 @@ from fairseq_mhe.runs.squad import Answer
 _HEADS = {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD}
 
 
-def _recipe(row: str, data: TaskFolder, epochs: int | None) -> dict[str, Any]:
+def _recipe(row: str, data: TaskFolder, epochs: int | None) -> Json:
     """fairseq-train's options of a model's row for a task, from finetuning.yaml."""
     task, path = data.task, Path(__file__).with_name("finetuning.yaml")
     recipes = yaml.safe_load(path.read_text("utf-8"))
@@ -63,12 +63,12 @@ def _recipe(row: str, data: TaskFolder, epochs: int | None) -> dict[str, Any]:
     }
 
 
-def trained_on(data: TaskFolder) -> dict[str, Any]:
+def trained_on(data: TaskFolder) -> Json:
     """What a run's settings say of its task's examples."""
     return {"text": data.text, "fingerprint": data.fingerprint, "block": data.block}
 
 
-def describe(checkpoint: Path) -> dict[str, Any]:
+def describe(checkpoint: Path) -> Json:
     """What fine-tuning needs to know of a masked language model, or UserError for another model."""
     source = open_source(checkpoint)
     if source.family is not ROBERTA:
@@ -118,7 +118,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
 _LONGEST = 30
 #: Of a window: its best answer's score, that of none, the answer's first and last subword there.
 Span = tuple[float, float, int, int]
-Batch = Mapping[str, Any]
+Batch = Json
 Labels = Sequence[str]
 
 
@@ -135,7 +135,7 @@ class LanguageModel:
         if gpu:
             self.model.cuda()
 
-    def batches(self, subset: str, sentences: int) -> Iterator[dict[str, Any]]:
+    def batches(self, subset: str, sentences: int) -> Iterator[Json]:
         """A data set in batches of ``sentences``, on the model's device."""
         self.task.load_dataset(subset)
         batches = self.task.get_batch_iterator(
@@ -159,7 +159,7 @@ class LanguageModel:
 
 
 @torch.inference_mode()
-def nats_of(checkpoint: Path, data: Path, gpu: bool) -> dict[str, Any]:
+def nats_of(checkpoint: Path, data: Path, gpu: bool) -> Json:
     """Mean negative log-likelihood on ``valid``: in nats, of how many subwords.
 
     A masked model is asked for those that its task masks, drawn by its seed, a causal one for all.
@@ -209,7 +209,7 @@ def spans(language_model: LanguageModel, batch: Batch) -> list[Span]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def best_answers(windows: Sequence[Span], facts: Mapping[str, Any]) -> dict[str, Answer]:
+def best_answers(windows: Sequence[Span], facts: Json) -> dict[str, Answer]:
     """Question -> the best answer over all its ``windows``.
 
     That there is none is judged by the window that says so least (as BERT's run_squad.py).
@@ -290,7 +290,7 @@ def score_task(
     """Examples of each scored set (official name), and metrics in percent; writes predictions."""
     task, trained = data.task, LanguageModel(job.last, data.binary, gpu)
     predict = spans if task.form == ANSWERS else partial(labels, task)
-    predictions: dict[str, Any] = {}
+    predictions: Json = {}
     for subset, official in task.subsets.items():
         predictions[official] = trained.predictions(subset, predict)
     if task.form in (ANSWERS, CANDIDATES):
@@ -304,7 +304,7 @@ def score_task(
     return {official: len(of_set) for official, of_set in predictions.items()}, values
 
 
-def _right(data: TaskFolder) -> dict[str, dict[str, Any]]:
+def _right(data: TaskFolder) -> dict[str, Json]:
     return {name: data.examples(subset) for subset, name in data.task.subsets.items()}
 
 
