@@ -20,7 +20,6 @@ from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.options import PLACES
-from fairseq_mhe.models.transformer import TransformerMHEModel
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.text_processing import TextProcessing, normalise
 from fairseq_mhe.runs.job import read_job
@@ -64,7 +63,7 @@ def encode(
     return encoded.unsqueeze(0)
 
 
-def translate(model: TransformerMHEModel, task: FairseqTask, source: Tensor) -> Tensor:
+def translate(model: Any, task: FairseqTask, source: Tensor) -> Tensor:
     """The best translation (1, T) that fairseq's beam search finds of ``source`` (1, S)."""
     sample = {"net_input": _inputs(source), "id": torch.tensor([0])}
     generator = task.build_generator([model], DECODING)
@@ -77,7 +76,7 @@ def _inputs(source: Tensor) -> dict[str, Tensor]:
 
 
 def attention_map(
-    model: TransformerMHEModel, task: FairseqTask, place: str, source: Tensor, target: Tensor
+    model: Any, task: FairseqTask, place: str, source: Tensor, target: Tensor
 ) -> AttentionMap:
     """The weights of a place (of ``PLACES``) for a sentence (1, S) and its translation (1, T)."""
     read = target.roll(1, dims=1)  # the decoder reads the end first, then all but the end

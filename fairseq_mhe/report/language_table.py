@@ -22,13 +22,10 @@ _OF_PAPER = {
 def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> list[Block]:
     """Benchmarks with the paper's figures beside ours, and below them a column for each task.
 
-    A benchmark's score is the mean of its tasks for each seed. PRR is of mha's score, PEoP of sha's
-    score and parameters; a dash stands where these were not trained.
-
-    Args:
-        rows: of each kind "attention", "attention_parameters", "nats" of its pre-training on the
-            validation text, and "scores": task -> scores of the seeds.
-        commonest: task -> the score of always giving the commonest label.
+    PRR is of mha's score, PEoP of sha's score and parameters; a dash stands where these were not
+    trained. ``rows``: of each kind "attention", "attention_parameters", "nats" of its pre-training,
+    and "scores": task -> scores of the seeds; ``commonest``: task -> the score of always giving the
+    commonest label.
     """
     tasks, blocks = list(commonest), []
     for suite, (name, whole) in _OF_PAPER.items():
@@ -74,11 +71,7 @@ def _of_paper(benchmark: str, kind: str) -> dict[str, float]:
 
 
 def perplexity_block(rows: Sequence[Row]) -> Block:
-    """A row for each kind of causal model.
-
-    ``rows``: "attention", "attention_parameters", "kv_bytes_per_token" (in float32), and "nats" per
-    subword of the seeds.
-    """
+    """A row for each kind of causal model; "nats" of ``rows``: per subword, of the seeds."""
     more = [{**row, "perplexity": list(map(perplexity_of, row["nats"]))} for row in rows]
     return Block(columns("perplexity"), more)
 

@@ -52,6 +52,7 @@ def read_result(run: Job, subset: str) -> Result:
         "chrf": scores["chrf"]["score"],
         "bleu_tokenised": (scores.get("tokenised") or {}).get("score"),
         "bleu4": (scores.get("given_tokens") or {}).get("score"),
+        # the lowest of a training, in bits per target token
         "valid_loss": min((loss for _, loss in metrics.get("valid", ())), default=None),
         "tokens_per_second": metrics.get("tokens_per_second"),
         "sentences_per_second": generation["sentences_per_second"],
@@ -146,12 +147,10 @@ def label(cell: Cell, cells: Sequence[Cell]) -> str:
 
 
 def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
-    """What table.json holds of each cell.
+    """What table.json holds of each cell; with ``paper`` its sizes and the paper's numbers, too.
 
-    Scores, their intervals, speeds and ``valid_loss``, the lowest of a training in bits per target
-    token, are means over the seeds. PRR is the ratio of mean BLEU (100 for the baseline); its
-    interval and ``p_value`` are of all seeds together (`compare`), and null for the baseline. With
-    ``paper`` come the row's sizes, its training, and the paper's numbers.
+    PRR is the ratio of mean BLEU (100 for the baseline); its interval and ``p_value`` are of all
+    seeds together (`compare`), and null for the baseline.
     """
     baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
     return [_summary(cell, baselines.get(cell.row), paper) for cell in cells]

@@ -79,10 +79,8 @@ def chosen(variants: Sequence[Variant], names: str | None) -> list[Variant]:
 
 
 def training_of(recipe: Training, variant: Variant) -> Training:
-    """How a variant is trained.
-
-    A share of the updates has two checkpoints more than are averaged, and no patience: the warm-up
-    would stay as long, and never end.
+    """How a variant is trained. A share of the updates has two checkpoints more than are averaged,
+    and no patience: the warm-up would stay as long, and never end.
     """
     training = recipe.changed(**variant.options)
     if variant.updates == 1:
@@ -99,8 +97,7 @@ def training_of(recipe: Training, variant: Variant) -> Training:
 
 
 def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path) -> None:
-    """Convert a trained mha, or copy it, once, with conversion.json beside ``output``; or UserError
-    where the one that is there was made of another model or by other options.
+    """Convert a trained mha, or copy it, once, with conversion.json beside ``output``.
 
     ``start``: the kind "to"; "sentences": pairs that the conversion is fitted to, and as many that
     it is judged on; and options of `convert`.
@@ -137,10 +134,7 @@ class Jobs:
     out: Path
 
     def of(self, variant: Variant) -> list[Job]:
-        """One for each seed; none of a variant that waits for its conversions.
-
-        Those of plain kinds are run-table's.
-        """
+        """One for each seed, run-table's of plain kinds; none where conversions are missing."""
         jobs, places = [], {"data": str(self.data.folder)}
         training = training_of(self.recipe.training, variant)
         for seed in sorted(self.args.seeds):
