@@ -99,7 +99,8 @@ def _model(state: dict[str, Any]) -> dict[str, Any]:
     for name, value in state["model"].items():
         model[name] = tuple(value.shape)
     for name, value in model_options(state).items():
-        if name.startswith(_MEANING) and not any(word in name for word in _HARMLESS):
+        harmless = any(word in name for word in _HARMLESS)
+        if name.startswith(_MEANING) and not harmless:
             model[name] = value
     return model
 

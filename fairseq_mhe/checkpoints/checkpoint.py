@@ -89,7 +89,10 @@ class Source:
     @property
     def stock_options(self) -> dict[str, Any]:
         """Of fairseq's own model of the same sizes."""
-        sizes = {name: value for name, value in self.options.items() if name not in OPTIONS}
+        sizes = {}
+        for name, value in self.options.items():
+            if name not in OPTIONS:
+                sizes[name] = value
         return {**sizes, "_name": self.family.stock, "arch": self.family.stock}
 
     def task(self) -> Any:
@@ -217,7 +220,9 @@ def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
                 torch.save(state, stream)
         except RuntimeError as error:
             hidden = error.__context__  # a full disk, which torch's writer hides
-            raise (hidden if isinstance(hidden, OSError) else error) from None
+            if isinstance(hidden, OSError):
+                raise hidden from None
+            raise
 
 
 def _with_attributes(options: Mapping[str, Any]) -> OrderedDict[str, Any]:
@@ -231,5 +236,8 @@ def _task_options(args: argparse.Namespace | None) -> dict[str, Any]:
     """The task's part of an old checkpoint's options."""
     name = getattr(args, "task", "translation")
     known: type[FairseqDataclass] = TASK_DATACLASS_REGISTRY.get(name, TranslationConfig)
-    options = {f.name: getattr(args, f.name) for f in fields(known) if hasattr(args, f.name)}
+    options = {}
+    for declared in fields(known):
+        if hasattr(args, declared.name):
+            options[declared.name] = getattr(args, declared.name)
     return {**options, "_name": name}

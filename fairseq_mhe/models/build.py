@@ -45,8 +45,10 @@ def without_memory() -> Iterator[None]:
 
     Nothing is initialised, which takes more than half of the time.
     """
-    names = [name for name in vars(nn.init) if name[0] != "_" and name[-1] == "_"]
-    nothing: dict[str, Any] = {name: lambda tensor, *_, **__: tensor for name in names}
+    nothing: dict[str, Any] = {}
+    for name in vars(nn.init):
+        if name.endswith("_") and not name.startswith("_"):
+            nothing[name] = lambda tensor, *_, **__: tensor
     with torch.device("meta"), patch.multiple(nn.init, **nothing):
         yield
 

@@ -76,10 +76,14 @@ class Family:
         filled = argparse.Namespace(**given)
         ARCHITECTURES[given.get("_name") or given["arch"]](filled)
         fill(filled, self.model.CONFIG)
-        options = {k: value for k, value in vars(filled).items() if k in self.option_names}
+        options = {}
+        for name, value in vars(filled).items():
+            if name in self.option_names:
+                options[name] = value
         if self.is_stock(given):
-            ours = {name: None for name in OPTIONS if name in options}
-            options |= {**ours, "attention": "mha", "attention_bias": True}
+            for name in OPTIONS.keys() & options.keys():
+                options[name] = None
+            options |= {"attention": "mha", "attention_bias": True}
         return options
 
     def kinds(self, options: Mapping[str, Any]) -> dict[str, str]:
@@ -203,16 +207,20 @@ def _model_name(options: Mapping[str, Any]) -> Any:
 def family_of(options: Mapping[str, Any]) -> Family:
     """The family of a model with such options, or UserError."""
     name = _model_name(options)
-    known = {name: family for family in FAMILIES for name in (family.stock, family.name)}
-    if name not in known:
-        names = ", ".join(known)
-        raise UserError(f"unknown architecture {name!r}; only models of {names} are read")
-    return known[name]
+    for family in FAMILIES:
+        if name in (family.stock, family.name):
+            return family
+    known = ", ".join(f"{family.stock}, {family.name}" for family in FAMILIES)
+    raise UserError(f"unknown architecture {name!r}; only models of {known} are read")
 
 
 def language_archs() -> dict[str, Family]:
     """The architectures of language models by name, and their families."""
-    return {family.arch(row): family for family in (ROBERTA, CAUSAL) for row in family.rows}
+    archs = {}
+    for family in (ROBERTA, CAUSAL):
+        for row in family.rows:
+            archs[family.arch(row)] = family
+    return archs
 
 
 def training_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,10 +65,13 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         super().register_classification_head(name, *args, **kwargs)
         if name in HEADS:
             stock: Any = self.classification_heads[name]
-            widths = stock.dense.in_features, stock.dense.out_features
-            how = self.args.pooler_activation_fn, self.args.pooler_dropout
-            head = HEADS[name](*widths, stock.out_proj.out_features, *how)
-            self.classification_heads[name] = head
+            self.classification_heads[name] = HEADS[name](
+                stock.dense.in_features,
+                stock.dense.out_features,
+                stock.out_proj.out_features,
+                self.args.pooler_activation_fn,
+                self.args.pooler_dropout,
+            )
 
     def forward(
         self, src_tokens: Tensor, *args: Any, spans: Tensor | None = None, **kwargs: Any
@@ -85,9 +88,13 @@ def _start_as_bert(model: nn.Module) -> None:
     """Draw weights as fairseq's ``init_bert_params``, but for what is a kind's own."""
     if next(model.parameters()).is_meta:
         return
-    attentions = [module for module in model.modules() if isinstance(module, Attention)]
-    linears = [m for each in attentions for m in each.modules() if isinstance(m, nn.Linear)]
-    own = {linear for linear in linears if not linear.weight.any()}
+    own = set()
+    for attention in model.modules():
+        if not isinstance(attention, Attention):
+            continue
+        for module in attention.modules():
+            if isinstance(module, nn.Linear) and not module.weight.any():
+                own.add(module)
     for module in model.modules():
         if module not in own:
             init_bert_params(module)

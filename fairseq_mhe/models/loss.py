@@ -100,7 +100,8 @@ class _ByRows(FairseqCriterion):
     ) -> tuple[Tensor, Tensor]:
         """From logits (B, T, V), first in ``net_output``: two sums over all tokens."""
         logits = net_output[0]
-        if not _by_rows(logits, model) or not reduce or self.ignore_prefix_size:
+        other = not reduce or self.ignore_prefix_size
+        if other or not _by_rows(logits, model):
             return super().compute_loss(model, net_output, sample, reduce)
         target = model.get_targets(sample, net_output)  # (B, T)
         read_again = self.report_accuracy

@@ -60,7 +60,8 @@ for _name, (_kind_option, _users) in kind_options().items():
 _help = "generate on a CPU with large weights in 8-bit integers: faster, nearly the same"
 _add("int8_generation", bool, False, _help)
 _help = "products of large weights on a CPU; auto: bf16 where it has AVX512-BF16 or AMX"
-_add("generation_precision", ChoiceEnum(["float32", "bf16", "auto"]), "float32", _help)
+_precisions = ChoiceEnum(["float32", "bf16", "auto"])
+_add("generation_precision", _precisions, "float32", _help)
 
 
 def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
@@ -68,7 +69,8 @@ def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
     sides = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig}
     for outer in fields(TransformerConfig):
         nested = outer.name in sides
-        for each in fields(sides[outer.name]) if nested else (outer,):
+        inner = fields(sides[outer.name]) if nested else (outer,)
+        for each in inner:
             if each.name.startswith(_WITHOUT):
                 continue
             type_, default = each.type, each.default
@@ -85,7 +87,10 @@ def config(
     base: type = FairseqDataclass,
 ) -> type[FairseqDataclass]:
     """The dataclass of a model's options: fairseq's, and ours but for those ``without``."""
-    ours = [(option, *OPTIONS[option]) for option in OPTIONS if option not in without]
+    ours = []
+    for option, (type_, declared) in OPTIONS.items():
+        if option not in without:
+            ours.append((option, type_, declared))
     return make_dataclass(name, [*fairseqs, *ours], bases=(base,))
 
 

@@ -71,7 +71,9 @@ class Bf16Linear(PackedLinear):
     ITEM_SIZE = 2
 
     def _pack(self) -> Any:
-        bias = None if self.bias is None else self.bias.detach().bfloat16()
+        bias = None
+        if self.bias is not None:
+            bias = self.bias.detach().bfloat16()
         weight = self.multiplied.detach().bfloat16()
         return torch.ops.mkldnn._reorder_linear_weight(weight), bias
 
@@ -140,7 +142,9 @@ class Int8Linear(PackedLinear):
             # takes no other yet.
             warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
             rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        bias = None if self.bias is None else self.bias.detach()
+        bias = None
+        if self.bias is not None:
+            bias = self.bias.detach()
         return torch.ops.quantized.linear_prepack(rounded, bias)
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:

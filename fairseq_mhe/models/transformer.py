@@ -88,14 +88,16 @@ class Encoder(stock.TransformerEncoderBase):
         _, return_all_hiddens, embeddings = options
         padding = tokens.eq(self.padding_idx)  # (B, S)
         x, embedding = self.forward_embedding(tokens, embeddings)  # (B, S, C)
-        x = x.masked_fill(padding.unsqueeze(-1), 0).transpose(0, 1)  # (S, B, C)
+        x = x.masked_fill(padding.unsqueeze(-1), 0)
+        x = x.transpose(0, 1)  # (S, B, C)
         states = [x]
         for layer in self.layers:
             x = layer(x, encoder_padding_mask=padding)
             states.append(x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        lengths = padding.logical_not().sum(dim=1, dtype=torch.int32).unsqueeze(1)  # (B, 1)
+        real = padding.logical_not()
+        lengths = real.sum(dim=1, dtype=torch.int32).unsqueeze(1)  # (B, 1)
         return {
             "encoder_out": [x],
             "encoder_padding_mask": [padding],

@@ -66,9 +66,10 @@ def span_scores(model: Any, net_input: dict[str, Any], head: str, end: int) -> T
     <s> stands for no answer.
     """
     logits, _ = model(**net_input, features_only=True, classification_head_name=head)
-    possible = passage(net_input["src_tokens"], end)
+    possible = passage(net_input["src_tokens"], end)  # (B, T)
     possible[:, 0] = True
-    return logits.float().masked_fill(~possible.unsqueeze(-1), -math.inf)
+    impossible = possible.logical_not().unsqueeze(-1)
+    return logits.float().masked_fill(impossible, -math.inf)
 
 
 @dataclass
@@ -92,7 +93,8 @@ class AnswerSpanCriterion(criterion.SentencePredictionCriterion):
         right = sample["target"].long()  # (B, 2)
         loss = functional.cross_entropy(scores, right, reduction="sum") / 2
         count = right.size(0)
-        correct = (scores.argmax(1) == right).all(1)  # (B,)
+        found = scores.argmax(1)  # (B, 2)
+        correct = (found == right).all(1)  # (B,)
         logged = {
             "loss": loss.data,
             "ntokens": sample["ntokens"],
@@ -111,8 +113,9 @@ class WordsPredictionTask(stock.SentencePredictionTask):
         """fairseq's data set, and the spans of DATA/spans beside the tokens."""
         dataset = super().load_dataset(split, combine, **kwargs)
         path = Path(self.cfg.data) / "spans" / f"{split}.spans"
-        lines = path.read_text(encoding="utf-8").splitlines()
-        spans = [[int(number) for number in line.split()] for line in lines]
+        spans = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            spans.append([int(number) for number in line.split()])
         nested = getattr(dataset, "dataset", dataset)  # under the one that shuffles
         nested.defn["net_input.spans"] = RawLabelDataset(spans)
         return dataset
