@@ -38,18 +38,7 @@ _KNOWN = [arch for arch in language_archs() if (FOLDER / f"{arch}.yaml").is_file
 _KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
 _TASKS = "data-prep/glue.sh, superglue.sh or squad.sh"
 #: Options of a table that the SLURM job of a kind takes as they are.
-_OF_JOBS = [
-    "data",
-    "out",
-    "seeds",
-    "epochs",
-    "updates",
-    "tokens",
-    "batch",
-    "gpus",
-    "processes",
-    "cpu",
-]
+_OF_JOBS = "data out seeds epochs updates tokens batch gpus processes cpu"
 
 
 def pretrain_arguments(parser: ArgumentParser) -> None:

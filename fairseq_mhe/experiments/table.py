@@ -22,17 +22,8 @@ from fairseq_mhe.runs.recipes import NAMES, Recipe, read_recipe, recipe
 from fairseq_mhe.runs.train import train_and_score
 
 #: Options of a table that the SLURM job of a cell takes as they are.
-_OF_JOBS = [
-    "data",
-    "out",
-    "recipe",
-    "updates",
-    "batch_tokens",
-    "max_tokens",
-    "subset",
-    "bleu_tokenizer",
-]
-_OF_JOBS += ["gpus", "processes", "cpu"]
+_OF_JOBS = "data out recipe updates batch_tokens max_tokens subset bleu_tokenizer "
+_OF_JOBS += "gpus processes cpu"
 
 
 def run_table_arguments(parser: ArgumentParser) -> None:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,9 @@ def asked_for(args: Namespace) -> bool:
     return bool(args.slurm)
 
 
-def words_of(args: Namespace, names: Sequence[str], **own: Any) -> list[str]:
+def words_of(args: Namespace, names: str, **own: Any) -> list[str]:
     """Options of a table for one of its jobs, with absolute paths, and the job's ``own``."""
-    options = {name: getattr(args, name) for name in names} | own
+    options = {name: getattr(args, name) for name in names.split()} | own
     for name, value in options.items():
         if isinstance(value, Path):
             options[name] = value.resolve()
