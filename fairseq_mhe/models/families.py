@@ -46,6 +46,7 @@ class Family:
         return self.model.PLACES
 
     def arch(self, row: str) -> str:
+        """The ``--arch`` of a row."""
         return f"{self.name}_{row}"
 
     def words(self, weights: Mapping[str, Tensor]) -> tuple[int, ...]:
@@ -163,7 +164,7 @@ def make_task(source: int, target: int | None = None, config: Any = None) -> Tra
 
 
 def _masked_task(words: int) -> MaskedLMTask:
-    # The task adds <mask>.
+    """A task that adds <mask> to its own dictionary."""
     return MaskedLMTask(MaskedLMConfig(), copy.deepcopy(make_dictionary(words - 1)))
 
 

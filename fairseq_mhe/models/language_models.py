@@ -52,11 +52,13 @@ class RobertaMHEModel(AnyKind, RobertaModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """fairseq's of RoBERTa and ours."""
         RobertaModel.add_args(parser)
         super().add_args(parser)
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:
+        """As fairseq's, with our encoder."""
         with patch.object(roberta, "RobertaEncoder", _RobertaEncoder):
             return super().assemble(options, task)
 
@@ -110,6 +112,7 @@ class TransformerLMMHEModel(AnyKind, transformer_lm.TransformerLanguageModel):
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:
+        """As fairseq's, with our decoder."""
         options.max_target_positions = _positions(options, task)
         with patch.object(transformer_lm, "TransformerDecoder", _decoder):
             return super().assemble(options, task)

@@ -35,7 +35,7 @@ class AdamFused(FairseqAdam):
         self._optimizer = AdamW(parameters, **self.optimizer_config, fused=True)
 
     def load_state_dict(self, state: dict[str, Any], *overrides: Any) -> None:
-        # fairseq's own checkpoints do not say that the kernel is the fused one.
+        """From a checkpoint; fairseq's do not say that the kernel is the fused one."""
         groups = [{**group, "fused": True} for group in state["param_groups"]]
         super().load_state_dict({**state, "param_groups": groups}, *overrides)
 
