@@ -4,7 +4,6 @@ The heads are fairseq's classification head on other features, so that their che
 """
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,7 @@ class WordsHead(RobertaClassificationHead):
         """Features (B, T, C), and first and last position of two spans (B, 4) -> (B, classes)."""
         places = torch.arange(features.size(1), device=features.device)  # (T,)
         first, last = spans.view(-1, 2, 2, 1).unbind(2)  # (B, 2, 1)
-        inside = (places >= first) & (places <= last)  # (B, 2, T)
-        weights = inside.to(features)
+        weights = ((places >= first) & (places <= last)).to(features)  # (B, 2, T)
         means = weights @ features / weights.sum(-1, keepdim=True)  # (B, 2, C)
         read = torch.cat([features[:, :1], means], dim=1)  # (B, 3, C)
         return super().forward(read.flatten(1).unsqueeze(1))
@@ -56,53 +54,36 @@ HEADS = {ANSWER_HEAD: AnswerHead, WORDS_HEAD: WordsHead}
 def passage(tokens: Tensor, end: int) -> Tensor:
     """Which tokens (B, T) of ``<s> question </s> </s> passage </s>`` are the passage's."""
     ends = tokens == end
-    after_two = ends.cumsum(1) == 2
-    return after_two & ~ends
+    return (ends.cumsum(1) == 2) & ~ends  # after the second </s>
 
 
-def span_scores(model: Any, net_input: dict[str, Any], head: str, end: int) -> Tensor:
-    """Logits of an answer's first and last token, -inf where none can be: (B, T, 2).
-
-    <s> stands for no answer.
-    """
-    logits, _ = model(**net_input, features_only=True, classification_head_name=head)
+def span_scores(model: Any, net_input: dict[str, Any], end: int) -> Tensor:
+    """Logits of an answer's first and last token, -inf where none can be: (B, T, 2)."""
+    logits, _ = model(**net_input, features_only=True, classification_head_name=ANSWER_HEAD)
     possible = passage(net_input["src_tokens"], end)  # (B, T)
-    possible[:, 0] = True
-    impossible = possible.logical_not().unsqueeze(-1)
-    return logits.float().masked_fill(impossible, -math.inf)
+    possible[:, 0] = True  # <s> stands for no answer
+    return logits.float().masked_fill(~possible.unsqueeze(-1), -math.inf)
 
 
-@dataclass
-class AnswerSpanConfig(criterion.SentencePredictionConfig):
-    """sentence_prediction's with another head; it needs --regression-target too."""
-
-    classification_head_name: str = ANSWER_HEAD
-
-
-@register_criterion("answer_span", dataclass=AnswerSpanConfig)
+@register_criterion("answer_span", dataclass=criterion.SentencePredictionConfig)
 class AnswerSpanCriterion(criterion.SentencePredictionCriterion):
-    """The mean of the cross entropies of an answer's two ends (Devlin et al. 2019, 4.2 and 4.3)."""
+    """The mean of the cross entropies of an answer's two ends (Devlin et al. 2019, 4.2 and 4.3).
+
+    It needs --regression-target and --classification-head-name answer_head.
+    """
 
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss is summed over windows; accuracy is of both ends."""
         end = self.task.source_dictionary.eos()
-        head = self.classification_head_name
-        scores = span_scores(model, sample["net_input"], head, end)  # (B, T, 2)
+        scores = span_scores(model, sample["net_input"], end)  # (B, T, 2)
         right = sample["target"].long()  # (B, 2)
         loss = functional.cross_entropy(scores, right, reduction="sum") / 2
-        count = right.size(0)
-        found = scores.argmax(1)  # (B, 2)
-        correct = (found == right).all(1)  # (B,)
-        logged = {
-            "loss": loss.data,
-            "ntokens": sample["ntokens"],
-            "nsentences": count,
-            "sample_size": count,
-            "ncorrect": correct.sum(),
-        }
-        return loss, count, logged
+        correct = (scores.argmax(1) == right).all(1)  # (B,)
+        logged = {"loss": loss.data, "ntokens": sample["ntokens"], "ncorrect": correct.sum()}
+        logged |= dict.fromkeys(("nsentences", "sample_size"), len(right))
+        return loss, len(right), logged
 
 
 @register_task("sentence_prediction_of_words", dataclass=stock.SentencePredictionConfig)
@@ -112,10 +93,8 @@ class WordsPredictionTask(stock.SentencePredictionTask):
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> Any:
         """fairseq's data set, and the spans of DATA/spans beside the tokens."""
         dataset = super().load_dataset(split, combine, **kwargs)
-        path = Path(self.cfg.data) / "spans" / f"{split}.spans"
-        spans = []
-        for line in path.read_text(encoding="utf-8").splitlines():
-            spans.append([int(number) for number in line.split()])
+        text = Path(self.cfg.data, "spans", f"{split}.spans").read_text("utf-8")
+        spans = [list(map(int, line.split())) for line in text.splitlines()]
         nested = getattr(dataset, "dataset", dataset)  # under the one that shuffles
         nested.defn["net_input.spans"] = RawLabelDataset(spans)
         return dataset

@@ -196,7 +196,7 @@ def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]
 def spans(language_model: LanguageModel, batch: Batch) -> list[Span]:
     """The best answer within each window."""
     net_input, end = batch["net_input"], language_model.task.source_dictionary.eos()
-    scores = span_scores(language_model.model, net_input, ANSWER_HEAD, end)  # (B, T, 2)
+    scores = span_scores(language_model.model, net_input, end)  # (B, T, 2)
     none = scores[:, 0].sum(-1)  # (B,)
     inside = passage(net_input["src_tokens"], end)  # (B, T)
     scores = scores.masked_fill(~inside.unsqueeze(-1), -math.inf)

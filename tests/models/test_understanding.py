@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.criterions.sentence_prediction import SentencePredictionConfig
 from torch import Tensor, nn
 
 from fairseq_mhe.models.understanding import (
     ANSWER_HEAD,
     CLASS_HEAD,
     WORDS_HEAD,
-    AnswerSpanConfig,
     AnswerSpanCriterion,
 )
 from tests.fixtures.language import make_language_model, sentences
@@ -71,7 +71,7 @@ def test_the_loss_is_both_ends_cross_entropy(model: Any) -> None:
     tokens, right = windows(), [(6, 7), (0, 0)]
     words = make_dictionary()
     task: Any = SimpleNamespace(source_dictionary=words, label_dictionary=words)
-    criterion = AnswerSpanCriterion(AnswerSpanConfig(), task)
+    criterion = AnswerSpanCriterion(SentencePredictionConfig(), task)
     sample = {
         "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor([10, 7])},
         "target": torch.tensor(right, dtype=torch.float),
