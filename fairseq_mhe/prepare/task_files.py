@@ -2,23 +2,21 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.tasks import Task
 from fairseq_mhe.prepare.text import read_lines, read_whole
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 #: Raised by rows that are not of their task.
 _BAD_ROW = (LookupError, TypeError, ValueError, AttributeError)
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """One input of one to three texts, and its label."""
 
     texts: tuple[str, ...]
@@ -29,13 +27,12 @@ class Example:
     candidate: str = ""  # what fills the gap
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A question about a paragraph, and its answers, if any."""
 
     identity: str
     text: str
-    answers: tuple[tuple[str, int], ...]  # text, and its first character in the context
+    answers: list[tuple[str, int]]  # text, and its first character in the context
     context: str
 
 
@@ -43,30 +40,28 @@ def task_file(task: Task, folder: Path, split: str) -> Path:
     """CoLA/train.tsv, train.tsv or cola.train.tsv in ``folder``; UserError where none is there."""
     official = f"{split}{task.suffix}"
     names = (f"{task.folder}/{official}", official, f"{task.name}.{official}")
-    for path in map(folder.joinpath, names):
-        if path.is_file():
-            return path
-    missing = " nor ".join(names)
-    raise UserError(f"{folder} has no {missing}: unpack the official archive there")
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    advice = "unpack the official archive there"
+    raise UserError(f"{folder} has no {' nor '.join(names)}: {advice}")
 
 
 def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example], int]:
-    """The examples of a file with labels, in its order, and how many incomplete ones were dropped.
+    """The examples of a file with labels, and how many with an empty text or label were dropped.
 
-    A text or a label is empty in such, as in QQP's train; scored sets must be whole.
-    Raises UserError where a row is not of the task, or incomplete and not to be dropped.
+    QQP's train has such, scored sets must be whole. Raises UserError where a row is not of the
+    task, or incomplete and not to be dropped.
     """
-    parse = _PARSERS.get(task.name, _classified)
-    columns = task.header
-    examples, number, dropped = [], 0, 0
+    parse, columns = _PARSERS.get(task.name, _classified), task.header
+    examples, dropped = [], 0
     try:
-        for line in read_lines(path):
-            number += 1
+        for number, line in enumerate(read_lines(path), start=1):  # noqa: B007 (for the error)
             if task.suffix == ".jsonl":
                 row = json.loads(line)
             elif columns:
                 row = dict(zip_longest(columns, line.split("\t"), fillvalue=""))
-            else:
+            else:  # the file's own header
                 columns = line.split("\t")
                 continue
             for example in parse(task, row):
@@ -77,8 +72,8 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
                 else:
                     raise ValueError("a text or a label is missing; every example needs all")
     except _BAD_ROW as error:
-        where = f"{path}, line {number} is no row of {task.name}"
-        raise UserError(f"{where}: {_reason(error)}") from None
+        what = f"line {number} is no row of {task.name}"
+        raise UserError(f"{path}, {what}: {_reason(error)}") from None
     if not examples:
         raise UserError(f"{path} has no examples")
     return examples, dropped
@@ -102,12 +97,8 @@ def read_squad(path: Path) -> list[Question]:
     return questions
 
 
-def _reason(error: Exception) -> str:
-    return f"there is no {error}" if isinstance(error, KeyError) else str(error)
-
-
 def _question(row: Row, context: str) -> Question:
-    answers = tuple((answer["text"], answer["answer_start"]) for answer in row["answers"])
+    answers = [(answer["text"], answer["answer_start"]) for answer in row["answers"]]
     for words, start in answers:
         if start < 0 or not context.startswith(words, start):
             answer = f"question {row['id']}: its answer {words!r:.60}"
@@ -115,8 +106,12 @@ def _question(row: Row, context: str) -> Question:
     return Question(row["id"], row["question"], answers, context)
 
 
+def _reason(error: Exception) -> str:
+    return f"there is no {error}" if isinstance(error, KeyError) else str(error)
+
+
 def _label(task: Task, row: Row) -> str:
-    """The label as text, maybe empty; ValueError unless it is one of the task's, or a number."""
+    """The label, maybe empty; ValueError unless it is one of the task's, or a number."""
     label = str(row[task.label]).lower()
     if task.labels is None:
         float(label or 0)
@@ -131,12 +126,12 @@ def _classified(task: Task, row: Row) -> Iterator[Example]:
 
 def _answers(task: Task, row: Row) -> Iterator[Example]:
     """MultiRC: an example for each answer to each question of a passage, grouped by question."""
-    passage = row["passage"]
-    for question in passage["questions"]:
-        group = f"{row['idx']}.{question['idx']}"
+    text = row["passage"]["text"]
+    for question in row["passage"]["questions"]:
         for answer in question["answers"]:
-            answered = f"{question['question']} {answer['text']}"
-            yield Example((passage["text"], answered), _label(task, answer), group)
+            texts = text, f"{question['question']} {answer['text']}"
+            group = f"{row['idx']}.{question['idx']}"
+            yield Example(texts, _label(task, answer), group)
 
 
 #: COPA's questions about the premise, as SuperGLUE's baselines (jiant) have them.
@@ -158,13 +153,11 @@ def _word_in_context(task: Task, row: Row) -> Iterator[Example]:
 
 def _coreference(task: Task, row: Row) -> Iterator[Example]:
     """WSC: a text and two spans of it, by the number of their first word and their text."""
-    line, target = row["text"], row["target"]
+    line, target, spans = row["text"], row["target"], []
     words = list(re.finditer(r"\S+", line))
-    spans = []
     for name in ("span1", "span2"):
         phrase, first = target[f"{name}_text"], target[f"{name}_index"]
-        last = first + len(phrase.split()) - 1
-        begin, end = words[first].start(), words[last].end()
+        begin, end = words[first].start(), words[first + len(phrase.split()) - 1].end()
         # The last word without a comma. Official files name other words at times: then the place.
         if line[begin:].lower().startswith(phrase.lower()):
             end = begin + len(phrase)
@@ -174,15 +167,14 @@ def _coreference(task: Task, row: Row) -> Iterator[Example]:
 
 def _gap(task: Task, row: Row) -> Iterator[Example]:
     """ReCoRD: an example for each entity of a passage in each query's gap, grouped by query."""
-    passage, entities = row["passage"]["text"], row["passage"]["entities"]
-    names = [passage[entity["start"] : entity["end"] + 1] for entity in entities]
-    text = passage.replace("@highlight", " ")
+    text, entities = row["passage"]["text"], row["passage"]["entities"]
+    names = [text[entity["start"] : entity["end"] + 1] for entity in entities]
     for query in row["qas"]:
-        right = {answer["text"] for answer in query["answers"]}
+        right, group = {answer["text"] for answer in query["answers"]}, str(query["idx"])
         for name in dict.fromkeys(names):
             filled = query["query"].replace("@placeholder", name)
-            label = "1" if name in right else "0"
-            yield Example((text, filled), label, str(query["idx"]), candidate=name)
+            texts, label = (text.replace("@highlight", " "), filled), str(int(name in right))
+            yield Example(texts, label, group, candidate=name)
 
 
 _PARSERS = {

@@ -47,15 +47,9 @@ class TaskFolder:
 def open_task(folder: Path) -> TaskFolder:
     """A folder that `prepare_task` has finished; raises UserError as `open_data`."""
     data = open_data(folder, TASK)
-    manifest = data.manifest
-    return TaskFolder(
-        folder=data.folder,
-        task=TASKS[manifest["task"]],
-        block=manifest["block"],
-        text=manifest["text"],
-        training=manifest["lines"]["train"],
-        fingerprint=data.fingerprint,
-    )
+    name, block, text = (data.manifest[each] for each in ("task", "block", "text"))
+    training = data.manifest["lines"]["train"]
+    return TaskFolder(data.folder, TASKS[name], block, text, training, data.fingerprint)
 
 
 def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:

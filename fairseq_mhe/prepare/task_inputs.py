@@ -21,7 +21,7 @@ NOWHERE = "0 0"  # the place of <s> as the first and last token of an answer
 class Inputs(NamedTuple):
     """A set of examples for fairseq, in subwords."""
 
-    columns: list[list[str]]  # a line for each text of each example
+    columns: list[tuple[str, ...]]  # a line for each text of each example
     counts: dict[str, int]
     labels: list[str]
     facts: dict[str, Any]  # what scoring needs beside the model's output
@@ -40,23 +40,21 @@ def read_inputs(
         return _windows(task, path, processing, block)
     examples, dropped = read_task(task, path, drop=train)
     counts = {"examples": len(examples), "dropped": dropped, "truncated": 0}
-    columns: list[list[str]] = [[] for _ in task.columns]
-    spans = []
-    texts = zip(*(example.texts for example in examples), strict=True)
-    segmented = zip(*map(processing.segment, texts), strict=True)
+    texts, spans = [], []
+    columns = zip(*(example.texts for example in examples), strict=True)
+    segmented = zip(*map(processing.segment, columns), strict=True)
     for example, lines in zip(examples, segmented, strict=True):
         parts = [line.split() for line in lines]
         fitting = _fitting(parts, block, task.form == CHOICE)
         counts["truncated"] += fitting != parts
-        for column, part in zip(columns, fitting, strict=True):
-            column.append(" ".join(part))
+        texts.append([" ".join(part) for part in fitting])
         if task.form == WORDS:
             spans.append(_marked(example, fitting, processing))
     labels = [example.label for example in examples]
     facts = {"labels": labels, "groups": [example.group for example in examples]}
     if task.form == CANDIDATES:
         facts["candidates"] = [example.candidate for example in examples]
-    return Inputs(columns, counts, labels, facts, spans)
+    return Inputs(list(zip(*texts, strict=True)), counts, labels, facts, spans)
 
 
 def _marked(example: Example, parts: Sequence[Subwords], processing: TextProcessing) -> str:
@@ -96,41 +94,36 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> 
     last token, `NOWHERE` if a window has not all of it (Devlin et al. 2019, 4.3). Questions longer
     than a sixth of the block (64 of 384) are cut.
     """
-    counts = {"examples": 0, "questions": 0, "truncated": 0, "answers in no window": 0}
-    columns: list[list[str]] = [[], []]
-    contexts: list[dict[str, Any]] = []
-    identities: list[str] = []
-    places, labels = [], []
-    for text, group in groupby(read_squad(path), key=attrgetter("context")):
-        questions, context = list(group), aligned(processing, text)
-        lines = processing.segment([question.text for question in questions])
-        for question, line in zip(questions, lines, strict=True):
+    contexts: list[Any] = []
+    questions: list[str] = []
+    texts, labels, places, truncated, missed = [], [], [], 0, 0
+    for passage, group in groupby(read_squad(path), attrgetter("context")):
+        context = aligned(processing, passage)
+        for question in group:
             if task.name == "squad1" and not question.answers:
                 where = f"{path}, question {question.identity}"
                 raise UserError(f"{where} has no answer: for SQuAD 2.0 name the task squad2")
-            words = line.split()
+            words = processing.segment([question.text])[0].split()
             asked = words[: block // 6]
-            counts["truncated"] += asked != words
-            first, last = -1, -1
-            if question.answers:
-                answer, begin = question.answers[0]
+            truncated += asked != words
+            ahead, bounds = len(asked) + 3, set()  # tokens before the window
+            for answer, begin in question.answers[:1]:
                 first, last = context.covering(begin, begin + len(answer))
-            missed = first >= 0
-            most = block - 4 - len(asked)
-            for start, end in windows(len(context.subwords), most, block // 3):
-                columns[0].append(" ".join(asked))
-                columns[1].append(" ".join(context.subwords[start:end]))
-                places.append([len(identities), len(contexts), start, end - start])
-                whole = start <= first and last < end
-                ahead = len(asked) + 3 - start  # tokens before the context
-                labels.append(f"{ahead + first} {ahead + last}" if whole else NOWHERE)
-                missed &= not whole
-            counts["answers in no window"] += missed
-            identities.append(question.identity)
-        contexts.append({"text": text, "begins": context.begins, "ends": context.ends})
-    counts["examples"], counts["questions"] = len(labels), len(identities)
-    facts = {"contexts": contexts, "questions": identities, "windows": places}
-    return Inputs(columns, counts, labels, facts, [])
+            for start, end in windows(len(context.subwords), block - 1 - ahead, block // 3):
+                label = NOWHERE
+                if question.answers and start <= first and last < end:
+                    label = f"{ahead + first - start} {ahead + last - start}"
+                texts.append([" ".join(asked), " ".join(context.subwords[start:end])])
+                places.append([len(questions), len(contexts), start, end - start])
+                labels.append(label)
+                bounds.add(label)
+            missed += bool(question.answers) and bounds == {NOWHERE}
+            questions.append(question.identity)
+        contexts.append({"text": passage, "begins": context.begins, "ends": context.ends})
+    counts = {"examples": len(labels), "questions": len(questions), "truncated": truncated}
+    counts["answers in no window"] = missed
+    facts = {"contexts": contexts, "questions": questions, "windows": places}
+    return Inputs(list(zip(*texts, strict=True)), counts, labels, facts, [])
 
 
 def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:
