@@ -2,13 +2,11 @@
 
 import gzip
 import posixpath
-import shutil
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 
 import requests
@@ -44,10 +42,9 @@ class RemoteFile:
 
     def fault(self, path: Path) -> str | None:
         """What is wrong with the downloaded file, or None."""
-        size = path.stat().st_size
-        if self.size not in (None, size):
+        if self.size not in (None, size := path.stat().st_size):
             return f"has {size:,} bytes instead of {self.size:,}"
-        if self.sha256 and (checksum := sha256(path)) != self.sha256:
+        if self.sha256 not in (None, checksum := sha256(path)):
             return f"has the SHA-256 {checksum} instead of {self.sha256}"
         return None
 
@@ -83,10 +80,10 @@ def _download(url: str, file: RemoteFile, folder: Path) -> None:
                     break
             except requests.RequestException as error:
                 if part.stat().st_size == have:
-                    advice = (
-                        f"try again, which resumes, use --mirror, or put it into {folder}"
-                    )
-                    raise UserError(f"cannot download {url}: {error}; {advice}") from error
+                    raise UserError(
+                        f"cannot download {url}: {error}; try again, which resumes, use --mirror, "
+                        f"or put it into {folder}"
+                    ) from error
     part.with_suffix(".version").unlink(missing_ok=True)
     if fault := file.fault(part):
         part.unlink()
@@ -102,10 +99,10 @@ def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -
     if etag and not etag.startswith("W/"):  # a weak ETag names no bytes
         headers |= {"Range": f"bytes={have}-", "If-Range": etag}
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-        if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+        if response.status_code == requests.codes.requested_range_not_satisfiable:
             return True  # nothing is missing
         response.raise_for_status()
-        if response.status_code != HTTPStatus.PARTIAL_CONTENT:
+        if response.status_code != requests.codes.partial_content:
             have = 0  # the server sends all of it, maybe of a newer version
         rest = response.headers.get("Content-Length")
         total = have + int(rest) if rest else file.size
@@ -124,9 +121,14 @@ def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
     """Unpack named ``members`` of a zip or tar; UserError if one is missing, or it is damaged."""
-    unpack = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
     try:
-        unpack(archive, members, out)
+        if archive.suffix == ".zip":
+            with zipfile.ZipFile(archive) as zipped:
+                for name in set(members).intersection(zipped.namelist()):
+                    zipped.extract(name, out)
+        else:
+            with tarfile.open(archive) as packed:
+                _unpack_tar(packed, members, out)
     except _DAMAGED as error:
         advice = "delete it to have it downloaded again"
         raise UserError(f"{archive} is damaged: {error}; {advice}") from error
@@ -135,25 +137,12 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
         raise UserError(f"{archive} has no {' and no '.join(missing)}; is it the right one?")
 
 
-def _unpack_zip(archive: Path, members: Collection[str], out: Path) -> None:
-    with zipfile.ZipFile(archive) as packed:
-        for name in set(members).intersection(packed.namelist()):
-            packed.extract(name, out)
-
-
-def _unpack_tar(archive: Path, members: Collection[str], out: Path) -> None:
-    """The bytes of regular files, under names that we know, so that none lands elsewhere."""
-    data_filter = getattr(tarfile, "data_filter", None)  # of Python 3.11.4 and newer
-    with tarfile.open(archive) as packed:
-        for member in packed:
-            name = posixpath.normpath(member.name)
-            if name not in members or not member.isfile():
-                continue
-            if data_filter is not None:
-                data_filter(member, str(out))
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            with (out / name).open("wb") as stream:
-                shutil.copyfileobj(packed.extractfile(member), stream)  # type: ignore[arg-type]
-        # To the end of the file, where gzip has a checksum of all.
-        while packed.fileobj and packed.fileobj.read(1 << 20):
-            pass
+def _unpack_tar(packed: tarfile.TarFile, members: Collection[str], out: Path) -> None:
+    """Regular files under names that we know; Python 3.11.4 and newer has the filter."""
+    packed.extraction_filter = getattr(tarfile, "data_filter", None)
+    for member in packed:
+        if member.isfile() and posixpath.normpath(member.name) in members:
+            packed.extract(member, out)
+    # To the end of the file, where gzip has a checksum of all.
+    while packed.fileobj and packed.fileobj.read(1 << 20):
+        pass
