@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora import iwslt14, multi30k
 from fairseq_mhe.prepare.corpora.iwslt14 import TEST, TRAIN, Iwslt14, training_sentences
@@ -148,7 +147,7 @@ def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
             members[name.format(lang=lang)] = seg
     archives = tmp_path / "data" / "original" / "archives"
     archives.mkdir(parents=True)
-    path = write_archive(archives / "de-en.tgz", members)
+    write_archive(archives / "de-en.tgz", members)
     data = Iwslt14(out=tmp_path / "data", vocab_size=100, workers=2).prepare()
     small = [(en.lower(), de.lower()) for en, de in pairs]
     assert lines_of(data, "raw/test.de") == [de for _, de in small[sentences : sentences + 5]]
@@ -160,8 +159,6 @@ def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
     together = train[:22] + valid[:1]
     assert [en for en, _ in small[:sentences] if en in together] == together
     assert open_data(data).languages == ("de", "en")
-    step = read_manifest(data / "original")["steps"]["extract"]
-    assert step["counts"] == {"de-en.tgz": sha256(path)}
     warning = f"warning: train has {len(train)} lines, known are 160,239\n"
     assert warning in capsys.readouterr().err
 

@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 
 from fairseq_mhe.prepare.config import SPLITS
-from fairseq_mhe.prepare.corpora.home_assistant import TASK, documents, examples, read_messages
+from fairseq_mhe.prepare.corpora.home_assistant import TASK, documents, examples, read_rows
 
 
 def test_a_message_is_in_one_set_once_and_not_in_the_text_if_held_out() -> None:
-    rows = read_messages()
+    rows = [(split, integration, english) for split, integration, english, _ in read_rows()]
     sets = examples(rows)
     messages = [message.lower() for pairs in sets.values() for message, _ in pairs]
     assert len(set(messages)) == len(messages)

@@ -36,18 +36,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, options in CORPORA.items():
         command = commands.add_parser(name, prog=f"{name}.sh", description=options.__doc__)
         add_options(command, options)
-        command.set_defaults(run=partial(_run, options))
     for suite in ("glue", "superglue", "squad"):
         about = understanding.__doc__
         command = commands.add_parser(suite, prog=f"{suite}.sh", description=about)
         understanding.add_arguments(command, suite)
-        command.set_defaults(run=understanding.run)
     args = parser.parse_args(argv)
-    return exit_status(f"{args.name}.sh", partial(args.run, args))
+    return exit_status(f"{args.name}.sh", partial(_run, args))
 
 
-def _run(options: Any, args: argparse.Namespace) -> None:
-    print(from_options(options, args).prepare())
+def _run(args: argparse.Namespace) -> None:
+    options: Any = CORPORA.get(args.name)
+    print(from_options(options, args).prepare() if options else understanding.run(args))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """The embedded corpus, home-assistant/ beside this file: English-German pairs, and English alone.
 
 The English side is text to pre-train on, and a task: to which of ten integrations a message of the
-interface belongs. A message is one example however often it occurs; one that two integrations have
-is none. Every tenth is held out, and is not in the text either.
+interface belongs. Messages of two integrations are left out; every tenth is not in the text either.
 """
 
 import bz2
@@ -12,8 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import at_least
-from fairseq_mhe.prepare.config import SPLITS, option, vocabulary
+from fairseq_mhe.prepare.config import SPLITS, integer, vocabulary
 from fairseq_mhe.prepare.corpora.known import PairCorpus, default_out
 from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
@@ -39,11 +37,8 @@ class HomeAssistant(PairCorpus):
     vocab_size: int = vocabulary(4000)
     # The table is clean; a German compound may well stand for five English words.
     max_ratio: float | None = None
-    limit: int | None = option(
-        None,
-        "only N train pairs, and N/10 of valid and test",
-        type=at_least(_HELD_OUT_PART),
-        metavar="N",
+    limit: int | None = integer(
+        None, "only N train pairs, and N/10 of valid and test", _HELD_OUT_PART
     )
 
     def prepare(self) -> Path:
@@ -57,15 +52,7 @@ class HomeAssistant(PairCorpus):
             return prepare(replace(self, train=(train,), valid=valid, test=test))
 
 
-def read_corpus() -> dict[str, Pairs]:
-    """Split -> its (English, German) pairs."""
-    splits: dict[str, Pairs] = {split: [] for split in SPLITS}
-    for split, _, english, german in _read_rows():
-        splits[split].append((english, german))
-    return splits
-
-
-def _read_rows() -> Iterator[list[str]]:
+def read_rows() -> Iterator[list[str]]:
     """Split, integration, English and German of each pair."""
     with bz2.open(CORPUS, "rt", encoding="utf-8", newline="\n") as table:
         next(table)
@@ -73,9 +60,12 @@ def _read_rows() -> Iterator[list[str]]:
             yield line.rstrip("\n").split("\t")
 
 
-def read_messages() -> list[Row]:
-    """The English messages, normalised, in their order."""
-    return [(row[0], row[1], normalise(row[2])) for row in _read_rows()]
+def read_corpus() -> dict[str, Pairs]:
+    """Split -> its (English, German) pairs."""
+    splits: dict[str, Pairs] = {split: [] for split in SPLITS}
+    for split, _, english, german in read_rows():
+        splits[split].append((english, german))
+    return splits
 
 
 def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
@@ -88,8 +78,9 @@ def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
     for message, (integration, *others) in owners.values():
         if not others and integration in (TASK.labels or ()):
             pairs.append((message, integration))
-    train = [pair for number, pair in enumerate(pairs) if number % _HELD_OUT_PART]
-    return {"train": train, "dev": pairs[::_HELD_OUT_PART]}
+    held_out = pairs[::_HELD_OUT_PART]
+    del pairs[::_HELD_OUT_PART]
+    return {"train": pairs, "dev": held_out}
 
 
 def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
@@ -101,9 +92,9 @@ def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
     return lines
 
 
-def prepare_language(out: Path, block: int, vocab_size: int = 4000) -> tuple[Path, Path]:
+def prepare_language(out: Path, block: int) -> tuple[Path, Path]:
     """The folders OUT/text and OUT/integration, or what of them is missing."""
-    rows = read_messages()
+    rows = [(split, owner, normalise(text)) for split, owner, text, _ in read_rows()]
     sets = examples(rows)
     held_out = {message.lower() for message, _ in sets["dev"]}
     with tempfile.TemporaryDirectory() as folder:
@@ -114,6 +105,6 @@ def prepare_language(out: Path, block: int, vocab_size: int = 4000) -> tuple[Pat
             table = [(*TASK.columns, TASK.label), *pairs]
             write_lines(Path(folder) / f"{split}.tsv", map("\t".join, table))
         texts = TextConfig(train=(train,), valid=valid, test=test, out=out / "text")
-        config = replace(texts, vocab_size=vocab_size, block=block)
+        config = replace(texts, vocab_size=4000, block=block)
         text = prepare_text(config, {"corpus": "home_assistant, English"})
         return text, prepare_task(TASK, Path(folder), text, out / TASK.name, block)

@@ -17,7 +17,7 @@ TEST = tuple(
     f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml"
     for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 )
-_NO_TEXT = ("<url>", "<talkid>", "<keywords>")
+_NO_TEXT = re.compile("<(url|talkid|keywords)>")
 _MARKS = re.compile(r"</?(?:title|description)>")
 _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
 
@@ -52,13 +52,10 @@ class Iwslt14(Downloads, PairCorpus):
 
 def training_sentences(lines: Iterable[str]) -> Iterator[str]:
     """The text of a training file: titles and descriptions untagged, and no other annotation."""
-    for line in lines:
-        if not any(mark in line for mark in _NO_TEXT):
-            yield _MARKS.sub("", line)
+    return (_MARKS.sub("", line) for line in lines if not _NO_TEXT.search(line))
 
 
 def test_sentences(lines: Iterable[str]) -> Iterator[str]:
     """The sentences of the XML files of test sets."""
-    for line in lines:
-        if match := _SEGMENT.search(line):
-            yield match[1].replace("\u2019", "'")
+    for match in filter(None, map(_SEGMENT.search, lines)):
+        yield match[1].replace("\u2019", "'")

@@ -7,11 +7,10 @@ from typing import Any
 
 import yaml
 
-from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, option
 from fairseq_mhe.prepare.download import RemoteFile, download
-from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest, read_manifest
+from fairseq_mhe.prepare.manifest import DOWNLOADED, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare
 
 _KNOWN = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text("utf-8"))
@@ -19,6 +18,8 @@ _KNOWN = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text("utf-8"
 PUBLISHED = {
     name: [RemoteFile(**file) for file in known["files"]] for name, known in _KNOWN.items()
 }
+#: Writes the text of downloads into a folder.
+Action = Callable[[list[Path], Path], None]
 
 
 def default_out(default: str) -> Any:
@@ -40,22 +41,15 @@ class Downloads:
         """The folder of the published text."""
         return self.out / ORIGINAL
 
-    def unpack(
-        self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
-    ) -> None:
-        """Put the text of ``files`` into ``original``, unless that is done.
-
-        ``action`` writes the text of the downloads into a folder. Errors as `download`, `extract`.
-        """
-
-        def unpack_downloads(work: Path) -> Counts:
-            paths = download(files, self.original / "archives", self.mirror)
-            action(paths, work)
-            return {path.name: sha256(path) for path in paths}
-
-        checksums = {file.name: file.sha256 for file in files}
+    def unpack(self, files: Sequence[RemoteFile], action: Action) -> None:
+        """Have the text of ``files`` in ``original``; errors as `download` and `extract`."""
+        archives, checksums = self.original / "archives", {f.name: f.sha256 for f in files}
         with open_manifest(self.original, DOWNLOADED, {}) as manifest:
-            manifest.run("extract", checksums, unpack_downloads)
+            manifest.run(
+                "extract",
+                checksums,
+                lambda work: action(download(files, archives, self.mirror), work),
+            )
             manifest.complete()
 
 

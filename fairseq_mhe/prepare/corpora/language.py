@@ -32,8 +32,8 @@ class LanguageCorpus(TextConfig):
 
     def make(self, corpus: str, train: Path, valid: Path, test: Path) -> Path:
         """The data folder of three files; raises UserError as `prepare_text`."""
-        config = replace(self, train=(train,), valid=valid, test=test)
-        return prepare_text(config, {"corpus": corpus})
+        texts = replace(self, train=(train,), valid=valid, test=test)
+        return prepare_text(texts, {"corpus": corpus})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +51,10 @@ class WikiText103(Downloads, LanguageCorpus):
         if self.folder:
             paths = [self.folder / Path(member).name for member in _MEMBERS]
         else:
-            self.unpack(PUBLISHED["wikitext103"], _unpack_wikitext103)
+            published = PUBLISHED["wikitext103"]
+            self.unpack(published, lambda paths, work: extract(paths[0], _MEMBERS, work))
             paths = [self.original / member for member in _MEMBERS]
         return self.make("wikitext103", *paths)
-
-
-def _unpack_wikitext103(archives: list[Path], work: Path) -> None:
-    extract(archives[0], _MEMBERS, work)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import argparse
 import shutil
-from functools import partial
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import at_least
@@ -16,31 +15,28 @@ from fairseq_mhe.prepare.text import read_lines, write_lines
 
 def obtain_task(task: Task, downloads: Downloads) -> Path:
     """Download a task's official files; returns their folder, raises UserError as `unpack`."""
-    if task.name == "mrpc":
-        unpack = _split_mrpc
-    else:
-        unpack = _copy if task.suite == "squad" else partial(_extract, task)
+
+    def unpack(paths: list[Path], work: Path) -> None:
+        if task.name == "mrpc":
+            _split_mrpc(paths, work)
+        elif task.suite == "squad":
+            for path in paths:
+                shutil.copy(path, work)
+        else:
+            names = [
+                f"{task.folder}/{name}{task.suffix}" for name in ("train", *task.scored)
+            ]
+            extract(paths[0], names, work)
+
     downloads.unpack([RemoteFile(**file) for file in task.files], unpack)
     return downloads.original
 
 
-def _copy(paths: list[Path], work: Path) -> None:
-    for path in paths:
-        shutil.copy(path, work)
-
-
-def _extract(task: Task, archives: list[Path], work: Path) -> None:
-    splits = ("train", *task.scored)
-    extract(archives[0], [f"{task.folder}/{name}{task.suffix}" for name in splits], work)
-
-
 def _split_mrpc(paths: list[Path], work: Path) -> None:
     """Split MRPC's file into GLUE's train and dev; the second file names the pairs of dev."""
-    whole, identifiers = map(read_lines, paths)
-    held_out = set(identifiers)
-    header = next(whole)
+    (header, *rows), held_out = map(list, map(read_lines, paths))
     parts = {"train": [header], "dev": [header]}
-    for row in whole:
+    for row in rows:
         pair = "\t".join(row.split("\t")[1:3])
         parts["dev" if pair in held_out else "train"].append(row)
     for split, lines in parts.items():
@@ -57,17 +53,15 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
     help = "the language model's data folder"
     add("--text", type=Path, required=True, metavar="DATA", help=help)
     add("--out", type=Path, metavar="DIR", help="new data folder (default: runs/TASK-data)")
-    help = (
-        "longest example in subwords: at most the model's positions (default: %(default)s)"
-    )
+    help = "subwords of an example, at most the model's positions (default: %(default)s)"
     block = 384 if suite == "squad" else 512
     add("--block", type=at_least(8), default=block, metavar="N", help=help)
     add_options(parser, Downloads)
 
 
-def run(args: argparse.Namespace) -> None:
-    """Prepare the task."""
+def run(args: argparse.Namespace) -> Path:
+    """The data folder of the task."""
     task = TASKS[args.task]
     out = args.out or Path(f"runs/{task.name}-data")
     folder = args.folder or obtain_task(task, Downloads(out=out, mirror=args.mirror))
-    print(prepare_task(task, folder, args.text, out, args.block))
+    return prepare_task(task, folder, args.text, out, args.block)
