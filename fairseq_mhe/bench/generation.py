@@ -67,12 +67,12 @@ class GenerationBenchmark(Benchmark):
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
         """By dtype, beam, length and batch."""
-        lengths: list[Values] = [{"length": length} for length in args.lengths]
+        name, lengths = "length", args.lengths
         if args.sentences:
-            lengths = [{"sentences": args.sentences}]
+            name, lengths = "sentences", [args.sentences]
         cells = itertools.product(args.dtype, args.beams, lengths, args.batch_sizes)
         for dtype, beam, length, batch in cells:
-            yield {"beam": beam, **length, "batch": batch, "dtype": dtype}
+            yield {"beam": beam, name: length, "batch": batch, "dtype": dtype}
 
     @classmethod
     def variants(cls, args: Namespace) -> dict[str, type[Benchmark]]:
@@ -100,12 +100,14 @@ class GenerationBenchmark(Benchmark):
         model.prepare_for_inference_(cfg)
         self._generator = task.build_generator([model], limits)
         words, seed = task.source_dictionary, self.settings.seed
-        self._batches: list[tuple[int, Any]] = []
+        self._batches: list[Any] = []
+        self._sentences = 0
         for sentences, length in shapes(cell):
             batch = translation_batch(words, sentences, length, seed)
             batch = utils.move_to_cuda(batch) if self.on_gpu else batch
             self._batches.append((length - 1, batch))  # without the end of sentence
-        self._held: dict[str, int] = {}
+            self._sentences += sentences
+        self._held: Values = {}
 
     def repetition(self) -> Seconds:
         """Seconds: ``total``, of it ``reorder`` (following the hypotheses)."""
@@ -126,8 +128,7 @@ class GenerationBenchmark(Benchmark):
     def facts(self) -> Values:
         """Sentences, and bytes of the weights and of what was held at the last step."""
         weights = models.weight_bytes(self._model)
-        sentences = sum(len(batch["id"]) for _, batch in self._batches)
-        return {"units": sentences, "weight_bytes": weights, **self._held}
+        return {"units": self._sentences, "weight_bytes": weights, **self._held}
 
 
 class CTranslate2Benchmark(GenerationBenchmark):
@@ -139,8 +140,7 @@ class CTranslate2Benchmark(GenerationBenchmark):
         """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
         if not self._translator:
             self._convert()
-        self._beam = cell["beam"]
-        self._batches = []
+        self._beam, self._batches, self._sentences = cell["beam"], [], 0
         dictionary, seed = self._words, self.settings.seed
         for sentences, length in shapes(cell):
             batch = translation_batch(dictionary, sentences, length, seed)
@@ -148,6 +148,7 @@ class CTranslate2Benchmark(GenerationBenchmark):
             first = dictionary.nspecial
             words = [[dictionary[n] for n in row if n >= first] for row in rows]
             self._batches.append((length, words))
+            self._sentences += sentences
 
     def _convert(self) -> None:
         """Let CTranslate2's converter read a model, whose shared heads it keeps once."""
@@ -178,8 +179,7 @@ class CTranslate2Benchmark(GenerationBenchmark):
 
     def facts(self) -> Values:
         """Sentences, and bytes of the weights."""
-        units = sum(len(sentences) for _, sentences in self._batches)
-        return {"units": units, "weight_bytes": self._weight_bytes}
+        return {"units": self._sentences, "weight_bytes": self._weight_bytes}
 
 
 def shapes(cell: Values) -> list[tuple[int, int]]:
