@@ -16,12 +16,12 @@ from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.report.table import Row, deviation
 
 #: Okabe and Ito's, which differ with every kind of colour vision.
-COLOURS = (
+_COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
     *("#000000", "#8C8C00", "#7F7F7F"),
 )
 #: Used colours get other marks.
-LOOKS = cycler(color=COLOURS * 2, marker="os^DvPX<>s^DvPX<>o")
+LOOKS = cycler(color=_COLOURS * 2, marker="os^DvPX<>s^DvPX<>o")
 _STYLE: Any = {
     "axes.prop_cycle": LOOKS,
     "axes.grid": True,

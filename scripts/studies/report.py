@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 from fairseq_mhe.common.system import machine, software
-from fairseq_mhe.report.plots import COLOURS, picture
+from fairseq_mhe.report.plots import LOOKS, picture
 from fairseq_mhe.report.results import Cell, check_scored_alike, mean
 from fairseq_mhe.report.table import Block, Row, Table, columns, deviation, filled
 from fairseq_mhe.runs.recipes import Recipe
@@ -121,7 +121,7 @@ def write(args: argparse.Namespace, name: str, table: Table, results: Mapping[st
 
 def _plot(rows: Sequence[Row], path: Path, title: str) -> None:
     """A line for each variant with its seeds, their mean and standard deviation."""
-    questions = list(dict.fromkeys(row["question"] for row in rows))
+    looks = dict(zip(dict.fromkeys(row["question"] for row in rows), LOOKS, strict=False))
     with picture(path, title, width=14, height=max(4.0, 0.3 * len(rows) + 1.5)) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         for axes, (measure, name) in zip(panels, _MEASURES.items(), strict=True):
@@ -129,9 +129,8 @@ def _plot(rows: Sequence[Row], path: Path, title: str) -> None:
                 values, bar = row[f"{measure}_of_seeds"], row[f"{measure}_deviation"] or 0.0
                 axes.plot(values, [line] * len(values), ".", color="#7F7F7F")
                 if values:
-                    colour = COLOURS[questions.index(row["question"])]
-                    style = {"color": colour, "marker": "o", "capsize": 4}
-                    axes.errorbar(row[measure], line, xerr=bar, **style)
+                    look = looks[row["question"]]
+                    axes.errorbar(row[measure], line, xerr=bar, capsize=4, **look)
                 if row["question"] == REFERENCE:
                     axes.axvline(row[measure], color="#BBBBBB", linewidth=2, zorder=0)
             axes.set_xlabel(f"{name} (dots: seeds; bars: sd; grey: references)")
