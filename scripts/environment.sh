@@ -36,22 +36,20 @@ find_python() {
 }
 
 make_environment() {
-    local base candidates=(python3 python3.12 python3.11)
-    [[ -z "${PYTHON:-}" ]] || candidates=("$PYTHON")
+    local name names=("${PYTHON:-python3}") maker=(uv venv --seed --python 3.12)
+    [[ -n "${PYTHON:-}" ]] || names+=(python3.12 python3.11)
     [[ -z "$(ls -A "$venv" 2>/dev/null)" ]] ||
         fail "$venv has no Python 3.11 or 3.12: remove it, or name another place with --venv"
-    for base in "${candidates[@]}" ""; do
-        [[ -z "$base" ]] || ! serves "$base" || break
+    for name in "${names[@]}"; do
+        ! serves "$name" || { maker=("$name" -m venv) && break; }
     done
-    [[ -n "$base" || -z "${PYTHON:-}" ]] || fail "\$PYTHON ($PYTHON) is no Python 3.11 or 3.12: name another, or none"
-    [[ -n "$base" ]] || command -v uv >/dev/null ||
+    [[ -z "${PYTHON:-}" || "${maker[0]}" != uv ]] ||
+        fail "\$PYTHON ($PYTHON) is no Python 3.11 or 3.12: name another, or none"
+    command -v "${maker[0]}" >/dev/null ||
         fail "Python 3.11 or 3.12 is needed: install it, or uv (https://docs.astral.sh/uv), which fetches 3.12"
-    echo "making the virtual environment $venv with ${base:-uv}" >&2
-    if [[ -n "$base" ]]; then
-        "$base" -m venv -- "$venv" >&2
-    else
-        uv venv --seed --python 3.12 -- "$venv" >&2
-    fi || fail "${base:-uv} cannot make a virtual environment: see above (Debian and Ubuntu: apt install python3-venv)"
+    echo "making the virtual environment $venv with ${maker[0]}" >&2
+    "${maker[@]}" -- "$venv" >&2 ||
+        fail "${maker[0]} cannot make a virtual environment: see above (Debian and Ubuntu: apt install python3-venv)"
 }
 
 # install: puts the package with known-good versions into $venv. Of scripts started at once, one installs.
