@@ -115,13 +115,9 @@ class Material:
         return float(total) / max(1, tokens)
 
     @torch.inference_mode()
-    def search(self, model: Any, beam: int, limit: int | None = None) -> list[list[int]]:
-        """The best hypothesis of each sentence, as token numbers that end in </s>.
-
-        ``limit``: most tokens before the end (default: 1.5 times the source's length + 20).
-        """
-        a, b = (1.5, 20) if limit is None else (0, limit)
-        how = {"beam_size": beam, "max_len_a": a, "max_len_b": b}
+    def search(self, model: Any, beam: int = BEAM) -> list[list[int]]:
+        """The best hypothesis of each sentence, as token numbers that end in </s>."""
+        how = {"beam_size": beam, "max_len_a": 1.5, "max_len_b": 20}
         generator = SequenceGenerator([model], self.task.target_dictionary, **how)
         best = []
         for batch in tracked(self.compared, f"translating, beam {beam}"):
@@ -130,19 +126,12 @@ class Material:
         return best
 
 
-def add_data(
-    parser: argparse.ArgumentParser, use: str, sentences: int, required: bool = False
-) -> None:
+def add_data(parser: argparse.ArgumentParser, use: str, sentences: int) -> None:
     """The options for a data folder, with ``use`` as help, and how much of it a command takes."""
     add = parser.add_argument
-    add("--data", type=Path, required=required, metavar="DATA", help=use)
+    add("--data", type=Path, metavar="DATA", help=use)
     help_ = "sentences to take of each split (default: %(default)s)"
     add("--sentences", type=positive, default=sentences, metavar="N", help=help_)
-
-
-def add_subset(parser: argparse.ArgumentParser) -> None:
-    help_ = "split of DATA to compare on (default: %(default)s)"
-    parser.add_argument("--subset", default="test", help=help_)
 
 
 def tracked(items: Sequence[Item], work: str) -> Iterator[Item]:

@@ -22,7 +22,6 @@ from fairseq_mhe.convert.compare import (
     LogitDifference,
     Material,
     add_data,
-    add_subset,
     open_material,
 )
 from fairseq_mhe.models.build import sublayers
@@ -100,7 +99,7 @@ def fold(
                 "kept; please report this"
             )
         if data is not None and source.family is TRANSLATION:
-            one, other = (material.search(model, BEAM) for model in (source.model, stock))
+            one, other = (material.search(model) for model in (source.model, stock))
             same = sum(a == b for a, b in zip(one, other, strict=True))
     return material, logits, same
 
@@ -123,7 +122,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser, source, "the same model as fairseq's own transformer")
     use = "data folder to compare both on, translation's beam search too (else random words)"
     add_data(parser, use, sentences=500)
-    add_subset(parser)
+    help_ = "split of DATA to compare on (default: %(default)s)"
+    parser.add_argument("--subset", default="test", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.system import require
-from fairseq_mhe.convert.compare import (
-    BEAM,
-    Material,
-    add_data,
-    add_subset,
-    open_material,
-    random_batches,
-)
+from fairseq_mhe.convert.compare import random_batches, task_of
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.prepare.data_folder import open_binary
 
@@ -34,8 +27,8 @@ _QUANTIZATIONS = (
 )
 #: In float32 the logarithm of a word's probability is off by rounding only, relative to its size.
 _ROUNDING = 1e-3
-#: Random sentences that have their probabilities compared, and the longest translation compared.
-_RANDOM, _LONGEST = 8, 200
+#: Random sentences that have their probabilities compared.
+_RANDOM = 8
 
 
 def convert(
@@ -97,62 +90,46 @@ def open_translator(folder: Path, device: str, precision: str, threads: int) -> 
 
 
 @torch.inference_mode()
-def agreement(material: Material, translator: Any) -> tuple[int, int, int]:
-    """How many sentences are compared, and of these have fairseq's translation: greedy, by beam."""
-    ours: Any = material.source.model
-    task, limit = material.task, min(_LONGEST, ours.max_positions()[1] - 1)
-    source, target = task.source_dictionary, task.target_dictionary
-    batches = [batch["net_input"]["src_tokens"].tolist() for batch in material.compared]
-    sentences = [_words(source, tokens) for batch in batches for tokens in batch]
-    same = []
-    for beam in (1, BEAM):
-        how = {"beam_size": beam, "max_input_length": 0, "max_decoding_length": limit}
-        results = translator.translate_batch(sentences, **how)
-        expected = [_words(target, best) for best in material.search(ours, beam, limit)]
-        found = [result.hypotheses[0] for result in results]
-        same.append(sum(a == b for a, b in zip(found, expected, strict=True)))
-    return len(sentences), same[0], same[1]
+def check_exact(
+    source: Source, task: TranslationTask, translator: Any, tolerance: float = _ROUNDING
+) -> float:
+    """How far logarithms of words' probabilities are from fairseq's at most, by their size.
 
-
-@torch.inference_mode()
-def check_exact(source: Source, task: TranslationTask, translator: Any) -> None:
-    """See that CTranslate2 gives each word the probability that fairseq gives it, or UserError.
-
-    That needs no data: sentences and translations are of random words of the task's dictionaries.
+    That needs no data: sentences and translations are of random words. UserError where it is more
+    than ``tolerance``.
     """
     (batch,) = random_batches(source, _RANDOM)
     logs = source.model(**batch["net_input"])[0].log_softmax(-1)  # (B, T, V)
-    tokens = batch["net_input"]["src_tokens"].tolist()
-    sentences = [_words(task.source_dictionary, each) for each in tokens]
-    targets = [_words(task.target_dictionary, each) for each in batch["target"].tolist()]
+    sources = _words(task.source_dictionary, batch["net_input"]["src_tokens"])
+    targets = _words(task.target_dictionary, batch["target"])
     # One at a time: 4.8 cannot score padded targets with its layout ``multi_query``.
-    how = {"max_input_length": 0, "max_batch_size": 1}
+    results = translator.score_batch(sources, targets, max_input_length=0, max_batch_size=1)
     off = 0.0
-    results = translator.score_batch(sentences, targets, **how)
     for result, own, target in zip(results, logs, batch["target"], strict=True):
         length = len(result.log_probs)  # of the words and the end
         expected = own[range(length), target[:length]]  # (length,)
-        difference = torch.tensor(result.log_probs) - expected
-        share = difference.abs() / expected.abs().clamp(min=1)
+        difference = (torch.tensor(result.log_probs) - expected).abs()
+        share = difference / expected.abs().clamp(min=1)
         off = max(off, float(share.nan_to_num(torch.inf).max()))
-    if not off < _ROUNDING:
+    if not off < tolerance:
         raise UserError(
             f"CTranslate2's probabilities are not those of {source.path} (logarithms are off by "
             f"{off:.2g} of their size): translate with --engine fairseq, and please report this"
         )
+    return off
 
 
-def _words(dictionary: Dictionary, tokens: Sequence[int]) -> list[str]:
-    """The words of a sentence without its end, which CTranslate2 adds itself, and padding."""
-    return [dictionary[x] for x in tokens if x not in (dictionary.eos(), dictionary.pad())]
+def _words(dictionary: Dictionary, tokens: Tensor) -> list[list[str]]:
+    """Sentences (B, T) in words, without padding and ends, which CTranslate2 adds itself."""
+    without = dictionary.eos(), dictionary.pad()
+    return [[dictionary[x] for x in line if x not in without] for line in tokens.tolist()]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     help_ = "checkpoint of any kind of attention, or a run folder"
     add("checkpoint", type=Path, metavar="CKPT", help=help_)
-    add_data(parser, "its data folder", sentences=100, required=True)
-    add_subset(parser)
+    add("--data", type=Path, required=True, metavar="DATA", help="its data folder")
     add("--out", type=Path, required=True, metavar="DIR", help="new folder")
     help_ = "number format of the stored weights (default: %(default)s)"
     add("--quantization", choices=_QUANTIZATIONS, default="float32", help=help_)
@@ -161,23 +138,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Convert, compare, and say how many translations are the same."""
-    subset, quantization = args.subset, args.quantization
+    """Convert, and say how near words' probabilities come to fairseq's."""
+    how = args.quantization
     with quiet_fairseq():
         source = open_source(args.checkpoint)
         source.only_translation("CTranslate2's converter")
         data = open_binary(args.data)
-        material = open_material(source, args.data, args.sentences, subset, measured=False)
+        task = task_of(data, source)
         with new_folder(args.out) as folder:
-            how = quantization, args.shared_heads
-            convert(source, data.binary, data.languages, folder, *how)
+            convert(source, data.binary, data.languages, folder, how, args.shared_heads)
             translator = open_translator(folder, "cpu", "default", threads=1)
-            if quantization == "float32":
-                check_exact(source, material.task, translator)
-            count, greedy, beam = agreement(material, translator)
+            tolerance = _ROUNDING if how == "float32" else float("inf")
+            off = check_exact(source, task, translator, tolerance)
     size = f"{(args.out / 'model.bin').stat().st_size / 1e6:.3f} MB"
-    print(f"{args.out}: CTranslate2, {quantization}, {size}, from {source.attention_words}")
+    print(f"{args.out}: CTranslate2, {how}, {size}, from {source.attention_words}")
     print(
-        f"the same translation as fairseq's for {greedy} of {count} sentences of {subset} "
-        f"(greedy), {beam} with beam {BEAM}"
+        f"logarithms of random words' probabilities differ by up to {off:.1g} of their size"
     )
