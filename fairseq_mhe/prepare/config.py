@@ -97,10 +97,9 @@ class TextOptions:
 
     def texts(self) -> dict[str, Sequence[Path]]:
         """Split -> its texts, if any is named."""
-        others = {"valid": self.valid, "test": self.test}
-        return {"train": self.train} | {
-            name: [path] for name, path in others.items() if path
-        }
+        held = {"valid": self.valid, "test": self.test}
+        others = {split: [path] for split, path in held.items() if path}
+        return {"train": self.train, **others}
 
     def split_of(self, number: int, split: str = "train") -> str:
         """The split of a part of ``split``, which may be held out of train."""
@@ -117,9 +116,9 @@ class TextOptions:
         no_colon(self.out.resolve())
         missing = [split for split in SPLITS if split not in self.texts()]
         if missing and not self.hold_out:
+            splits = " and ".join(missing)
             raise UserError(
-                f"no text for {' and '.join(missing)}: name one by --valid or --test, or hold out "
-                "every Nth pair or document of train by --hold-out N"
+                f"no text for {splits}: name one (--valid, --test), or --hold-out N"
             )
         if self.hold_out and not missing:
             raise UserError("--valid and --test are given: leave --hold-out out")
@@ -143,11 +142,9 @@ class PrepareConfig(TextOptions):
     source_lang: str = option("", "source language, as en", required=True, metavar="LANG")
     target_lang: str = option("", "target language, as de", required=True, metavar="LANG")
     tokenizer: str = option(
-        "", "word tokeniser (default: moses if it suits the languages)", choices=TOKENIZERS
+        "", "word tokeniser (default: moses if it suits both)", choices=TOKENIZERS
     )
-    max_dropped: float = bounded(
-        50.0, "refuse texts that lose over X%% of their pairs", 0, 100
-    )
+    max_dropped: float = bounded(50.0, "refuse a text that loses over X%% of it", 0, 100)
     max_tokens: int = integer(
         250, "drop pairs with a side of over N tokens (without tokeniser: 8 N characters)"
     )
@@ -182,10 +179,8 @@ class PrepareConfig(TextOptions):
             raise UserError(f"{both}; they must differ")
         for lang in self.langs:
             if not _LANGUAGE.fullmatch(lang):
-                raise UserError(
-                    f"{lang!r} is not a language code; use letters, digits and _ only, as in en, "
-                    "pt_BR or zho_Hans"
-                )
+                advice = "use letters, digits and _ only, as in en, pt_BR or zho_Hans"
+                raise UserError(f"{lang!r} is not a language code; {advice}")
         suits = self.spaced and restored_by_moses(self.target_lang)
         moses = suits and self.subword != "sentencepiece"
         tokenizer = self.tokenizer or ("moses" if moses else "none")

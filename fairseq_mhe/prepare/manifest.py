@@ -125,10 +125,8 @@ def open_manifest(
     have equal manifests. Raises UserError where the folder is of another form, in use, or cannot be
     written.
     """
-    versions = {
-        "python": platform.python_version(),
-        **installed(("fairseq-mhe", *_PACKAGES)),
-    }
+    packages = installed(("fairseq-mhe", *_PACKAGES))
+    versions = {"python": platform.python_version(), **packages}
     state = {"folder_version": FOLDER_VERSION, "state": "unfinished", "form": form}
     content = {**state, **facts, "versions": versions, "steps": {}}
     try:

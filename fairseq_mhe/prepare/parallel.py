@@ -61,10 +61,8 @@ def map_blocks(
     function: Callable[[bytes], Result], path: Path, size: int, workers: int, verb: str
 ) -> Iterator[Result]:
     """`ordered_map` over a text file in blocks of whole lines of about ``size`` bytes."""
-    total = path.stat().st_size // size
-    return ordered_map(
-        function, text_blocks(path, size), workers, f"{verb} {path.name}", total
-    )
+    blocks, total = text_blocks(path, size), path.stat().st_size // size
+    return ordered_map(function, blocks, workers, f"{verb} {path.name}", total)
 
 
 def _results(
@@ -88,8 +86,7 @@ def _results(
         while pending:
             yield pending.popleft().result()
     except BrokenProcessPool:
-        raise UserError(
-            "a worker process was killed, probably for want of memory; try fewer --workers"
-        ) from None
+        problem = "a worker process was killed, probably for want of memory"
+        raise UserError(f"{problem}; try fewer --workers") from None
     finally:
         executor.shutdown(cancel_futures=True)

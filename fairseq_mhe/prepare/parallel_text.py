@@ -48,7 +48,6 @@ _WARN_ABOVE = 10  # percent of the pairs that are dropped
 _CLEANING = ("tokenizer", "max_tokens", "max_ratio", "punctuation", "lowercase", "hold_out")
 #: Why a pair is dropped, in counts and in words.
 _REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
-_FORMS = 4  # of what is not restored that are shown
 _REFERENCES = 2000  # lines of the test set that are compared with their tokens, joined again
 
 
@@ -83,9 +82,7 @@ def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
     return {f"{split}.{pair}.{lang}": f"{folder}/{split}.{lang}" for lang, split in names}
 
 
-def _clean(
-    manifest: Manifest, config: PrepareConfig, files: Mapping[str, Corpora]
-) -> Counts:
+def _clean(manifest: Manifest, config: PrepareConfig, files: dict[str, Corpora]) -> Counts:
     """The step from files to raw/ and tokenised/: read, normalise, tokenise, clean."""
 
     def action(work: Path) -> Counts:
@@ -105,7 +102,7 @@ def _clean(
                         counts[part].update(read=len(own), kept=len(own))
                         fates.update(held_out=len(own), kept=-len(own))
                 counts[split].update(fates, read=fates.total())
-            _check_kept(corpora[0], counts[split], config.max_dropped)
+            _check_kept(corpora[0][0], counts[split], config.max_dropped)
         if not all(count["kept"] for count in counts.values()):
             few = f"the training text has too few pairs for --hold-out {config.hold_out}"
             raise UserError(few)
@@ -177,9 +174,8 @@ def _fate(row: Row, config: PrepareConfig, max_ratio: float, usual: float) -> st
     return "ratio" if max(lengths) > max_ratio * min(lengths) + spare else "kept"
 
 
-def _check_kept(paths: tuple[Path, ...], counts: Mapping[str, int], most: float) -> None:
+def _check_kept(text: Path, counts: Mapping[str, int], most: float) -> None:
     """Raise UserError where a split has no pairs, or cleaning drops over ``most`` percent."""
-    text = f"{paths[0]}{' and its other side' if len(paths) > 1 else ''}"
     dropped, fates = _summary(counts)
     if not counts["kept"]:
         raise UserError(f"cleaning leaves no pair of {text} ({fates})")
@@ -203,25 +199,21 @@ def _say_not_restored(config: PrepareConfig) -> None:
     lang = config.target_lang
     split, restore = tokeniser("moses", lang), detokeniser("moses", lang)
     lines = list(islice(read_lines(config.out / "raw" / f"test.{lang}"), _REFERENCES))
-    examples = defaultdict(list)
+    forms: Counter[str] = Counter()
+    examples: dict[str, str] = {}
     for line in lines:
         restored = restore(split(line))
         if restored != line:
             kept = set(restored.split())
             words = " ".join([word for word in line.split() if word not in kept] or [line])
             form = re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "A", words))
-            examples[form].append(words)
-    if not examples:
-        return
-    changed = sum(map(len, examples.values()))
-    commonest = sorted(examples.items(), key=lambda each: -len(each[1]))[:_FORMS]
-    forms = "; ".join(
-        f"{len(words)} like {form} ({words[0]!r})" for form, words in commonest
-    )
-    say(
-        f"test: Moses' rules do not restore {changed:,} of {len(lines):,} references, which "
-        f"no translation can match fully: {forms}"
-    )
+            forms[form] += 1
+            examples.setdefault(form, words)
+    if forms:
+        like = [f"{n} like {form} ({examples[form]!r})" for form, n in forms.most_common(4)]
+        lost = f"{forms.total():,} of {len(lines):,} references"
+        problem = "which no translation can match fully"
+        say(f"test: Moses' rules do not restore {lost}, {problem}: {'; '.join(like)}")
 
 
 def prepare_segmented(

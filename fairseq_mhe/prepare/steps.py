@@ -33,11 +33,7 @@ _dictionary: Dictionary
 
 
 def text_facts(
-    langs: tuple[str, str],
-    subword: str,
-    tokenizer: str,
-    source: Facts | None,
-    **options: Any,
+    langs: Sequence[str], subword: str, tokenizer: str, source: Facts | None, **options: Any
 ) -> Facts:
     """The keys of a manifest that `data_folder.DataFolder` reads, and some for people."""
     return {
@@ -57,15 +53,12 @@ def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, li
 
 
 def make_subwords(
-    manifest: Manifest,
-    config: TextOptions,
-    texts: Mapping[str, str],
-    most: int | None = None,
+    manifest: Manifest, config: TextOptions, texts: Mapping[str, str], most: int = 0
 ) -> None:
     """Learn subwords of the clean train texts, segment all texts, and make them binary.
 
     ``texts``: fairseq's name of each text -> its clean file in the data folder (raw/train.en);
-    ``most``: subwords of a line, longer ones are split.
+    ``most``: subwords of a line, longer ones are split, unless it is 0.
     """
     model = _learn(manifest, config, _train(texts.values()))
     _segment(manifest, model, list(texts.values()), most)
@@ -96,9 +89,7 @@ def _learn(manifest: Manifest, config: TextOptions, train: list[str]) -> Subword
     return SubwordModel(kind, manifest.folder / name)
 
 
-def _segment(
-    manifest: Manifest, model: SubwordModel, texts: list[str], most: int | None
-) -> None:
+def _segment(manifest: Manifest, model: SubwordModel, texts: list[str], most: int) -> None:
     """Clean texts in subwords: subword/."""
 
     def action(work: Path) -> Counts:
@@ -118,8 +109,8 @@ def _segment(
         return counts
 
     (checksum,) = manifest.checksums([f"subword/{model.path.name}"]).values()
-    made_from = {"inputs": manifest.checksums(texts), "model": checksum, "most": most}
-    manifest.run("segment", made_from, action)
+    made_from = {"inputs": manifest.checksums(texts), "model": checksum}
+    manifest.run("segment", {**made_from, "most": most or None}, action)
 
 
 def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:

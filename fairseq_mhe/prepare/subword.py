@@ -22,13 +22,13 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.parallel import map_blocks
 from fairseq_mhe.prepare.text import lines_of, read_lines
 
-SUBWORDS = ("bpe", "sentencepiece")
 WORD_START = "\u2581"  # begins a word of SentencePiece
 END_OF_WORD = "</w>"  # in subword-nmt's merges
 NOT_LAST = "@@"  # ends a subword of BPE that does not end a word
 #: Words that fairseq takes for its own symbols.
 SPECIAL_SYMBOLS = frozenset(("<s>", "</s>", "<pad>", "<unk>", "<mask>"))
 MODEL_NAMES = {"bpe": "bpe.codes", "sentencepiece": "sentencepiece.model"}
+SUBWORDS = tuple(MODEL_NAMES)
 COUNT_BYTES = 1 << 22  # of text at a time: the longer, the fewer words are counted twice
 CACHED_WORDS = 500_000  # that a process remembers the subwords of
 MAX_SENTENCES = 2_000_000  # that SentencePiece learns from; more change next to nothing
@@ -160,7 +160,7 @@ class _Splits(dict[str, str]):
 
 
 def segment_text(
-    block: bytes, model: SubwordModel, most: int | None = None
+    block: bytes, model: SubwordModel, most: int = 0
 ) -> tuple[bytes, list[int]]:
     """The lines of a block, of at most ``most`` subwords, as UTF-8; how many subwords each has."""
     lines = segment(lines_of(block), model)

@@ -11,15 +11,9 @@ from fairseq_mhe.prepare.subword import MODEL_NAMES, WORD_START, SubwordModel, j
 from fairseq_mhe.prepare.tokenise import detokeniser, punctuation_normaliser, tokeniser
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
+_OPTIONAL = ("punctuation", "lowercase")
 #: What a bundle keeps of a manifest.
-_SETTINGS = (
-    "source_lang",
-    "target_lang",
-    "tokenizer",
-    "subword",
-    "punctuation",
-    "lowercase",
-)
+_SETTINGS = ("source_lang", "target_lang", "tokenizer", "subword", *_OPTIONAL)
 
 
 def normalise(line: str) -> str:
@@ -56,13 +50,12 @@ class TextProcessing:
     """How plain text becomes subwords, and plain again."""
 
     def __init__(self, settings: Mapping[str, Any], folder: Path) -> None:
-        """``settings``: as `_SETTINGS`, the last two optional; ``folder`` has the subword model."""
+        """``settings``: `_SETTINGS`, two of them `_OPTIONAL`; ``folder`` has the subword model."""
         self.languages = settings["source_lang"], settings["target_lang"]
         self.tokenizer, kind = settings["tokenizer"], settings["subword"]
         self.model = SubwordModel(kind, folder / MODEL_NAMES[kind])
-        self.punctuation = settings.get("punctuation", False)
-        self.lowercase = settings.get("lowercase", False)
         self.settings = {name: settings.get(name, False) for name in _SETTINGS}
+        self.punctuation, self.lowercase = (self.settings[name] for name in _OPTIONAL)
 
     def segment(self, lines: Sequence[str], side: int = 0) -> list[str]:
         """Plain lines of the source (``side`` 0) or target (1) as subwords with spaces between."""
