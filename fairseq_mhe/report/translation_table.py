@@ -22,12 +22,13 @@ PAPER_FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png"
 
 def _blocks(rows: Sequence[Row], paper: bool) -> list[Block]:
     """The quickstart's is one, without rows and deviations where they say nothing."""
-    several, rows = len({row["row"] for row in rows}) > 1, [_shown(row) for row in rows]
+    rows = [_shown(row) for row in rows]
     if paper:
         return [Block(filled(columns(part), rows), rows) for part in ("paper", "more")]
     every = columns("quickstart")
     kept = {name for name, _ in filled(every, rows)} | {"PRR", "p"}
-    kept -= set() if several else {"row"}
+    if len({row["row"] for row in rows}) == 1:
+        kept.discard("row")
     return [Block([each for each in every if each[0] in kept], rows)]
 
 
