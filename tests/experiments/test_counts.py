@@ -15,13 +15,15 @@ from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.report import published as report
 from fairseq_mhe.report.published import published
 
+Capture = pytest.CaptureFixture[str]
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+
+def printed(capsys: Capture, *words: str) -> str:
     assert cli.main([*words]) == 0
     return capsys.readouterr().out
 
 
-def as_json(capsys: pytest.CaptureFixture[str], line: str) -> Any:
+def as_json(capsys: Capture, line: str) -> Any:
     return json.loads(printed(capsys, *line.split(), "--json"))
 
 
@@ -77,7 +79,7 @@ def test_rows_have_the_parameters_and_the_cache_of_whole_models(rows: Rows) -> N
         assert rows[row, "mhe_mul"][1] == (paper.parameters if paper else "")
 
 
-def test_the_cost_of_mha_base_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cost_of_mha_base_by_hand(capsys: Capture) -> None:
     """C = 512, feed-forward 2048, vocabulary 1000, 6 + 6 layers; 10 source and 4 target tokens."""
     found = as_json(capsys, "cost base mha --source 10 --target 4 --beam 3 --vocab-size 1000")
     square, ffn = 512 * 512, 2 * 512 * 2048
@@ -102,7 +104,7 @@ def test_the_cost_of_mha_base_by_hand(capsys: pytest.CaptureFixture[str]) -> Non
     assert found["attention"] == {"encoder": "mha", "decoder": "mha", "cross": "mha"}
 
 
-def test_options_reach_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_reach_the_model(capsys: Capture) -> None:
     line = "cost tiny gqa --kv-heads 4 --cross-attention collaborative --collaborative-dim 8"
     found = as_json(capsys, line)  # C = 128, n = 4, d = 32, 2 + 2 layers
     assert found["attention"] == {"encoder": "gqa", "decoder": "gqa", "cross": "collaborative"}
@@ -110,7 +112,7 @@ def test_options_reach_the_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["cache_bytes"]["per_source_token"] == 2 * (8 + 4 * 32) * 4
 
 
-def test_the_table_says_what_it_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_says_what_it_counts(capsys: Capture) -> None:
     text = printed(capsys, "cost", "big", "collaborative")
     assert ["encoder: collaborative", "15,753,216", "16,496,640", "0"] in cells(text)
     assert "sees 13 target tokens on average" in text
@@ -125,16 +127,14 @@ def test_the_table_says_what_it_counts(capsys: pytest.CaptureFixture[str]) -> No
         ("base mha --kv-heads 2", "--attention-kv-heads has no effect on --attention mha: "),
     ],
 )
-def test_bad_input_ends_in_one_line(
-    line: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_ends_in_one_line(line: str, message: str, capsys: Capture) -> None:
     assert cli.main(["cost", *line.split()]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert message in err
 
 
-def test_language_models_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_language_models_are_counted(capsys: Capture) -> None:
     found = as_json(capsys, "cost roberta_mhe_base mhe_mul")
     assert found["attention"] == {"encoder": "mhe_mul"}
     assert found["parts"]["attention"]["parameters"] == 8_875_008

@@ -13,10 +13,10 @@ from fairseq_mhe.runs.scoring import score
 from tests.fixtures.trained import TABLE_SIZE, TABLE_UPDATES, snapshot, table_words
 from tests.fixtures.translations import BAD, GOOD, REFERENCES, write
 
+Capture = pytest.CaptureFixture[str]
 
-def test_a_scored_run_is_printed_and_not_scored_again(
-    table: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+
+def test_a_scored_run_is_printed_and_not_scored_again(table: Path, capsys: Capture) -> None:
     run = table / "tiny-mha-seed1"
     before = snapshot(run)
     assert cli.main(["evaluate", str(run), "--cpu"]) == 0
@@ -28,9 +28,7 @@ def test_a_scored_run_is_printed_and_not_scored_again(
     assert snapshot(run) == before
 
 
-def test_a_trained_run_is_not_trained_again(
-    miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trained_run_is_not_trained_again(miniature: Path, table: Path, capsys: Capture) -> None:
     before = snapshot(table)
     words = ["train", "Tiny", "mha", "--data", str(miniature), "--out", str(table), *TABLE_SIZE]
     assert cli.main([*words, "--evaluate"]) == 0
@@ -41,9 +39,7 @@ def test_a_trained_run_is_not_trained_again(
     assert snapshot(table) == before
 
 
-def test_other_data_are_refused(
-    miniature: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refuses_other_data(miniature: Path, table: Path, tmp_path: Path, capsys: Capture) -> None:
     other = tmp_path / "other"
     shutil.copytree(miniature, other)
     manifest = json.loads((other / "manifest.json").read_text())
@@ -54,9 +50,7 @@ def test_other_data_are_refused(
     assert "is not the data that" in capsys.readouterr().err
 
 
-def test_a_half_trained_run_is_refused(
-    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_half_trained_run_is_refused(table: Path, tmp_path: Path, capsys: Capture) -> None:
     run = tmp_path / "tiny-mha-seed1"
     shutil.copytree(table / run.name, run)
     for name in ("model.pt", "metrics.json"):
@@ -84,9 +78,7 @@ def test_an_average_that_is_missing_is_made_again_without_training(
     assert read_job(run).metrics.stat().st_mtime_ns == trained
 
 
-def test_the_command_prints_scores_with_their_meaning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_scores_with_their_meaning(tmp_path: Path, capsys: Capture) -> None:
     write(tmp_path, ref=REFERENCES, good=GOOD, bad=BAD)
     files = ["--reference", str(tmp_path / "ref"), "--hypothesis", str(tmp_path / "bad")]
     assert cli.main(["score", *files, "--baseline", str(tmp_path / "good")]) == 0
@@ -106,9 +98,7 @@ def kept(table: Path, out: Path) -> int:
     return cli.main(["keep", *(str(table / name) for name in NAMES), "--out", str(out)])
 
 
-def test_the_table_comes_out_again(
-    miniature: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys: Capture) -> None:
     runs = tmp_path / "kept runs"
     assert kept(table, runs) == 0
     # Not only --finished-only: the same command, which trains what is not done, finds it all done.
@@ -135,9 +125,7 @@ def test_the_table_comes_out_again(
     assert f"{runs / NAMES[0]} exists: remove it, or name another" in capsys.readouterr().err
 
 
-def test_none_is_kept_where_one_cannot_be(
-    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_none_is_kept_where_one_cannot_be(table: Path, tmp_path: Path, capsys: Capture) -> None:
     unfinished = tmp_path / "runs" / NAMES[0]
     shutil.copytree(table / NAMES[0], unfinished, ignore=shutil.ignore_patterns("scores.json"))
     out = tmp_path / "out"

@@ -24,6 +24,8 @@ from tests.fixtures.language import small_text
 from tests.fixtures.task_files import put_task, superglue_rows
 from tests.fixtures.trained import FLOAT32, snapshot
 
+Capture = pytest.CaptureFixture[str]
+
 LINES = [pair[0] for pair in read_corpus()["train"][:300]]
 RUN = "roberta_mhe_tiny-mhe_mul-seed1"
 TUNED = f"{RUN}-sst2-seed1"
@@ -112,7 +114,7 @@ def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("split", ["dev", "train"])
 def test_other_examples_of_a_task_are_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], split: str
+    folder: Path, tmp_path: Path, capsys: Capture, split: str
 ) -> None:
     """A task whose folder was prepared again, of other files."""
     shutil.copytree(folder / TUNED, tmp_path / TUNED)
@@ -127,9 +129,7 @@ def test_other_examples_of_a_task_are_refused(
     assert "other settings (data fingerprint: " in capsys.readouterr().err
 
 
-def test_a_loss_is_fairseqs_and_computed_where_the_text_lies_now(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_loss_is_fairseqs_wherever_the_text_lies(folder: Path, tmp_path: Path) -> None:
     text = Path(shutil.copytree(folder / "text", tmp_path / "moved"))
     run = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
     before = (run / "scores.json").read_text()
@@ -147,9 +147,7 @@ def test_a_loss_is_fairseqs_and_computed_where_the_text_lies_now(
     assert found == pytest.approx(told, abs=2e-3)
 
 
-def test_what_cannot_be_fine_tuned_is_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_fine_tuned_is_refused(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     causal = make_checkpoint(tmp_path / "lm.pt", "transformer_lm_mhe")
     sst2, long = folder / "sst2", tmp_path / "long"
     prepare_task(TASKS["sst2"], folder, folder / "text", long, block=65)
@@ -174,7 +172,7 @@ COMMONEST = {"copa": 400 / 7, "wic": 400 / 7, "squad2": 50}
 
 @pytest.mark.parametrize("name", SPECIAL)
 def test_every_form_of_task_is_fine_tuned_and_scored(
-    name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     long, task = [line for line in LINES if len(line.split()) > 3], TASKS[name]
     put_task(tmp_path, name, long)
@@ -205,11 +203,7 @@ def test_every_form_of_task_is_fine_tuned_and_scored(
 
 
 def check_answers(
-    folder: Path,
-    name: str,
-    said: dict[str, str],
-    values: dict[str, float],
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, name: str, said: dict[str, str], values: dict[str, float], capsys: Capture
 ) -> None:
     """Predictions are the context's own words, and score-squad says the same of them."""
     path = folder / f"{name}.dev{TASKS[name].suffix}"
@@ -225,9 +219,7 @@ def check_answers(
     assert lines == [f"{key}: {value:.2f}%" for key, value in values.items() if key != "score"]
 
 
-def test_the_table_goes_on_from_what_is_trained(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_goes_on_from_what_is_trained(folder: Path, capsys: Capture) -> None:
     before = results_in(folder)
     assert finetune(folder, folder, folder / "sst2") == 0
     assert "sst2, 35 of dev" in capsys.readouterr().out
@@ -249,9 +241,7 @@ def test_the_table_goes_on_from_what_is_trained(
     assert read(folder / "nlu-table.json") == {"mhe_mul": {"sst2": [score]}}
 
 
-def test_a_table_is_made_of_kept_runs(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_is_made_of_kept_runs(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     """They have no checkpoints and are not trained again; other settings make no table."""
     runs = [str(folder / RUN), str(folder / TUNED)]
     assert cli.main(["keep", *runs, "--out", str(tmp_path)]) == 0
@@ -282,7 +272,7 @@ def test_a_table_is_made_of_kept_runs(
 
 
 def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     """At D = n d, where the decomposition is exact, it says what the model itself says."""
     pytest.importorskip("tensorly")
@@ -319,9 +309,7 @@ def trained_in(folder: Path) -> dict[str, int]:
     return {path: at for path, at in found if "collaborative-nlu" not in path}
 
 
-def test_a_causal_models_table_is_of_perplexity(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_causal_table_is_of_perplexity(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     words = ["--tokens", "64", "--batch", "4", "--updates", "2", "--seeds", "1", "--cpu"]
     line = ["nlu-table", "transformer_lm_mhe_tiny", *words, "--precision", "bf16"]
     line += ["--kinds", "mhe_mul", "--out", str(tmp_path), "--data", str(folder / "text")]

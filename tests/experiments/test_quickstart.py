@@ -4,6 +4,7 @@ score, table.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -45,10 +46,8 @@ def test_it_ends_in_the_table(finished: Finished) -> None:
     # tiny: 6 attention sublayers, d_m 128, 4 heads of 32
     assert mha["attention_parameters"] == 6 * 4 * 128**2
     assert mhe["attention_parameters"] == 6 * (3 * 128 * 32 + 3 * 4 * 32 + 128**2)
-    assert (
-        mha["total_parameters"] - mhe["total_parameters"]
-        == mha["attention_parameters"] - mhe["attention_parameters"]
-    )
+    rest = [cell["total_parameters"] - cell["attention_parameters"] for cell in (mha, mhe)]
+    assert rest[0] == rest[1]
     assert mha["kv_bytes_per_token"] == 4 * mhe["kv_bytes_per_token"] == 4 * (2 * 2 * 32) * 4
     assert min(mha["tokens_per_second"], mhe["tokens_per_second"]) > 0
     assert min(mha["sentences_per_second"], mhe["sentences_per_second"]) > 0
@@ -74,12 +73,8 @@ def test_no_sentence_is_lost(finished: Finished) -> None:
 
 def test_training_sees_every_sentence(finished: Finished) -> None:
     out = finished.out
-    train = [
-        line
-        for line in (run_folder(out, "mha") / "train.log").read_text().split("\n")
-        if "| train | " in line
-    ]
-    first_epoch = json.loads(train[0].partition("| train | ")[2])
+    log = (run_folder(out, "mha") / "train.log").read_text()
+    first_epoch = json.loads(log.partition("| train | ")[2].partition("\n")[0])
     sentences = float(first_epoch["train_bsz"]) * float(first_epoch["train_num_updates"])
     lines = len(list(read_lines(out / "data-limit200" / "raw" / "train.de")))
     assert sentences == pytest.approx(lines, abs=0.5)
@@ -90,14 +85,10 @@ def test_the_averages_are_the_last_checkpoints_mean(finished: Finished) -> None:
     for kind in KINDS:
         state = read_checkpoint(run_folder(out, kind) / "model.pt")
         assert len(state["averaged_from"]) == 5
-        sources = [
-            read_checkpoint(run_folder(out, kind) / "checkpoints" / name)
-            for name in state["averaged_from"]
-        ]
-        updates = [updates_made(source) for source in sources]
-        assert updates == list(range(QUICKSTART_UPDATES - 4, QUICKSTART_UPDATES + 1)), (
-            "none is lost to an epoch's end"
-        )
+        folder = run_folder(out, kind) / "checkpoints"
+        sources = [read_checkpoint(folder / name) for name in state["averaged_from"]]
+        updates = [updates_made(source) - QUICKSTART_UPDATES for source in sources]
+        assert updates == [-4, -3, -2, -1, 0], "none is lost to an epoch's end"
         name = "decoder.layers.0.fc1.weight"
         mean = torch.stack([s["model"][name].double() for s in sources]).mean(0)
         torch.testing.assert_close(state["model"][name].double(), mean, atol=1e-7, rtol=0)
@@ -111,9 +102,7 @@ def test_a_second_run_does_nothing(finished: Finished) -> None:
     assert snapshot(out) == before
 
 
-def test_killed_in_the_middle_it_goes_on_to_the_same_result(
-    finished: Finished, tmp_path: Path
-) -> None:
+def test_killed_in_the_middle_it_ends_the_same(finished: Finished, tmp_path: Path) -> None:
     """Killed by -9 while both train, with the last checkpoint of one cut in half: same weights,
     same translations.
     """
@@ -122,12 +111,8 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_result(
     killed = subprocess.Popen(quickstart_command(tmp_path), stderr=subprocess.DEVNULL)
     folders = [run_folder(tmp_path, kind) for kind in KINDS]
     try:
-        wait_until(
-            lambda: all(
-                len(list(f.glob("checkpoints/checkpoint_[0-9]*.pt"))) >= 3 for f in folders
-            ),
-            killed,
-        )
+        saved = "checkpoints/checkpoint_[0-9]*.pt"
+        wait_until(lambda: all(len(list(f.glob(saved))) >= 3 for f in folders), killed)
     finally:
         kill(killed)
     assert not (folders[0] / "model.pt").exists(), "it was killed too late to prove anything"
@@ -138,20 +123,14 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_result(
     assert done.returncode == 0, done.stderr
     for kind, folder in zip(KINDS, folders, strict=True):
         log = (folder / "train.log").read_text()
-        starts = [
-            line.partition("from update ")[2] for line in log.split("\n") if line.startswith("--- ")
-        ]
-        assert [start.partition(",")[0] == "0" for start in starts] == [True, False], (
-            "it began anew"
-        )
-        expected, found = (
-            read_checkpoint(run_folder(out, kind) / "model.pt")["model"]
-            for out in (whole, tmp_path)
-        )
+        starts = re.findall(r"^--- .* from update (\d+),", log, re.MULTILINE)
+        assert [start == "0" for start in starts] == [True, False], "it began anew"
+        uninterrupted = run_folder(whole, kind)
+        expected = read_checkpoint(uninterrupted / "model.pt")["model"]
+        found = read_checkpoint(folder / "model.pt")["model"]
         assert all(torch.equal(found[name], value) for name, value in expected.items())
-        assert (folder / "test" / "hypotheses.txt").read_text() == (
-            run_folder(whole, kind) / "test" / "hypotheses.txt"
-        ).read_text()
+        texts = [run / "test" / "hypotheses.txt" for run in (folder, uninterrupted)]
+        assert texts[0].read_text() == texts[1].read_text()
 
 
 def wait_until(

@@ -21,6 +21,8 @@ from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_script, table_words
 
+Capture = pytest.CaptureFixture[str]
+
 KINDS = ("mha", "mhe_mul")
 #: How often the table is killed, and fewer than how many changes to its files a start makes until
 #: then: a table takes about 300.
@@ -58,18 +60,14 @@ def test_it_ends_in_the_table(table: Path) -> None:
     assert "Traceback" not in screen
 
 
-def test_a_second_run_trains_nothing(
-    miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_run_trains_nothing(miniature: Path, table: Path, capsys: Capture) -> None:
     before = snapshot(table)
     assert cli.main(["run-table", *table_words(miniature, table)]) == 0
     assert capsys.readouterr().out == (table / "table.md").read_text()
     assert snapshot(table) == before
 
 
-def test_the_table_of_what_is_finished_names_the_rest(
-    miniature: Path, table: Path, tmp_path: Path
-) -> None:
+def test_a_table_names_what_is_not_finished(miniature: Path, table: Path, tmp_path: Path) -> None:
     for name in ("tiny-mha-seed1", "tiny-mhe_mul-seed1"):
         shutil.copytree(table / name, tmp_path / name)
     assert cli.main(["run-table", *table_words(miniature, tmp_path, "--finished-only")]) == 0
@@ -158,7 +156,7 @@ def assert_same_table(out: Path, table: Path) -> None:
 
 
 def test_other_settings_are_refused_before_anything_is_trained(
-    miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]
+    miniature: Path, table: Path, capsys: Capture
 ) -> None:
     before = snapshot(table)
     assert cli.main(["run-table", *table_words(miniature, table, "--updates", "9")]) == 2

@@ -26,6 +26,8 @@ from fairseq_mhe.runs.job import LAST, Job
 from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.train import train as train_all
 
+Patch = pytest.MonkeyPatch
+
 ONE, TWO = Device(False, 1, 1), Device(False, 1, 1, workers=2)
 
 
@@ -36,7 +38,7 @@ def ask(*words: str, models: int = 1) -> Device:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+def machine(monkeypatch: Patch) -> Callable[[int, int], None]:
     """Sets how many GPUs and cores there are."""
 
     def has(gpus: int, cores: int) -> None:
@@ -51,22 +53,18 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
 @pytest.mark.parametrize(
     ("gpus", "cores", "models", "words", "expected"),
     [
-        (0, 2, 2, "", Device(False, 2, 1)),
-        (0, 8, 2, "", Device(False, 2, 4)),
-        (0, 2, 1, "", Device(False, 1, 2)),
-        (0, 4, 9, "", Device(False, 4, 1)),
-        (0, 64, 2, "", Device(False, 2, 8)),
+        *((0, 2, 2, "", Device(False, 2, 1)), (0, 8, 2, "", Device(False, 2, 4))),
+        *((0, 2, 1, "", Device(False, 1, 2)), (0, 4, 9, "", Device(False, 4, 1))),
+        *((0, 64, 2, "", Device(False, 2, 8)), (4, 16, 1, "--cpu", Device(False, 1, 8))),
         (0, 4, 1, "--processes 2", Device(False, 1, 2, workers=2)),
         (4, 16, 1, "--processes 2 --cpu", Device(False, 1, 8, workers=2)),
-        (4, 16, 7, "", Device(True, 4, 4)),
-        (4, 16, 2, "", Device(True, 2, 8)),
+        *((4, 16, 7, "", Device(True, 4, 4)), (4, 16, 2, "", Device(True, 2, 8))),
         (4, 16, 7, "--gpus 2", Device(True, 2, 4, workers=2)),
-        (4, 16, 1, "--cpu", Device(False, 1, 8)),
     ],
 )
 def test_models_train_side_by_side_on_what_is_there(
     machine: Callable[[int, int], None],
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     gpus: int,
     cores: int,
     models: int,
@@ -99,7 +97,7 @@ def test_what_is_not_there_is_refused(machine: Callable[[int, int], None]) -> No
     ],
 )
 def test_auto_is_the_precision_that_is_fast_here(
-    monkeypatch: pytest.MonkeyPatch, gpu: bool, flags: str, expected: str
+    monkeypatch: Patch, gpu: bool, flags: str, expected: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: int(gpu))
     monkeypatch.setattr(
@@ -113,7 +111,7 @@ def test_auto_is_the_precision_that_is_fast_here(
 
 
 def test_models_side_by_side_have_gpus_of_their_own(
-    machine: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch
+    machine: Callable[[int, int], None], monkeypatch: Patch
 ) -> None:
     machine(4, 16)
     assert ask(models=7).environment(3) == {"CUDA_VISIBLE_DEVICES": "3"}
@@ -175,9 +173,7 @@ def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Job, tmp_pa
     assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
 
 
-def test_two_processes_do_not_resume_what_one_began(
-    miniature: Path, alone: Job, tmp_path: Path
-) -> None:
+def test_two_processes_resume_none_of_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
     (middle,) = alone.checkpoints.glob("checkpoint_*_3.pt")
     with pytest.raises(UserError, match="was trained on 1 devices, not 2: resume on as many"):
         train(miniature, tmp_path, TWO, start=middle)

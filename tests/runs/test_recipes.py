@@ -25,21 +25,12 @@ from tests.fixtures.runs import TRAINING
 
 RECIPES = {path.stem: read_recipe(path) for path in sorted(FOLDER.glob("*.yaml"))}
 #: "row precision" (or "row generate") -> the words that commands gave fairseq before the files.
-RECORDED = dict(
-    line.split(": ", 1)
-    for line in Path(__file__).with_name("recorded_words.txt").read_text().splitlines()
-)
+_LINES = Path(__file__).with_name("recorded_words.txt").read_text().splitlines()
+RECORDED = dict(line.split(": ", 1) for line in _LINES)
 #: Row: dropout, updates, averaged checkpoints. The first two from the paper's table, the last from
 #: Vaswani et al. 2017.
-PUBLISHED = {
-    "base": (0.1, 100_000, 5),
-    "16x32": (0.1, 100_000, 5),
-    "4x128": (0.1, 100_000, 5),
-    "4l": (0.1, 100_000, 5),
-    "8l": (0.1, 100_000, 5),
-    "12h": (0.15, 100_000, 5),
-    "big": (0.3, 300_000, 20),
-}
+PUBLISHED = dict.fromkeys(("base", "16x32", "4x128", "4l", "8l"), (0.1, 100_000, 5))
+PUBLISHED |= {"12h": (0.15, 100_000, 5), "big": (0.3, 300_000, 20)}
 
 
 def parsed(words: list[str]) -> dict[str, Any]:
@@ -80,11 +71,9 @@ def test_the_command_recipe_prints_it(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize("row", RECIPES)
 def test_hydra_reads_the_same_as_the_command_line(row: str) -> None:
     """Every group of fairseq's configuration is equal; test_own_parts.py trains by both."""
-    by_words = convert_namespace_to_omegaconf(
-        options.parse_args_and_arch(
-            options.get_training_parser(), ["data", *RECIPES[row].training.words()]
-        )
-    )
+    words = ["data", *RECIPES[row].training.words()]
+    parsed_words = options.parse_args_and_arch(options.get_training_parser(), words)
+    by_words = convert_namespace_to_omegaconf(parsed_words)
     written = OmegaConf.load(FOLDER / f"{row}.yaml")
     del written["hydra"]
     by_hydra = OmegaConf.merge(OmegaConf.structured(FairseqConfig), written)
@@ -152,9 +141,7 @@ def test_the_batch_is_the_same_on_any_number_of_devices(
         ("roberta_mhe_tiny", 3, "1, 2, 4, 8, 16"),
     ],
 )
-def test_devices_that_cannot_share_the_batch_are_refused(
-    row: str, devices: int, fitting: str
-) -> None:
+def test_devices_that_cannot_share_are_refused(row: str, devices: int, fitting: str) -> None:
     told = f"shared evenly by {devices} devices: take {fitting} devices"
     with pytest.raises(UserError, match=told):
         RECIPES[row].training.words(devices)

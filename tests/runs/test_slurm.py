@@ -13,6 +13,9 @@ from fairseq_mhe.runs import slurm
 from fairseq_mhe.runs.job import read_job
 from tests.fixtures.small_runs import MADE
 
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 #: What stands for SLURM: sbatch writes down its words, one a line, and names a job.
 SBATCH = """#!/usr/bin/env bash
 printf '%s\\n' "$@" >"$SUBMITTED"
@@ -21,7 +24,7 @@ echo "4711;cluster"
 
 
 @pytest.fixture
-def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def submitted(tmp_path: Path, monkeypatch: Patch) -> Path:
     """Where the stub puts its words."""
     stub = tmp_path / "stubs" / "sbatch"
     stub.parent.mkdir()
@@ -38,9 +41,7 @@ def submit(out: Path, *words: str) -> int:
     return cli.main(["run-table", *places, *cells, "--slurm", *words])
 
 
-def test_an_array_over_the_cells_is_submitted(
-    tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_array_of_cells_is_submitted(tmp_path: Path, submitted: Path, capsys: Capture) -> None:
     out = tmp_path / "the out"
     options = "--slurm-parallel 2 --max-tokens 512 --gpus 2"
     options += " --slurm-option partition=long --slurm-option exclusive"
@@ -101,10 +102,7 @@ def test_the_script_runs_its_cell_and_queues_it_again_when_its_time_is_up(
 
 
 def test_a_job_is_done_by_its_number(
-    tmp_path: Path,
-    submitted: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, submitted: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     """By the precision and batch of the submission, on whatever machine; it writes no table."""
     out = tmp_path / "out"
@@ -135,10 +133,7 @@ def test_a_job_is_done_by_its_number(
 
 
 def test_what_cannot_be_submitted_is_one_line(
-    tmp_path: Path,
-    submitted: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, submitted: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     """--slurm-... without --slurm would train a table on the machine where jobs are submitted."""
     refusing = "#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n"

@@ -10,6 +10,8 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.runs.squad import Answer, given, right_answers, squad_scores, threshold
 
+Capture = pytest.CaptureFixture[str]
+
 CONTEXT = "In 1066 the Norman army, led by William, crossed the Channel: a feat."
 #: Answer, right answer, exact match, F1, by hand: 2 shared words / (words + words).
 CASES = [
@@ -51,9 +53,7 @@ def dataset(folder: Path, **answers: list[tuple[str, int]]) -> Path:
     return folder / "dev.json"
 
 
-def test_the_best_of_several_answers_and_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_best_of_several_answers_and_none(tmp_path: Path, capsys: Capture) -> None:
     path = dataset(tmp_path, year=[("1066", 3), ("In 1066", 0)], who=[("William", 32)], none=[])
     assert right_answers(path) == {"year": ["1066", "In 1066"], "who": ["William"], "none": [""]}
     said = {"year": "in 1066!", "who": "led by William", "none": ""}
@@ -66,9 +66,7 @@ def test_the_best_of_several_answers_and_none(
     ]
 
 
-def test_bad_predictions_end_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_predictions_end_in_one_line(tmp_path: Path, capsys: Capture) -> None:
     path, said = dataset(tmp_path, a=[], b=[]), tmp_path / "said.json"
     for text, told in (
         ('{"a": ""}', "1 of 2 questions have no prediction, b among them"),

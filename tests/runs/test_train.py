@@ -20,6 +20,8 @@ from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.train import learning_curve, training_arguments
 from tests.fixtures.runs import TRAINING, open_run, settings
 
+Patch = pytest.MonkeyPatch
+
 CPU = Device(gpu=False, slots=2, threads=1)
 START = "--- 2026-11-23 08:34:23 fairseq-train from update"
 PLACES = {"data": "/data set"}
@@ -104,7 +106,7 @@ class FakeChild:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
+def fake(monkeypatch: Patch) -> type[FakeChild]:
     monkeypatch.setattr(training, "Child", FakeChild)
     monkeypatch.setattr(FakeChild, "children", [])
     return FakeChild
@@ -124,7 +126,7 @@ def a_job(tmp_path: Path, **changes: Any) -> Job:
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_one_process_that_fails_ends_all(
-    tmp_path: Path, fake: type[FakeChild], monkeypatch: pytest.MonkeyPatch, failing: int
+    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch, failing: int
 ) -> None:
     """The other would wait for it for ever."""
     monkeypatch.setattr(fake, "failing", failing)
@@ -135,9 +137,7 @@ def test_one_process_that_fails_ends_all(
     assert not job.metrics.exists()
 
 
-def test_a_finished_training_is_not_started_again_and_warns_once(
-    tmp_path: Path, fake: type[FakeChild]
-) -> None:
+def test_a_finished_training_stays_and_warns_once(tmp_path: Path, fake: type[FakeChild]) -> None:
     job = a_job(tmp_path)
     assert train(job).count("warning: look out") == 1
     assert train(job) == ""
@@ -151,7 +151,7 @@ def test_a_finished_training_is_not_started_again_and_warns_once(
 
 
 def test_a_training_that_ends_early_is_an_error(
-    tmp_path: Path, fake: type[FakeChild], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch
 ) -> None:
     job = a_job(tmp_path)
     monkeypatch.setattr(fake, "updates", 39)
