@@ -55,12 +55,13 @@ def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, An
         seeds = zip(*(row["scores"][task] for task in tasks), strict=True)
         score = [statistics.mean(of_seed) for of_seed in seeds]
         scored[row["attention"]] = {**row, "score": score, "mean": statistics.mean(score)}
-    mha, sha, size = scored.get("mha"), scored.get("sha"), "attention_parameters"
+    mha, sha = scored.get("mha"), scored.get("sha")
     for row in scored.values():  # of means above 0: Matthews' correlation may be below
+        score, size = row["mean"], row["attention_parameters"]
         if mha and mha["mean"] > 0:
-            row["prr"] = prr(row["mean"], mha["mean"])
-        if sha and sha["mean"] > 0 and row[size] != sha[size]:
-            row["peop"] = peop(row["mean"], sha["mean"], row[size], sha[size])
+            row["prr"] = prr(score, mha["mean"])
+        if sha and sha["mean"] > 0 and size != sha["attention_parameters"]:
+            row["peop"] = peop(score, sha["mean"], size, sha["attention_parameters"])
     return list(scored.values())
 
 
