@@ -13,15 +13,8 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest, Result
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.scoring import (
-    bleu4,
-    bleu_tokeniser,
-    read_aligned,
-    read_translations,
-    score,
-    tokenised_bleu,
-    tokeniser_in,
-)
+from fairseq_mhe.runs import scoring
+from fairseq_mhe.runs.scoring import bleu4, score, tokenised_bleu, tokeniser_in
 from tests.fixtures.translations import BAD, REFERENCES, write
 
 
@@ -70,7 +63,7 @@ def test_a_missing_dictionary_is_one_line(
 
     monkeypatch.setattr("fairseq_mhe.runs.scoring.BLEU", missing)
     with pytest.raises(UserError, match=rf"pip install 'sacrebleu\[{extra}\]', or give another"):
-        bleu_tokeniser(language)
+        scoring.bleu_tokeniser(language)
     assert tokeniser_in("nrefs:1|tok:ja-mecab-0.996-IPA|smooth:exp") == "ja-mecab"
 
 
@@ -78,16 +71,11 @@ def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
     """Against sacremoses' command, sed for the compounds, and sacreBLEU's command on what comes
     out.
     """
-    references = [
-        f"Der {i}-Tage-Plan (neu) von bzw. Haus ist gut, aber E-Mail-Adressen fehlen: a-b-c."
-        for i in range(12)
-    ]
-    hypotheses = [
-        line.replace("Plan", "Entwurf").replace("bzw.", "bzw")
-        if i % 2
-        else line.replace("E-", "E ")
-        for i, line in enumerate(references)
-    ]
+    line = "Tage-Plan (neu) von bzw. Haus ist gut, aber E-Mail-Adressen fehlen: a-b-c."
+    references = [f"Der {i}-{line}" for i in range(12)]
+    hypotheses = [each.replace("E-", "E ") for each in references]
+    for i in range(1, 12, 2):
+        hypotheses[i] = references[i].replace("Plan", "Entwurf").replace("bzw.", "bzw")
     write(tmp_path, ref=references, hyp=hypotheses)
     script = (
         f"{shlex.quote(sys.executable)} -m sacremoses -q -l de tokenize -x < $0 "
@@ -134,10 +122,8 @@ def test_bleu4_is_fairseqs_own(hypotheses: list[str], references: list[str]) -> 
     scorer = Scorer(BleuConfig(pad=words.pad(), eos=words.eos(), unk=words.unk()))
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         scorer.add(*(words.encode_line(line).int() for line in (reference, hypothesis)))
-    ours, theirs = (
-        [float(number) for number in re.findall(r"(?<!BLEU)\d[\d.]*", line)]
-        for line in (bleu4(hypotheses, references)["line"], scorer.result_string())
-    )
+    lines = bleu4(hypotheses, references)["line"], scorer.result_string()
+    ours, theirs = (list(map(float, re.findall(r"(?<!BLEU)\d[\d.]*", line))) for line in lines)
     assert ours == theirs, "score, precisions, brevity penalty, ratio and lengths"
 
 
@@ -146,14 +132,14 @@ def test_a_translated_set_is_read_in_its_texts(tmp_path: Path) -> None:
     for more in ({}, {"references.tokens": ["rt"], "hypotheses.tokens": ["ht"]}):
         texts |= more
         write(tmp_path, **{f"{name}.txt": lines for name, lines in texts.items()})
-        assert read_translations(tmp_path) == texts
+        assert scoring.read_translations(tmp_path) == texts
     write(tmp_path, **{"sources.txt": ["1", "2"]})
     advice = f"remove {re.escape(str(tmp_path))} and evaluate the run again"
     with pytest.raises(UserError, match=f"sources.txt has 2 lines, .*.txt has 1: {advice}"):
-        read_translations(tmp_path)
+        scoring.read_translations(tmp_path)
     write(tmp_path, none=[])
     with pytest.raises(UserError, match="none has 0 lines"):
-        read_aligned([tmp_path / "none", tmp_path / "none"], "")
+        scoring.read_aligned([tmp_path / "none", tmp_path / "none"], "")
 
 
 def test_an_unknown_word_of_a_reference_matches_nothing() -> None:

@@ -49,14 +49,9 @@ def test_an_array_of_cells_is_submitted(tmp_path: Path, submitted: Path, capsys:
     words = submitted.read_text().splitlines()
     script = str(out / "slurm" / "job.sh")
     assert words[: words.index(script)] == [
-        "--parsable",
-        "--array=0-3%2",
-        f"--output={out}/slurm/%A_%a.log",
-        "--time=24:00:00",
-        "--cpus-per-task=8",
-        "--gpus-per-node=2",
-        "--partition=long",
-        "--exclusive",
+        *("--parsable", "--array=0-3%2", f"--output={out}/slurm/%A_%a.log"),
+        *("--time=24:00:00", "--cpus-per-task=8", "--gpus-per-node=2"),
+        *("--partition=long", "--exclusive"),
     ]
     run_jobs = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(out / "jobs.json")]
     assert words[words.index(script) + 1 :] == run_jobs
@@ -82,18 +77,12 @@ def test_the_script_runs_its_cell_and_queues_it_again_when_its_time_is_up(
     """SLURM sends USR1 to the script; a hundred restarts are enough."""
     (tmp_path / "job.sh").write_text(slurm._SCRIPT)
     (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$@"\n')
-    (tmp_path / "program").write_text(
-        "#!/bin/sh\n"
-        + ("sleep 0.3; kill -USR1 $PPID; exec sleep 3" if signalled else 'echo "ran $@"')
-    )
+    does = "sleep 0.3; kill -USR1 $PPID; exec sleep 3" if signalled else 'echo "ran $@"'
+    (tmp_path / "program").write_text(f"#!/bin/sh\n{does}")
     for name in ("scontrol", "program"):
         (tmp_path / name).chmod(0o755)
-    environment = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "SLURM_ARRAY_JOB_ID": "47",
-        "SLURM_ARRAY_TASK_ID": "3",
-        "SLURM_RESTART_COUNT": restarts,
-    }
+    environment = {"SLURM_ARRAY_JOB_ID": "47", "SLURM_ARRAY_TASK_ID": "3"}
+    environment |= {"SLURM_RESTART_COUNT": restarts, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     line = ["bash", str(tmp_path / "job.sh"), "program", "a", "b"]
     with (tmp_path / "log").open("w") as log:
         done = subprocess.run(line, env=environment, stdout=log, check=False, timeout=30)

@@ -16,20 +16,14 @@ from tests.fixtures.runs import open_run, settings
 from tests.fixtures.small_runs import MADE
 
 FOLDER = Path("test")
+_LOGGED = "2026-11-21 04:11:01 | INFO | fairseq_cli.generate | "
 OUTPUT = [
-    "2026-11-21 04:11:01 | INFO | fairseq_cli.generate | loading model(s) from model.pt",
-    "S-2\t▁Turn ▁on",
-    "T-2\t▁An",
-    "H-2\t-0.25\t▁Ein schalten",
-    "D-2\t-0.25\t▁Ein schalten",
-    "P-2\t-0.1 -0.2",
-    "S-0\t▁Off",
-    "H-0\t-1.5e-05\t▁Aus\u2028 ▁und\x85 mehr",
-    "H-0\t-2.5\t▁second ▁best",
-    "H-1\t-0.5\t",
-    "2026-11-21 04:11:01 | INFO | fairseq_cli.generate | "
-    "Translated 1,003 sentences (18,127 tokens) in 4.7s "
-    "(211.83 sentences/s, 3828.53 tokens/s)",
+    f"{_LOGGED}loading model(s) from model.pt",
+    *("S-2\t▁Turn ▁on", "T-2\t▁An", "H-2\t-0.25\t▁Ein schalten"),
+    *("D-2\t-0.25\t▁Ein schalten", "P-2\t-0.1 -0.2", "S-0\t▁Off"),
+    *("H-0\t-1.5e-05\t▁Aus\u2028 ▁und\x85 mehr", "H-0\t-2.5\t▁second ▁best", "H-1\t-0.5\t"),
+    f"{_LOGGED}Translated 1,003 sentences (18,127 tokens) in 4.7s (211.83 sentences/s, 3828.53 "
+    "tokens/s)",
     "Generate test with beam=5: BLEU4 = 1.00",
 ]
 

@@ -27,9 +27,9 @@ TP, FP, FN, TN = 3, 1, 2, 2
 XS, YS = [1.0, 2.0, 4.0], [0.0, 3.0, 3.5]
 #: Of XS and YS less their means, 7 / 3 and 6.5 / 3.
 DX, DY = [x - 7 / 3 for x in XS], [y - 6.5 / 3 for y in YS]
-PEARSON = sum(x * y for x, y in zip(DX, DY, strict=True)) / math.sqrt(
-    sum(x * x for x in DX) * sum(y * y for y in DY)
-)
+PEARSON = sum(x * y for x, y in zip(DX, DY, strict=True))
+PEARSON /= math.sqrt(sum(x * x for x in DX) * sum(y * y for y in DY))
+MATTHEWS = (TP * TN - FP * FN) / math.sqrt((TP + FP) * (TP + FN) * (TN + FP) * (TN + FN))
 
 
 @pytest.mark.parametrize(
@@ -37,17 +37,10 @@ PEARSON = sum(x * y for x, y in zip(DX, DY, strict=True)) / math.sqrt(
     [
         ("accuracy", FOUND, RIGHT, 5 / 8),
         ("f1", FOUND, RIGHT, 2 * TP / (2 * TP + FP + FN)),
-        (
-            "matthews",
-            FOUND,
-            RIGHT,
-            (TP * TN - FP * FN) / math.sqrt((TP + FP) * (TP + FN) * (TN + FP) * (TN + FN)),
-        ),
+        ("matthews", FOUND, RIGHT, MATTHEWS),
         # 2 TP / (predicted + there) of a, b and c.
         ("macro_f1", list("aabbc"), list("abbba"), (2 / 4 + 4 / 5 + 0) / 3),
-        ("pearson", XS, YS, PEARSON),
-        ("spearman", XS, YS, 1),
-        ("pearson", [2.0, 2.0, 2.0], YS, 0),
+        *(("pearson", XS, YS, PEARSON), ("spearman", XS, YS, 1), ("pearson", [2.0] * 3, YS, 0)),
     ],
 )
 @pytest.mark.filterwarnings("ignore:An input array is constant")
@@ -64,38 +57,27 @@ def test_a_group_is_right_where_all_of_it_is() -> None:
 
 
 def test_scores_are_percent_and_their_mean() -> None:
-    found = task_metrics(
-        TASKS["mrpc"], {"dev": FOUND}, {"dev": {"labels": RIGHT, "groups": GROUPS}}
-    )
+    right = {"dev": {"labels": RIGHT, "groups": GROUPS}}
+    found = task_metrics(TASKS["mrpc"], {"dev": FOUND}, right)
     assert found["accuracy"] == 62.5
     assert found["score"] == pytest.approx((found["accuracy"] + found["f1"]) / 2)
     both = {"dev_matched": ["neutral"], "dev_mismatched": ["neutral"]}
-    labels = {
-        "dev_matched": {"labels": ["neutral"], "groups": [""]},
-        "dev_mismatched": {"labels": ["entailment"], "groups": [""]},
-    }
+    labels = {name: {"labels": ["neutral"], "groups": [""]} for name in both}
+    labels["dev_mismatched"]["labels"] = ["entailment"]
     wanted = {"score": 50, "accuracy dev_matched": 100, "accuracy dev_mismatched": 0}
     assert task_metrics(TASKS["mnli"], both, labels) == wanted
 
 
 def test_the_likeliest_candidate_of_a_group() -> None:
-    rows = {
-        "labels": ["0", "1", "1", "1", "0"],
-        "groups": ["q", "q", "q", "r", "r"],
-        "candidates": ["x", "y", "z", "x", "y"],
-    }
+    rows = {"labels": list("01110"), "groups": list("qqqrr"), "candidates": list("xyzxy")}
     said, right = best_candidates(["-1.0", "0.5", "0.25", "-3", "-2"], rows)
     assert said == {"q": "y", "r": "y"}
     assert right == {"q": ["y", "z"], "r": ["x"]}
 
 
 BOS, END, PAD = 0, 2, 1
-TOKENS = torch.tensor(
-    [
-        [BOS, 7, 8, END, END, 9, 10, 11, 12, 13, END],
-        [BOS, 7, END, END, 9, 10, 11, END, PAD, PAD, PAD],
-    ]
-)
+FULL = [BOS, 7, 8, END, END, 9, 10, 11, 12, 13, END]
+TOKENS = torch.tensor([FULL, [BOS, 7, END, END, 9, 10, 11, END, PAD, PAD, PAD]])
 #: Of each window: where its passage begins, and how long it is.
 PASSAGES = ((5, 5), (4, 3))
 
@@ -125,11 +107,8 @@ def test_no_other_span_of_the_passage_is_better(
 
 
 def test_the_best_window_answers_and_the_least_none_counts() -> None:
-    context = {
-        "text": "one two three four five six",
-        "begins": [0, 4, 8, 14, 19, 24],
-        "ends": [3, 7, 13, 18, 23, 27],
-    }
+    context = {"text": "one two three four five six", "begins": [0, 4, 8, 14, 19, 24]}
+    context["ends"] = [3, 7, 13, 18, 23, 27]
     windows = [[0, 0, 0, 4], [0, 0, 2, 4], [1, 0, 0, 4], [1, 0, 2, 4]]
     facts = {"contexts": [context], "questions": ["a", "b"], "windows": windows}
     found = [(1.0, 5.0, 0, 1), (3.0, 2.0, 1, 2), (4.0, -1.0, 0, 0), (3.5, 0.5, 0, 3)]
