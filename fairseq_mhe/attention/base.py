@@ -13,8 +13,7 @@ from fairseq_mhe.attention.kernel import Mask, attend
 from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
 
-#: fairseq's gain for projections that are stored apart but would be one matrix of three times the
-#: height.
+#: fairseq's gain for projections stored apart that would be one matrix of three times the height.
 PACKED_GAIN = 2**-0.5
 _WIDTH = "width of a head (default: embedding dimension / heads)"
 _SCALE = (
@@ -32,9 +31,9 @@ class Option:
     """
 
     flag: str
-    type: type
-    default: Any
     help: str
+    type: type = int
+    default: Any = None
     choices: tuple[str, ...] = ()
 
     @property
@@ -55,7 +54,7 @@ class Option:
 def shared_projection_init(default: str) -> Option:
     """The option of kinds whose projections serve several heads: how large weights begin."""
     choices = "packed", "xavier", "head"
-    return Option("shared_projection_init", str, default, _SCALE, choices)
+    return Option("shared_projection_init", _SCALE, str, default, choices)
 
 
 class Attention(nn.Module):
@@ -81,7 +80,7 @@ class Attention(nn.Module):
     ValueError where sizes do not fit, or the kind would ignore an option.
     """
 
-    OPTIONS: tuple[Option, ...] = (Option("attention_head_dim", int, None, _WIDTH),)
+    OPTIONS: tuple[Option, ...] = (Option("attention_head_dim", _WIDTH),)
     #: Why the kind cannot be written out as ordinary heads, if it cannot.
     no_heads: str | None = None
     #: The weights of its written-out heads are a linear function of its own.
@@ -153,10 +152,7 @@ class Attention(nn.Module):
         self.project(self.num_heads, kept=self.num_heads)
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, H, T, dk), with whatever the kind folds into the query.
-
-        One head does where all would be equal; (B, H, T, j dk) reads a key with its neighbours.
-        """
+        """(T, B, C) -> (B, H or 1, T, dk), or (B, H, T, j dk) to read a key with its neighbours."""
         return split_heads(self.q_proj(x), self.query_heads)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,7 +169,7 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(T, B, C), (S, B, kdim), padding (B, S) -> (B, H, T, d), (B, Hk, S, d), (B, Hv, S, d).
 
-        By one product for each input: on a GPU a small model trains no faster than kernels start.
+        By one product an input: on a GPU a small model trains as fast as kernels start.
         """
         own = self.query_weight()
         shared = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
@@ -264,7 +260,7 @@ class Attention(nn.Module):
         key: Tensor | None = None,
         value: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
-        incremental_state: dict[Any, Any] | None = None,
+        incremental_state: Any = None,
         need_weights: bool = True,
         static_kv: bool = False,
         attn_mask: Mask | None = None,
@@ -274,9 +270,8 @@ class Attention(nn.Module):
 
         Args:
             query: (T, B, C).
-            key, value: (S, B', kdim), (S, B', vdim); B' may be B / beam, one row a sentence, whose
-                hypotheses are neighbours in ``query``. Both are ignored in self-attention and once
-                static keys are cached.
+            key, value: (S, B', kdim), (S, B', vdim), ignored in self-attention and once static keys
+                are cached; B' may be B / beam, where a sentence's hypotheses are neighbours.
             key_padding_mask: (B', S), true where a key is padding.
             incremental_state: fairseq's store; given, keys and values are appended to the cache.
             need_weights: return the weights' mean over heads, (B, T, S); else None.
@@ -317,16 +312,14 @@ class Attention(nn.Module):
         self.dropout_in_inference = retained and "MultiheadAttention" in modules
 
     @torch.no_grad()
-    def reorder_incremental_state(
-        self, incremental_state: dict[Any, Any], new_order: Tensor
-    ) -> dict[Any, Any]:
+    def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> Any:
         """Row i of the cache becomes what row ``new_order[i]`` was, for hypotheses (new B,)."""
         cache = self._get_input_buffer(incremental_state)
         if cache is not None and cache.filled:
             cache.reorder(new_order)
         return incremental_state
 
-    def _get_input_buffer(self, state: dict[Any, Any] | None) -> KeyValueCache | None:
+    def _get_input_buffer(self, state: Any) -> KeyValueCache | None:
         """This sublayer's cache (fairseq's name for it); None outside incremental decoding."""
         return None if state is None else state.setdefault(self, KeyValueCache())
 

@@ -57,8 +57,7 @@ def sentence_order(
     ``new_order`` (N,) has the old index of each new hypothesis, ``beam`` neighbours a sentence. The
     beam becomes 1 where an order mixes sentences inside a group, which beam search never does.
 
-    To ask a GPU is to wait for all its work: it is asked once for all layers and models of a step,
-    which share the order's tensor, and not where there is only one row.
+    A GPU, which answers after all its work, is asked once for all layers and models of a step.
     """
     if sentences == 1 and len(new_order) == beam:
         return None, beam

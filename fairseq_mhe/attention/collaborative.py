@@ -28,7 +28,7 @@ class CollaborativeAttention(Attention):
     D is C / 4 unless given, which lost no BLEU in the authors' WMT17 experiment.
     """
 
-    OPTIONS = (*Attention.OPTIONS, Option("collaborative_dim", int, None, _SHARED))
+    OPTIONS = (*Attention.OPTIONS, Option("collaborative_dim", _SHARED))
     linear_heads = False
     collaborative_dim: int
 

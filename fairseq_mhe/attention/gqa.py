@@ -30,7 +30,7 @@ class GroupedQueryAttention(MultiQueryAttention):
     g is 2 (1 where the number of heads is odd) unless given: 1 is MQA, ``num_heads`` is MHA.
     """
 
-    OPTIONS = (*Attention.OPTIONS, Option("attention_kv_heads", int, None, _GROUPS))
+    OPTIONS = (*Attention.OPTIONS, Option("attention_kv_heads", _GROUPS))
     kv_heads: int | None
 
     def build(self) -> None:

@@ -13,7 +13,6 @@ from fairseq_mhe.attention.cache import version
 
 # B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T
 # queries, S keys.
-
 _VECTOR = 16  # numbers of float32 in the longest vector register, AVX-512's
 _LONG = 512  # keys from which the CPU's fused kernel trains in bfloat16 no slower than steps
 _FLASH_WIDTH = 256  # numbers in the widest head that flash attention takes
@@ -36,9 +35,8 @@ class CausalMask:
         return torch.ones(shape, dtype=torch.bool, device=self.device).triu(1)
 
     def hides_padding(self, key_padding_mask: Tensor) -> bool:
-        """True if padding (B, S) is only on the right, where the causal mask already hides it.
-
-        The device is asked once for all layers of a step, which share the tensor.
+        """True if padding (B, S), asked once for all layers of a step, is only on the right, where
+        the causal mask already hides it.
         """
         if self._padding is not key_padding_mask:
             self._padding = key_padding_mask
@@ -73,7 +71,6 @@ def attend(
             a part for a key and each before it, which are 0 at padding and before the sentence.
         key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
         key_padding_mask: (B, S), true where a key is padding.
-        attn_mask: (T, S), boolean (true: must not look) or additive; or the causal one.
         dropout: probability of dropping a weight; 0 outside training.
 
     Returns:
@@ -96,10 +93,9 @@ def attend(
 def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
     """Whether a fused kernel serves this call best.
 
-    On a GPU one key head is expanded, and narrower values are padded, but for a step of decoding:
-    that would copy the whole cache. The CPU's has no dropout, and takes 1.1 to 3 times as long as
-    separate steps in a step of decoding (torch 2.13, 25 to 400 keys); in bfloat16 with gradients,
-    1.5 to 8 times (10 to 256 keys; as long with 512).
+    A GPU's takes narrower values padded, but for a step of decoding: that would copy the cache. The
+    CPU's has no dropout, and takes 1.1 to 3 times as long as separate steps in a step of decoding
+    (torch 2.13, 25 to 400 keys), 1.5 to 8 times in bfloat16 with gradients (10 to 256 keys).
     """
     step = query.size(2) == 1
     widths = query.size(3), key.size(3), value.size(3)
@@ -152,11 +148,10 @@ def _attend_fused(
 
 
 def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """torch's choice of a fused kernel; on CUDA flash or memory-efficient attention.
+    """torch's choice of a fused kernel; on CUDA cuDNN's only by FAIRSEQ_MHE_CUDNN=1.
 
-    cuDNN's kernel, which torch prefers on new GPUs, plans for every new shape of a batch, and
-    nearly all are new: an update on an H200 took ten times as long (docs/gpu.md).
-    FAIRSEQ_MHE_CUDNN=1 allows it.
+    It plans for every new shape of a batch, and nearly all are new: an update on an H200 took ten
+    times as long (docs/gpu.md).
     """
     if not query.is_cuda or os.environ.get("FAIRSEQ_MHE_CUDNN") == "1":
         return F.scaled_dot_product_attention(query, key, value, **options)
@@ -208,10 +203,7 @@ def _side_by_side(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
 
 
 def _added_up(scores: Tensor, count: int, padding: Tensor | None) -> Tensor:
-    """(N, H, count * T, S) of parts of queries -> (N, H, T, S): a key's with those before it.
-
-    In a step this is less than keys side by side would copy.
-    """
+    """(N, H, count * T, S) of parts of queries -> (N, H, T, S); in a step less than copied keys."""
     if padding is not None:
         scores = _fill(scores, padding, 0.0)
     length = scores.size(3)
@@ -224,8 +216,7 @@ def _added_up(scores: Tensor, count: int, padding: Tensor | None) -> Tensor:
 def softmax(scores: Tensor) -> Tensor:
     """Weights (N, H, T, S) of scores (N, H, T, S), computed in float32 at least, as fairseq's are.
 
-    On a CPU keys that weigh nothing fill a row up to a vector register: torch takes a shorter one
-    number by number, 3 to 4 times as long with its gradient (2.13).
+    On a CPU keys that weigh nothing fill a vector register, or torch takes 3 to 4 times as long.
     """
     keys, dtype = scores.size(-1), scores.dtype
     if scores.device.type == "cpu" and keys < _VECTOR:
@@ -237,8 +228,8 @@ def softmax(scores: Tensor) -> Tensor:
 def drop(x: Tensor, p: float) -> Tensor:
     """Values of x (any shape), each 0 with probability p, the others scaled by 1 / (1 - p).
 
-    In bfloat16 on a CPU p is rounded to a 65,536th, one at least, and masks are drawn four values
-    at a time: torch draws 64 bits for every value, which takes four to five times as long (2.13).
+    In bfloat16 on a CPU p is rounded to a 65,536th, one at least, and 64 bits are drawn for four
+    values: torch draws as many for each, which takes four to five times as long (2.13).
     """
     if x.dtype != torch.bfloat16 or x.device.type != "cpu":
         return F.dropout(x, p)
@@ -251,10 +242,7 @@ def drop(x: Tensor, p: float) -> Tensor:
 
 
 def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
-    """(N, H, T, d) -> (B, K, R, d): rows that read the same of K kept heads, in one line.
-
-    A view where ``x`` is contiguous and a sentence has one row or one head is kept.
-    """
+    """(N, H, T, d) -> (B, K, R, d): rows that read the same of K kept heads; mostly a view."""
     rows, heads, length, width = x.shape
     beam, group = rows // sentences, heads // kept
     if beam > 1 and kept > 1:
@@ -284,7 +272,7 @@ def _additive_mask(
 ) -> Tensor | None:
     """(B, S) and (T, S) -> (B or 1, 1, 1 or repeats * T, S), to be added to scores; None of none.
 
-    Kept while both are the same tensors and of these ``versions``: one for all layers of a step.
+    One for all layers of a step: kept while both are the same tensors, of these ``versions``.
     """
     mask = None
     if attn_mask is not None:

@@ -5,10 +5,9 @@ e_i^Q, e_i^K, e_i^V in R^d, and is softmax(psi(Q, e_i^Q) psi(K, e_i^K)^T / sqrt(
 output concat(heads) W_O. MHE-Mul: psi(A, b) = A * (1 + b).  MHE-Add: psi(A, b) = A + b.
 Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C.
 
-psi acts per channel and the projections are shared, so one key head and one value head serve all
-heads exactly. No psi(K) and psi(V) are computed: what psi does to the keys moves to the queries,
-what it does to the values moves behind the weighted sum. The equation as the paper has it is
-``mhe_mul`` and ``mhe_add`` in tests/attention/equations.py, which this code is tested against.
+psi acts per channel, so one key head and one value head serve all heads exactly: what psi does to
+the keys moves to the queries, what it does to the values moves behind the weighted sum. The paper's
+equation is ``mhe_mul`` and ``mhe_add`` in tests/attention/equations.py, which tests compare.
 """
 
 from collections.abc import Sequence
@@ -50,7 +49,7 @@ class _HeadEmbeddingAttention(Attention):
     OPTIONS: tuple[Option, ...] = (
         *Attention.OPTIONS,
         shared_projection_init("packed"),
-        Option("head_embedding_std", float, 0.02, _SPREAD),
+        Option("head_embedding_std", _SPREAD, float, 0.02),
     )
     head_embedding_std: float
     query_embedding: nn.Parameter  # (n, d), the paper's e^Q
@@ -70,8 +69,7 @@ class _HeadEmbeddingAttention(Attention):
     def shared_query(self, x: Tensor) -> Tensor:
         """X W_Q: (T, B, C) -> (B, 1, T, d), contiguous, so that what is made of it is too."""
         length, batch, _ = x.shape
-        # reshape, because a single step's transpose calls itself contiguous but keeps strides that
-        # products inherit.
+        # A single step's transpose calls itself contiguous but has strides that products inherit.
         return self.q_proj(x).transpose(0, 1).reshape(batch, 1, length, self.head_dim)
 
 
@@ -83,7 +81,7 @@ class MHEMul(_HeadEmbeddingAttention):
 
     OPTIONS = (
         *_HeadEmbeddingAttention.OPTIONS,
-        Option("head_embedding_offset", float, 1.0, _ADDED),
+        Option("head_embedding_offset", _ADDED, float, 1.0),
     )
     linear_heads = False
     projects_together = True
@@ -105,10 +103,7 @@ class MHEMul(_HeadEmbeddingAttention):
         return factors if self._kept is None else factors * self.scaling
 
     def query_weight(self) -> tuple[Tensor, Tensor | None]:
-        """W_Q, times the factors of each head: (n d, C).
-
-        On a GPU n d columns more of a product are cheaper than a product with the queries.
-        """
+        """W_Q by each head's factors, (n d, C): on a GPU cheaper than a product with queries."""
         if self._folded is None:
             self.fold_together([self])
         weight, bias, _ = self._folded

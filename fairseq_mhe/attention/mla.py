@@ -6,9 +6,9 @@ Positions are compressed to c = Y W_D of r numbers, which is all that is cached;
 W_UK^i and V_i = c W_UV^i: softmax(X W_Q^i K_i^T / sqrt(d)) V_i; output concat(heads) W_O.
 Parameters without biases: 2 C n d + kdim r + 2 r n d; with r = 2 d and n d = C: 2 C^2 + 6 C d.
 
-K_i and V_i are never computed: X W_Q^i (c W_UK^i)^T = (X W_Q^i W_UK^i^T) c^T, and weights W pass
-through the product: W (c W_UV^i) = (W c) W_UV^i. So one kept head of width r, keys and values in
-one, serves all heads. The equation as the paper has it is ``mla`` in tests/attention/equations.py.
+K_i and V_i are never computed: X W_Q^i (c W_UK^i)^T = (X W_Q^i W_UK^i^T) c^T, and W (c W_UV^i) =
+(W c) W_UV^i: one kept head of width r, keys and values in one, serves all heads. The paper's
+equation is ``mla`` in tests/attention/equations.py.
 """
 
 import torch
@@ -26,12 +26,11 @@ _LATENT = (
 class LatentAttention(Attention):
     """Keys and values of all heads from one latent vector a position.
 
-    r is 2 d unless given, as much as one key and one value head. With ``bias``, queries, latent
-    vectors and output have one; what is between needs none (softmax ignores a key's bias, and a
-    value's is a part of the output's).
+    r is 2 d unless given, as one key and one value head. With ``bias``, queries, latent vectors and
+    output have one: softmax ignores a key's, and a value's is a part of the output's.
     """
 
-    OPTIONS = (*Attention.OPTIONS, Option("attention_latent_dim", int, None, _LATENT))
+    OPTIONS = (*Attention.OPTIONS, Option("attention_latent_dim", _LATENT))
     keys_are_values = True
     linear_heads = False
     latent_dim: int
