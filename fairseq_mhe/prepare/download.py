@@ -29,10 +29,9 @@ _DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zl
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on the network; its size in bytes and its SHA-256 if they are known."""
+    """A file on the network, and its SHA-256 if that is known."""
 
     url: str
-    size: int | None = None
     sha256: str | None = None
 
     @property
@@ -42,11 +41,9 @@ class RemoteFile:
 
     def fault(self, path: Path) -> str | None:
         """What is wrong with the downloaded file, or None."""
-        if self.size not in (None, size := path.stat().st_size):
-            return f"has {size:,} bytes instead of {self.size:,}"
-        if self.sha256 not in (None, checksum := sha256(path)):
-            return f"has the SHA-256 {checksum} instead of {self.sha256}"
-        return None
+        if self.sha256 in (None, checksum := sha256(path)):
+            return None
+        return f"has the SHA-256 {checksum} instead of {self.sha256}"
 
 
 def download(
@@ -74,10 +71,11 @@ def _download(url: str, file: RemoteFile, folder: Path) -> None:
     with requests.Session() as session:
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=retries))
-        while (have := part.stat().st_size) != file.size:
+        whole = False
+        while not whole:
+            have = part.stat().st_size
             try:
-                if _resume(session, url, part, file):
-                    break
+                whole = _resume(session, url, part)
             except requests.RequestException as error:
                 if part.stat().st_size == have:
                     raise UserError(
@@ -91,7 +89,7 @@ def _download(url: str, file: RemoteFile, folder: Path) -> None:
     part.rename(folder / file.name)
 
 
-def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -> bool:
+def _resume(session: requests.Session, url: str, part: Path) -> bool:
     """Download the rest of ``part``, an ETag of which is in .version; whether all has come."""
     have, version = part.stat().st_size, part.with_suffix(".version")
     headers = {"Accept-Encoding": "identity"}
@@ -105,7 +103,7 @@ def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -
         if response.status_code != requests.codes.partial_content:
             have = 0  # the server sends all of it, maybe of a newer version
         rest = response.headers.get("Content-Length")
-        total = have + int(rest) if rest else file.size
+        total = have + int(rest) if rest else None
         etag = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
         version.write_text(etag, "utf-8")
         # Some servers call .gz an encoding, though asked for none: it would be undone here.
@@ -115,7 +113,7 @@ def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -
                 stream.write(block)
                 have += len(block)
                 if total is not None:
-                    board.update(file.name, have // MB, max(1, total // MB))
+                    board.update(part.stem, have // MB, max(1, total // MB))
     return total is None or have >= total
 
 
