@@ -33,13 +33,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command of a corpus, whose messages begin with the name of its script."""
     parser = Parser(prog="python -m fairseq_mhe.prepare.corpora", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True)
-    for name, options in CORPORA.items():
+    for name in (*CORPORA, "glue", "superglue", "squad"):
+        options: Any = CORPORA.get(name, understanding)
         command = commands.add_parser(name, prog=f"{name}.sh", description=options.__doc__)
-        add_options(command, options)
-    for suite in ("glue", "superglue", "squad"):
-        about = understanding.__doc__
-        command = commands.add_parser(suite, prog=f"{suite}.sh", description=about)
-        understanding.add_arguments(command, suite)
+        if options is understanding:
+            understanding.add_arguments(command, name)
+        else:
+            add_options(command, options)
     args = parser.parse_args(argv)
     return exit_status(f"{args.name}.sh", partial(_run, args))
 

@@ -6,9 +6,8 @@ interface belongs. Messages of two integrations are left out; every tenth is not
 
 import bz2
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 
 from fairseq_mhe.prepare.config import SPLITS, integer, vocabulary
@@ -20,7 +19,7 @@ from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.prepare.text import write_lines
 from fairseq_mhe.prepare.text_processing import normalise
 
-CORPUS = Path(__file__).resolve().parent / "home-assistant" / "pairs.tsv.bz2"
+CORPUS = Path(__file__).with_name("home-assistant") / "pairs.tsv.bz2"
 TASK = TASKS["integration"]
 #: Train pairs (of --limit) and examples of the task for each held-out one.
 _HELD_OUT_PART = 10
@@ -29,7 +28,7 @@ Pairs = list[tuple[str, str]]
 Row = tuple[str, str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class HomeAssistant(PairCorpus):
     """The embedded corpus: texts of Home Assistant's interface."""
 
@@ -52,12 +51,10 @@ class HomeAssistant(PairCorpus):
             return prepare(replace(self, train=(train,), valid=valid, test=test))
 
 
-def read_rows() -> Iterator[list[str]]:
+def read_rows() -> list[list[str]]:
     """Split, integration, English and German of each pair."""
-    with bz2.open(CORPUS, "rt", encoding="utf-8", newline="\n") as table:
-        next(table)
-        for line in table:
-            yield line.rstrip("\n").split("\t")
+    lines = bz2.decompress(CORPUS.read_bytes()).decode().splitlines()
+    return [line.split("\t") for line in lines[1:]]
 
 
 def read_corpus() -> dict[str, Pairs]:
@@ -85,10 +82,11 @@ def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
 
 def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
     """The lines of a split without some messages, and an empty line before each integration."""
-    kept = [row for row in rows if row[0] == split and row[2].lower() not in held_out]
-    lines = []
-    for _, integration in groupby(kept, key=lambda row: row[1]):
-        lines += ["", *(message for _, _, message in integration)]
+    lines, last = [], None
+    for where, integration, message in rows:
+        if where == split and message.lower() not in held_out:
+            lines += [message] if integration == last else ["", message]
+            last = integration
     return lines
 
 
@@ -104,7 +102,13 @@ def prepare_language(out: Path, block: int) -> tuple[Path, Path]:
         for split, pairs in sets.items():
             table = [(*TASK.columns, TASK.label), *pairs]
             write_lines(Path(folder) / f"{split}.tsv", map("\t".join, table))
-        texts = TextConfig(train=(train,), valid=valid, test=test, out=out / "text")
-        config = replace(texts, vocab_size=4000, block=block)
-        text = prepare_text(config, {"corpus": "home_assistant, English"})
+        texts = TextConfig(
+            train=(train,),
+            valid=valid,
+            test=test,
+            out=out / "text",
+            vocab_size=4000,
+            block=block,
+        )
+        text = prepare_text(texts, {"corpus": "home_assistant, English"})
         return text, prepare_task(TASK, Path(folder), text, out / TASK.name, block)

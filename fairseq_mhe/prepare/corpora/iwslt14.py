@@ -22,7 +22,7 @@ _MARKS = re.compile(r"</?(?:title|description)>")
 _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Iwslt14(Downloads, PairCorpus):
     """IWSLT14 as by fairseq's recipe: small letters; every 23rd clean training pair is valid."""
 
@@ -35,7 +35,6 @@ class Iwslt14(Downloads, PairCorpus):
     hold_out: int = 23
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing; raises UserError as `make`."""
         self.unpack(PUBLISHED["iwslt14"], self._unpack)
         train, test = self.original / "train", self.original / "test"
         return self.make("iwslt14", train=(train,), test=test)

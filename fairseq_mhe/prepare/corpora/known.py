@@ -1,4 +1,4 @@
-"""What the known corpora share: downloads, and options that a recipe fixes."""
+"""What the known corpora share: downloads, and options."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +18,6 @@ _KNOWN = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text("utf-8"
 PUBLISHED = {
     name: [RemoteFile(**file) for file in known["files"]] for name, known in _KNOWN.items()
 }
-#: Writes the text of downloads into a folder.
-Action = Callable[[list[Path], Path], None]
 
 
 def default_out(default: str) -> Any:
@@ -29,7 +27,7 @@ def default_out(default: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Downloads:
-    """A corpus that is published: where its files come from, and where they are put."""
+    """A published corpus: where its files come from, and where they are put."""
 
     out: Path
     mirror: str | None = option(
@@ -41,8 +39,10 @@ class Downloads:
         """The folder of the published text."""
         return self.out / ORIGINAL
 
-    def unpack(self, files: Sequence[RemoteFile], action: Action) -> None:
-        """Have the text of ``files`` in ``original``; errors as `download` and `extract`."""
+    def unpack(
+        self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
+    ) -> None:
+        """Have in ``original`` what ``action`` writes of the downloaded ``files``, once."""
         archives, checksums = self.original / "archives", {f.name: f.sha256 for f in files}
         with open_manifest(self.original, DOWNLOADED, {}) as manifest:
             manifest.run(
@@ -53,9 +53,9 @@ class Downloads:
             manifest.complete()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PairCorpus(PrepareConfig):
-    """A known parallel corpus; fields without help are no options: a recipe fixes them."""
+    """A known parallel corpus; fields without help are no options."""
 
     train: Sequence[Path] = ()
     valid: Path | None = None
@@ -63,10 +63,6 @@ class PairCorpus(PrepareConfig):
     hold_out: int | None = None
     source_lang: str = "en"
     target_lang: str = "de"
-    max_tokens: int = 250
-    max_ratio: float | None = 1.5
-    punctuation: bool = False
-    lowercase: bool = False
 
     def make(self, corpus: str, **texts: Any) -> Path:
         """The data folder of ``texts`` (train, valid, test); errors as `parallel_text.prepare`."""

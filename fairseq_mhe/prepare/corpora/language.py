@@ -1,7 +1,4 @@
-"""Published texts for language models, tokenised words with rare ones <unk>, as data folders.
-
-Published perplexities are of words. Those of subwords, as here, compare with each other only.
-"""
+"""Published texts for language models, tokenised words with rare ones <unk>, as data folders."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +8,7 @@ from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, default_out
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.running_text import FILES, TITLES, TextConfig, prepare_text
 
-_MEMBERS = [f"wikitext-103/wiki.{split}.tokens" for split in SPLITS]
+_MEMBERS = [f"wiki.{split}.tokens" for split in SPLITS]
 
 
 class OwnText(TextConfig):
@@ -20,9 +17,9 @@ class OwnText(TextConfig):
     prepare = prepare_text
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LanguageCorpus(TextConfig):
-    """A text with published train, valid and test; fields without help are no options."""
+    """A text with published train, valid and test, which are no options."""
 
     train: tuple[Path, ...] = ()
     valid: Path | None = None
@@ -36,7 +33,7 @@ class LanguageCorpus(TextConfig):
         return prepare_text(texts, {"corpus": corpus})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class WikiText103(Downloads, LanguageCorpus):
     """WikiText-103 (Merity et al. 2017); articles are documents."""
 
@@ -47,17 +44,15 @@ class WikiText103(Downloads, LanguageCorpus):
     out: Path = default_out("runs/wikitext103-data")
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing; raises UserError as `make`."""
-        if self.folder:
-            paths = [self.folder / Path(member).name for member in _MEMBERS]
-        else:
+        folder = self.folder or self.original / "wikitext-103"
+        if not self.folder:
+            members = [f"wikitext-103/{name}" for name in _MEMBERS]
             published = PUBLISHED["wikitext103"]
-            self.unpack(published, lambda paths, work: extract(paths[0], _MEMBERS, work))
-            paths = [self.original / member for member in _MEMBERS]
-        return self.make("wikitext103", *paths)
+            self.unpack(published, lambda paths, work: extract(paths[0], members, work))
+        return self.make("wikitext103", *map(folder.joinpath, _MEMBERS))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PennTreebank(LanguageCorpus):
     """Penn Treebank (Mikolov et al. 2011), whose licence is not free: one document a split."""
 
@@ -68,5 +63,4 @@ class PennTreebank(LanguageCorpus):
     out: Path = default_out("runs/ptb-data")
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing; raises UserError as `make`."""
         return self.make("ptb", *(self.folder / f"ptb.{split}.txt" for split in SPLITS))

@@ -19,7 +19,7 @@ NAMES = ("train", "val", "test_2016_flickr")
 BPE_NAMES = {"train": "train", "valid": "valid", "test": "test.2016"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Multi30k(Downloads, PairCorpus):
     """Multi30k, the text as published: pairs of any length ratio."""
 
@@ -27,10 +27,8 @@ class Multi30k(Downloads, PairCorpus):
     vocab_size: int = vocabulary(10000)
     max_ratio: float | None = None
     punctuation: bool = True
-    lowercase: bool = option(False, "write everything in small letters")
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing; raises UserError as `make`."""
         self.unpack(PUBLISHED["multi30k"], _unpack)
         train, valid, test = (self.original / name for name in NAMES)
         return self.make("multi30k", train=(train,), valid=valid, test=test)
@@ -41,7 +39,7 @@ def _unpack(paths: list[Path], work: Path) -> None:
         (work / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Multi30kBpe:
     """Multi30k as Wu et al. 2021 preprocessed it, for the row multi30k: nothing is dropped."""
 

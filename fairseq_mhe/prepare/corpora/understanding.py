@@ -17,8 +17,12 @@ def obtain_task(task: Task, downloads: Downloads) -> Path:
     """Download a task's official files; returns their folder, raises UserError as `unpack`."""
 
     def unpack(paths: list[Path], work: Path) -> None:
-        if task.name == "mrpc":
-            _split_mrpc(paths, work)
+        if task.name == "mrpc":  # the second file names the pairs of the first that are dev
+            (header, *rows), pairs = map(list, map(read_lines, paths))
+            dev = [row for row in rows if "\t".join(row.split("\t")[1:3]) in pairs]
+            train = [row for row in rows if row not in dev]
+            write_lines(work / "train.tsv", [header, *train])
+            write_lines(work / "dev.tsv", [header, *dev])
         elif task.suite == "squad":
             for path in paths:
                 shutil.copy(path, work)
@@ -30,17 +34,6 @@ def obtain_task(task: Task, downloads: Downloads) -> Path:
 
     downloads.unpack([RemoteFile(**file) for file in task.files], unpack)
     return downloads.original
-
-
-def _split_mrpc(paths: list[Path], work: Path) -> None:
-    """Split MRPC's file into GLUE's train and dev; the second file names the pairs of dev."""
-    (header, *rows), held_out = map(list, map(read_lines, paths))
-    parts = {"train": [header], "dev": [header]}
-    for row in rows:
-        pair = "\t".join(row.split("\t")[1:3])
-        parts["dev" if pair in held_out else "train"].append(row)
-    for split, lines in parts.items():
-        write_lines(work / f"{split}.tsv", lines)
 
 
 def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:

@@ -23,7 +23,7 @@ PREFIXES = (
 _NEWSTEST = {"newstest2013": "wmt13", "newstest2014": "wmt14/full"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Wmt14(Downloads, PairCorpus):
     """WMT14: Europarl, Common Crawl and News Commentary, newstest2013 and newstest2014."""
 
@@ -39,7 +39,6 @@ class Wmt14(Downloads, PairCorpus):
     )
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing; raises UserError as `make`."""
         self.unpack(PUBLISHED["wmt14"], self._unpack)
         folder = self.newstest or copy_from_sacrebleu(self.original)
         valid, test = (folder / name for name in _NEWSTEST)
