@@ -1,7 +1,4 @@
-"""Heads, loss and task of a masked language model for tasks that ask for more than a text's class.
-
-The heads are fairseq's classification head on other features, so that their checkpoints load alike.
-"""
+"""Heads (fairseq's on other features), loss and task for what asks for more than a text's class."""
 
 import math
 from pathlib import Path

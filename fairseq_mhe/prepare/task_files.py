@@ -22,8 +22,9 @@ class Example(NamedTuple):
     texts: tuple[str, ...]
     label: str
     group: str = ""  # what is scored together
-    #: What is marked: the text (0 or 1), its first character, and the one after its last.
-    spans: Sequence[tuple[int, int, int]] = ()
+    spans: Sequence[
+        tuple[int, int, int]
+    ] = ()  # text (0 or 1), first character, one after last
     candidate: str = ""  # what fills the gap
 
 
@@ -80,10 +81,7 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
 
 
 def read_squad(path: Path) -> list[Question]:
-    """The questions of a file of SQuAD 1.1 or 2.0, paragraph by paragraph.
-
-    Raises UserError where it is no such file, or an answer is not at its place in the context.
-    """
+    """The questions of a file of SQuAD; UserError for other files and misplaced answers."""
     questions = []
     try:
         for article in json.loads(read_whole(path))["data"]:

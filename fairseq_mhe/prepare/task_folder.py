@@ -35,13 +35,14 @@ class TaskFolder:
         """The folder that fairseq reads: input0, input1 and label, each with dict.txt."""
         return self.folder / "bin"
 
-    def examples(self, subset: str) -> Any:
-        """The `Inputs.facts` of a scored set, by name."""
-        return read_json(self.folder / "raw" / f"{subset}.examples.json")
+    @property
+    def official(self) -> Path:
+        """The official file of SQuAD's scored set."""
+        return self.folder / "raw" / "valid.official.json"
 
-    def official(self, subset: str) -> Path:
-        """The official file of a scored set of SQuAD, unpacked."""
-        return self.folder / "raw" / f"{subset}.official.json"
+    def examples(self, subset: str) -> Any:
+        """The `Inputs.facts` of a scored set."""
+        return read_json(self.folder / "raw" / f"{subset}.examples.json")
 
 
 def open_task(folder: Path) -> TaskFolder:
@@ -65,8 +66,7 @@ def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
 def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) -> Path:
     """Make the folder ``out`` of a task, or what of it is missing, from its files in ``source``.
 
-    ``text``: the language model's data folder; ``block``: the most tokens of an example, its ends
-    and separators counted. Raises UserError where a file is missing or bad.
+    ``text``: the language model's data folder; ``block``: as of `read_inputs`, errors too.
     """
     data = open_data(text, TEXT)
     splits = {"train": "train", **task.subsets}

@@ -31,10 +31,9 @@ class Inputs(NamedTuple):
 def read_inputs(
     task: Task, path: Path, processing: TextProcessing, block: int, train: bool
 ) -> Inputs:
-    """The examples of an official file, in subwords as ``processing`` makes them.
+    """The examples of an official file, of at most ``block`` tokens with ends and separators.
 
-    ``block``: the most tokens of an example, its ends and separators counted; ``train``: incomplete
-    examples are dropped and counted. Raises UserError as `read_task` or `read_squad`.
+    ``train``: incomplete ones are dropped and counted. Errors as `read_task` or `read_squad`.
     """
     if task.form == ANSWERS:
         return _windows(task, path, processing, block)
@@ -70,9 +69,8 @@ def _marked(example: Example, parts: Sequence[Subwords], processing: TextProcess
 
 def _fitting(parts: Sequence[Subwords], block: int, choice: bool) -> list[Subwords]:
     """One or two texts cut to a block; or a text that goes before each of several others."""
-    if not choice:
-        # <s> first </s>, and </s> second </s>.
-        return shortened(parts, block - (2 if len(parts) == 1 else 4))
+    if not choice:  # <s> first </s>, and </s> second </s>
+        return shortened(parts, block - 2 * len(parts))
     context, *options = parts
     pairs = [shortened([context, option], block - 4) for option in options]
     shortest = min((context for context, _ in pairs), key=len)
@@ -90,9 +88,8 @@ def shortened(parts: Sequence[Subwords], most: int) -> list[Subwords]:
 def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> Inputs:
     """Questions with windows over their contexts: <s> question </s> </s> window </s>.
 
-    Windows begin a third of the block apart (128 of 384). The label is the first answer's first and
-    last token, `NOWHERE` if a window has not all of it (Devlin et al. 2019, 4.3). Questions longer
-    than a sixth of the block (64 of 384) are cut.
+    Of a block of 384, windows begin 128 apart, and questions have at most 64. The label is the
+    first answer's first and last token, `NOWHERE` unless all is there (Devlin et al. 2019, 4.3).
     """
     contexts: list[Any] = []
     questions: list[str] = []
@@ -146,9 +143,9 @@ class Aligned(NamedTuple):
 
 
 def aligned(processing: TextProcessing, text: str) -> Aligned:
-    """The subwords of a text: those that `TextProcessing.segment` gives it as a whole.
+    """The subwords of a text, word by word: none crosses white space.
 
-    None crosses white space. Where normalising changes a word's length, each stands for all of it.
+    Where normalising changes a word's length, each stands for all of it.
     """
     words = list(re.finditer(r"\S+", text))
     result = Aligned([], [], [])

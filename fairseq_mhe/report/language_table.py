@@ -34,12 +34,13 @@ def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> l
             part = "" if len(own) == whole else f" ({', '.join(own)} alone)"
             compared = _with_merits(rows, own)
             for row in compared:
-                row |= _of_paper(name, row["attention"])
+                printed = LANGUAGE_MODELS[name].get(row["attention"], [])
+                row |= zip(("paper", "paper_prr", "paper_peop"), printed, strict=False)
             blocks.append(Block(columns("benchmark"), compared, f"{name}{part}"))
     every = [{**row, **row["scores"]} for row in _with_merits(rows, tasks)]
     known = {task: score for task, score in commonest.items() if score is not None}
-    last: dict[str, Any] = {"attention": "always the commonest label"}
-    last |= {task: [score] for task, score in known.items()}
+    last: dict[str, Any] = {task: [score] for task, score in known.items()}
+    last["attention"] = "always the commonest label"
     if len(known) == len(tasks):
         last["mean"] = statistics.mean(known.values())
     of_tasks = [over_seeds(task, task) for task in tasks]
@@ -63,12 +64,6 @@ def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, An
         if sha and sha["mean"] > 0 and size != sha["attention_parameters"]:
             row["peop"] = peop(score, sha["mean"], size, sha["attention_parameters"])
     return list(scored.values())
-
-
-def _of_paper(benchmark: str, kind: str) -> dict[str, float]:
-    """What the paper prints of a kind, if it has it."""
-    printed = LANGUAGE_MODELS[benchmark].get(kind, [])
-    return dict(zip(("paper", "paper_prr", "paper_peop"), printed, strict=False))
 
 
 def perplexity_block(rows: Sequence[Row]) -> Block:

@@ -317,7 +317,7 @@ def _score_candidates(odds: list[str], data: TaskFolder) -> tuple[Any, dict[str,
 
 def _score_answers(windows: list[Span], data: TaskFolder) -> tuple[Any, dict[str, float]]:
     answers = best_answers(windows, data.examples("valid"))
-    right, most = squad.right_answers(data.official("valid")), math.inf
+    right, most = squad.right_answers(data.official), math.inf
     if data.task.name == "squad2":
         most = squad.threshold(answers, right)
     texts = squad.given(answers, most)
@@ -329,7 +329,7 @@ def commonest_score(data: TaskFolder) -> float | None:
     """The score of the training examples' commonest label, of SQuAD 2.0 of no answer; else None."""
     task = data.task
     if task.name == "squad2":
-        questions = squad.right_answers(data.official("valid"))
+        questions = squad.right_answers(data.official)
         return squad.squad_scores(dict.fromkeys(questions, ""), questions)["f1"]
     if task.labels is None or task.form == CANDIDATES:
         return None
