@@ -27,9 +27,10 @@ def build(options: Any, task: Any, seed: int | None = None) -> BaseFairseqModel:
     """
     if seed is not None:
         torch.manual_seed(seed)
-    cfg = argparse.Namespace(**options) if isinstance(options, dict) else options
+    if isinstance(options, dict):
+        options = argparse.Namespace(**options)
     try:
-        return build_model(cfg, task)
+        return build_model(options, task)
     except ErrorExit as error:
         raise UserError(error.message) from None
 
@@ -85,4 +86,6 @@ def sublayers(model: nn.Module) -> Iterator[tuple[str, str, Attention]]:
 
 def place_of(name: str) -> str:
     """The place of a sublayer or of one of its parameters, from its name."""
-    return "cross" if ".encoder_attn" in name else name.split(".")[0]
+    if ".encoder_attn" in name:
+        return "cross"
+    return name.split(".")[0]

@@ -27,7 +27,8 @@ def total_parameters(model: nn.Module) -> int:
 def embedding_parameters(model: Any) -> int:
     """Parameters of the token embedding that reads: the encoder's, or that of a lone decoder."""
     side = getattr(model, "encoder", None) or model.decoder
-    return total_parameters(getattr(side, "sentence_encoder", side).embed_tokens)
+    stack = getattr(side, "sentence_encoder", side)
+    return total_parameters(stack.embed_tokens)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def attention_work(attention: Attention) -> tuple[int, int, int]:
     with FlopCounterMode(display=False) as of_query:
         queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
         shape = (*queries.shape[:3], attention.value_head_dim)
-        attention.merge(queries.new_zeros(shape), None)
+        sums = queries.new_zeros(shape)
+        attention.merge(sums, None)
     with FlopCounterMode(display=False) as of_key:
         attention.keys_values(key, value)
     query_work = of_query.get_total_flops() // 2  # a multiply-add is two operations

@@ -62,7 +62,8 @@ class _SmoothedLoss(torch.autograd.Function):
             probable = scores.softmax(-1)  # (R, V)
             # -log p from sums: the exponentials, most of a row's time, are taken once.
             likeliest = probable.amax(1, keepdim=True).log()
-            total = scores.amax(1, keepdim=True) - likeliest  # log sum exp, (R, 1)
+            greatest = scores.amax(1, keepdim=True)
+            total = greatest - likeliest  # log sum exp, (R, 1)
             # Masked, not multiplied by 0: an impossible word's logit is -inf.
             losses = total - scores.gather(1, wanted)  # (R, 1)
             nll += losses.masked_fill_(padded, 0).sum()

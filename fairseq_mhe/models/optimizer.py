@@ -45,7 +45,8 @@ class AdamFused(FairseqAdam):
         gradients = [p.grad for p in self.params if p.grad is not None]
         if not (gradients and gradients[0].is_cuda):
             return super().clip_grad_norm(max_norm, aggregate_norm_fn)
-        norm = torch.stack(torch._foreach_norm(gradients)).norm()
+        norms = torch._foreach_norm(gradients)
+        norm = torch.stack(norms).norm()
         if aggregate_norm_fn is not None:
             norm = aggregate_norm_fn(norm)
         if max_norm > 0:
@@ -103,7 +104,8 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
             super()._sync_fp32_params_to_fp16()
             return
         weights, _ = self._full
-        torch._foreach_copy_([p.data for p in self.fp16_params], weights)
+        half = [p.data for p in self.fp16_params]
+        torch._foreach_copy_(half, weights)
 
     def zero_grad(self) -> None:
         """Forget the gradients; those in float32 are written over by the next ones."""

@@ -77,7 +77,8 @@ def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
             if each.name in ("input_dim", "output_dim"):
                 type_, default = Optional[int], None  # as wide as the decoder
             name = f"{outer.name}_{each.name}" if nested else each.name
-            yield name, type_, field(default=default, metadata=dict(each.metadata))
+            metadata = dict(each.metadata)
+            yield name, type_, field(default=default, metadata=metadata)
 
 
 def config(
@@ -101,9 +102,11 @@ TransformerMHEConfig = config("TransformerMHEConfig", *_flat_fields())
 def fill(args: Any, config: type[FairseqDataclass]) -> None:
     """Set the options that ``args`` lacks to their defaults, unless these refer to the task's."""
     for declared in fields(config):
-        missing = not hasattr(args, declared.name) and not declared.name.startswith("_")
-        if missing and not str(declared.default).startswith("${"):
-            setattr(args, declared.name, declared.default)
+        name, value = declared.name, declared.default
+        if hasattr(args, name) or name.startswith("_"):
+            continue
+        if not str(value).startswith("${"):
+            setattr(args, name, value)
     for name in ("decoder_input_dim", "decoder_output_dim"):
         if not isinstance(getattr(args, name, 0), int):
             setattr(args, name, args.decoder_embed_dim)
@@ -131,7 +134,8 @@ def check_options(args: Any, places: Sequence[str]) -> None:
     with torch.device("meta"):  # sublayers without memory, which draw no random numbers
         for place in places:
             build_place(args, place)
-    chosen = dict.fromkeys(kinds(args)[place] for place in places)
+    by_place = kinds(args)
+    chosen = dict.fromkeys(by_place[place] for place in places)
     for name, (_, users) in kind_options().items():
         given = getattr(args, name, None) is not None
         if given and chosen.keys().isdisjoint(users):

@@ -37,7 +37,9 @@ class PackedLinear(nn.Linear):
         self.out_features = linear.out_features
         self.weight = linear.weight
         self.bias = linear.bias
-        product = linear.product if isinstance(linear, ScaledLinear) else None
+        product = None
+        if isinstance(linear, ScaledLinear):
+            product = linear.product
         self.register_buffer("product", product, persistent=False)
         self.training = linear.training
         self._packed: Any = self._pack()
@@ -94,7 +96,8 @@ class Bf16Logits(Bf16Linear):
         x, batch = x.flatten(0, -2), x.shape[:-1]  # (N, C)
         logits = super()._multiply(x, packed)  # (N, V)
         best = _greatest(logits)  # (N, k)
-        exact = torch.einsum("nkc,nc->nk", self.multiplied[best], x)
+        weights = self.multiplied[best]  # (N, k, C)
+        exact = torch.einsum("nkc,nc->nk", weights, x)
         if self.bias is not None:
             exact += self.bias[best]
         logits.scatter_(1, best, exact)
@@ -111,7 +114,8 @@ def _greatest(logits: Tensor) -> Tensor:
     in_blocks = blocks * _BLOCK
     whole = logits[:, :in_blocks].unflatten(1, (_BLOCK, blocks))
     maxima = whole.amax(1)  # (N, blocks)
-    best = maxima.topk(min(_EXACT, blocks)).indices  # (N, k)
+    count = min(_EXACT, blocks)
+    best = maxima.topk(count).indices  # (N, k)
     members = best.unsqueeze(-1) + blocks * torch.arange(_BLOCK)  # (N, k, _BLOCK)
     rest = torch.arange(in_blocks, logits.shape[1])
     rest = rest.expand(len(logits), -1)

@@ -38,7 +38,8 @@ class WordsHead(RobertaClassificationHead):
         """Features (B, T, C), and first and last position of two spans (B, 4) -> (B, classes)."""
         places = torch.arange(features.size(1), device=features.device)  # (T,)
         first, last = spans.view(-1, 2, 2, 1).unbind(2)  # (B, 2, 1)
-        weights = ((places >= first) & (places <= last)).to(features)  # (B, 2, T)
+        inside = (places >= first) & (places <= last)  # (B, 2, T)
+        weights = inside.to(features)
         means = weights @ features / weights.sum(-1, keepdim=True)  # (B, 2, C)
         read = torch.cat([features[:, :1], means], dim=1)  # (B, 3, C)
         return super().forward(read.flatten(1).unsqueeze(1))
@@ -78,9 +79,15 @@ class AnswerSpanCriterion(criterion.SentencePredictionCriterion):
         right = sample["target"].long()  # (B, 2)
         loss = functional.cross_entropy(scores, right, reduction="sum") / 2
         correct = (scores.argmax(1) == right).all(1)  # (B,)
-        logged = {"loss": loss.data, "ntokens": sample["ntokens"], "ncorrect": correct.sum()}
-        logged |= dict.fromkeys(("nsentences", "sample_size"), len(right))
-        return loss, len(right), logged
+        count = len(right)
+        logged = {
+            "loss": loss.data,
+            "ntokens": sample["ntokens"],
+            "nsentences": count,
+            "sample_size": count,
+            "ncorrect": correct.sum(),
+        }
+        return loss, count, logged
 
 
 @register_task("sentence_prediction_of_words", dataclass=stock.SentencePredictionConfig)
