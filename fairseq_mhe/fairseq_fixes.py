@@ -13,7 +13,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,8 +37,8 @@ def apply() -> None:
     # All that old checkpoints of fairseq's have beside tensors.
     torch.serialization.add_safe_globals([argparse.Namespace])
     logging.getLogger("fairseq.trainer").addFilter(_is_of_parameters)
-    for name in EVALUATING:
-        if module := sys.modules.get(f"fairseq.{name}"):
+    for name, module in list(sys.modules.items()):
+        if name.startswith("fairseq."):  # many evaluate options, maybe of a checkpoint
             vars(module)["eval"] = _evaluate
 
 
@@ -91,15 +90,14 @@ def _parse(
 
     Attention of ours beside an architecture of fairseq's ends in one line, not in pages of usage.
     """
-    words = [*(sys.argv[1:] if input_args is None else input_args), ""]
-    arch = next(
-        (after for word, after in pairwise(words) if word in ("--arch", "-a")), "_mhe"
-    )
-    own = re.search(r"--((en|de)coder-|cross-)?attention(?=[ =])", " ".join(words))
-    if own and not re.search("_mhe|fconv", arch):  # fconv has a --decoder-attention
+    words = " ".join(sys.argv[1:] if input_args is None else input_args)
+    arch = re.search(r"(?<!\S)(?:--arch|-a)[ =](\S+)", words)
+    own = re.search(r"(?<!\S)--((en|de)coder-|cross-)?attention(?=[ =])", words)
+    # fconv's and lstm's have options of these names themselves.
+    if arch and own and not re.search("_mhe|fconv|lstm", arch[1]):
         raise ErrorExit(
             f"{own[0]} needs an architecture of fairseq_mhe, such as --arch "
-            f"transformer_mhe_base, not --arch {arch}"
+            f"transformer_mhe_base, not --arch {arch[1]}"
         )
     parsed = parse(parser, input_args, *args, **kwargs)
     chosen = parsed[0] if isinstance(parsed, tuple) else parsed
@@ -129,17 +127,6 @@ def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
     if data is None and Path(f"{path}.idx").exists():
         raise ErrorExit(f"{path}.bin is missing: prepare the data again")
     return data
-
-
-#: The modules of fairseq that evaluate options, which may come from a checkpoint.
-EVALUATING = (
-    *("criterions.ctc", "data.audio.raw_audio_dataset", "data.codedataset", "models.fconv"),
-    *("models.fconv_lm", "models.fconv_self_att", "models.hubert.hubert"),
-    *("models.lightconv_lm", "models.multires_hubert.multires_hubert"),
-    *("models.speech_to_text.s2t_wav_transformer", "models.transformer_lm"),
-    *("models.wav2vec.wav2vec", "models.wav2vec.wav2vec2", "optim.adafactor", "optim.adam"),
-    *("optim.adamax", "optim.cpu_adam", "optim.fused_lamb", "utils"),
-)
 
 
 def _evaluate(text: str) -> Any:

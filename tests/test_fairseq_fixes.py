@@ -8,7 +8,6 @@ import logging
 import pickle
 import re
 import subprocess
-import sys
 from pathlib import Path
 from unittest.mock import MagicMock, Mock
 
@@ -24,7 +23,6 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
-from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.build import build
@@ -190,9 +188,22 @@ def test_logging_of_fairseqs_commands_is_off_again_and_an_import_is_silent() -> 
     assert re.search("Warning|tensorboardX", after_fairseq.stderr), silent
 
 
-def test_an_option_of_ours_for_an_architecture_of_fairseqs() -> None:
-    with pytest.raises(ErrorExit, match="--attention needs an architecture of fairseq_mhe"):
-        parsed("--arch", "transformer", "--attention", "mha")
+@pytest.mark.parametrize(
+    "option", ["--attention mhe_mul", "--cross-attention=mha", "--encoder-attention mha"]
+)
+@pytest.mark.parametrize("arch", ["--arch transformer", "--arch=transformer", "-a roberta_base"])
+def test_attention_of_ours_for_an_architecture_of_fairseqs_is_one_line(
+    option: str, arch: str
+) -> None:
+    name, end = re.split("[ =]", option)[0], re.split("[ =]", arch)[1]
+    for words in (f"{arch} {option}", f"{option} {arch}"):
+        with pytest.raises(ErrorExit, match=f"{name} needs an arch.*, not --arch {end}$"):
+            parsed(*words.split())
+
+
+@pytest.mark.parametrize("arch", ["lstm", "fconv_iwslt_de_en"])
+def test_attention_of_fairseqs_own_is_left_to_it(arch: str) -> None:
+    assert parsed("--arch", arch, "--decoder-attention", "False").decoder_attention == "False"
 
 
 def test_only_biases_that_exist_are_called_shared(caplog: pytest.LogCaptureFixture) -> None:
@@ -201,16 +212,3 @@ def test_only_biases_that_exist_are_called_shared(caplog: pytest.LogCaptureFixtu
         for name in ("bias", "weight"):
             log.info(f"detected shared parameter: a.{name} <- b.{name}")
     assert caplog.messages == ["detected shared parameter: a.weight <- b.weight"]
-
-
-def test_only_modules_that_evaluate_options_have_another_eval() -> None:
-    names, folder = set(), Path(checkpoint_utils.__file__).parents[1]
-    for path in folder.glob("fairseq/**/*.py"):
-        if re.search(r"(?<![.\w])eval\(", path.read_text(encoding="utf-8")):
-            names.add(".".join(path.relative_to(folder).with_suffix("").parts))
-    own = {name for name in names if not name.startswith("fairseq.examples.")}
-    assert own == {f"fairseq.{name}" for name in fairseq_fixes.EVALUATING}
-    evaluate = vars(sys.modules["fairseq.utils"])["eval"]
-    assert own >= {
-        name for name, module in sys.modules.items() if vars(module).get("eval") is evaluate
-    }
