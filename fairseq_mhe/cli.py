@@ -1,13 +1,11 @@
 """The console command ``fairseq-mhe``: a module for each subcommand, imported when it is called."""
 
-import argparse
 import importlib
 import os
-import platform
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -15,7 +13,7 @@ import fairseq_mhe
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError, exit_status
 from fairseq_mhe.common.quiet import quieten_start_up
-from fairseq_mhe.common.system import installed
+from fairseq_mhe.common.system import versions
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
 #: Name -> module and line of help, as the overview lists them.
@@ -25,10 +23,7 @@ _WITHOUT_FAIRSEQ = ("prepare", "translate")
 
 
 def _load_user_dir(argv: Sequence[str]) -> None:
-    """Import the package of ``--user-dir``, whose kinds all commands and their processes then know.
-
-    Raises UserError where it is no package.
-    """
+    """Import the package of ``--user-dir``, for child processes too; UserError if it is none."""
     if "--user-dir" in argv[:-1]:
         os.environ[OWN_USER_DIR] = str(Path(argv[argv.index("--user-dir") + 1]).resolve())
     folder = os.environ.get(OWN_USER_DIR)
@@ -42,29 +37,17 @@ def _load_user_dir(argv: Sequence[str]) -> None:
     fairseq_mhe.register()
     from fairseq import utils
 
-    utils.import_user_module(argparse.Namespace(user_dir=folder))
-
-
-def _functions(name: str) -> tuple[Any, Any]:
-    """What adds a subcommand's options, and what runs it."""
-    if name not in _WITHOUT_FAIRSEQ:
-        fairseq_mhe.register()
-    module: Any = importlib.import_module(f"fairseq_mhe.{SUBCOMMANDS[name][0]}")
-    function = name.replace("-", "_")
-    if hasattr(module, f"{function}_arguments"):
-        return getattr(module, f"{function}_arguments"), getattr(module, function)
-    return module.add_arguments, module.run
+    utils.import_user_module(Namespace(user_dir=folder))
 
 
 def _versions() -> str:
     """Ours and those of what a result depends on: the first line of a report of an error."""
-    versions = dict(installed(("fairseq-mhe", "ve-fairseq", "fairseq", "torch")))
-    ours = versions.pop("fairseq-mhe", "of a folder, not installed")
-    versions["Python"] = platform.python_version()
-    return f"fairseq-mhe {ours} ({', '.join(map(' '.join, versions.items()))})"
+    others = versions()
+    ours = others.pop("fairseq-mhe", "of a folder, not installed")
+    return f"fairseq-mhe {ours} ({', '.join(map(' '.join, others.items()))})"
 
 
-def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
+def build_parser(chosen: str | None = None) -> Parser:
     """The parser with every subcommand; only the ``chosen`` one's own options are loaded."""
     parser = Parser(
         prog="fairseq-mhe",
@@ -77,13 +60,18 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     words = {"title": "commands", "dest": "command", "metavar": "COMMAND"}
     commands = parser.add_subparsers(**words, required=True, prog=parser.prog)
     commands.type = str  # its words are converted by the subcommand
-    for name, (_, line) in SUBCOMMANDS.items():
+    for name, (module, line) in SUBCOMMANDS.items():
         command = commands.add_parser(name, help=line, description=line)
         if name == chosen:
-            _functions(name)[0](command)
-            help_ = (
-                f"a package with kinds of your own, as in fairseq (default: ${OWN_USER_DIR})"
-            )
+            if name not in _WITHOUT_FAIRSEQ:
+                fairseq_mhe.register()
+            functions = vars(importlib.import_module(f"fairseq_mhe.{module}"))
+            add, run = f"{name}_arguments".replace("-", "_"), name.replace("-", "_")
+            if add not in functions:
+                add, run = "add_arguments", "run"
+            functions[add](command)
+            command.set_defaults(function=functions[run])
+            help_ = f"a package with kinds of your own (default: ${OWN_USER_DIR})"
             command.add_argument("--user-dir", metavar="DIR", help=help_)
     return parser
 
@@ -103,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if rest:  # argparse ends the list of files at the first option
             args.files += map(Path, rest)
         args.typed = argv  # for reports that name the command they come from
-        return _functions(args.command)[1](args)
+        return args.function(args)
 
     return exit_status(f"fairseq-mhe {chosen}" if chosen else "fairseq-mhe", command)
 

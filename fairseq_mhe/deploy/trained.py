@@ -6,13 +6,11 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary
-from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -54,20 +52,18 @@ class Trained:
     @property
     def positions(self) -> tuple[int, int]:
         """The most tokens of a source and of a target, their ends included."""
-        model: Any = self.source.model
-        source, target = model.max_positions()
-        return source, target
+        return cast(Any, self.source.model).max_positions()
 
 
 def open_trained(path: Path, folder: Path | None = None) -> Trained:
-    """The model of a run folder, or of a checkpoint with its data ``folder``; a run knows its own.
+    """The model of a run folder, or of a checkpoint with its data ``folder``.
 
-    Raises UserError where the checkpoint cannot be read, or the data are missing or others.
+    UserError where the checkpoint cannot be read, or the data are missing or others.
     """
     run = read_job(path) if path.is_dir() else None
     source = open_source(path)
-    if folder is None and run:
-        folder = run.place("data")
+    if run:
+        folder = folder or run.place("data")
     if folder is None:
         raise UserError(f"give the data folder that {path} was trained on (--data)")
     data = open_data(folder)
@@ -93,7 +89,7 @@ def read_bundle(bundle: Bundle) -> Trained:
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder} cannot be read ({error}): get the bundle again") from None
     options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
-    state = {"args": None, "cfg": {"model": options}, "model": weights}
+    state = {"cfg": {"model": options}, "model": weights}
     source = source_of(folder / WEIGHTS, state)
     return Trained(source, bundle.text, task, folder, bundle.decoding)
 
@@ -104,14 +100,11 @@ def write_fairseq(trained: Trained, folder: Path) -> None:
     Weights that are one tensor are stored once; the file's metadata name the others.
     """
     folder.mkdir()
-    stored, tied = {}, {}
-    names: dict[int, str] = {}  # address -> the name under which it is stored
-    for name, weight in trained.source.model.state_dict().items():
-        first = names.setdefault(weight.data_ptr(), name)
-        if first == name:
-            stored[name] = weight.contiguous()
-        else:
-            tied[name] = first
+    names: dict[int, str] = {}  # address -> the first name, under which it is stored
+    weights = trained.source.model.state_dict()
+    firsts = {name: names.setdefault(x.data_ptr(), name) for name, x in weights.items()}
+    stored = {name: weights[name].contiguous() for name in names.values()}
+    tied = {name: first for name, first in firsts.items() if name != first}
     (folder / WEIGHTS).write_bytes(save(stored, metadata=tied))
     write_json(folder / OPTIONS, plain(trained.source.options))
     for language in trained.text.languages:
@@ -126,13 +119,12 @@ class FairseqEngine:
 
     def __init__(self, trained: Trained, precision: str, cpu: bool) -> None:
         self._cuda = torch.cuda.is_available() and not cpu
-        self._task = trained.task
-        self._model = model = cast(Any, trained.source.model)
-        model.generation_precision = precision
+        self._task, self._model = trained.task, cast(Any, trained.source.model)
+        self._model.generation_precision = precision
         if self._cuda:
-            model.cuda()
+            self._model.cuda()
         try:
-            model.prepare_for_inference_(SimpleNamespace(generation=GenerationConfig()))
+            self._model.make_generation_fast_()
         except ErrorExit as error:
             raise UserError(error.message) from None
 
@@ -141,14 +133,12 @@ class FairseqEngine:
     ) -> list[list[Hypothesis]]:
         """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         task, words = self._task, self._task.source_dictionary
-        names = ("beam", "lenpen", "max_len_a", "max_len_b")
-        settings = GenerationConfig(**{name: getattr(decoding, name) for name in names})
         tokens = [torch.tensor([*map(words.index, each), words.eos()]) for each in sentences]
-        dataset = task.build_dataset_for_inference(tokens, [len(each) for each in tokens])
+        dataset = task.build_dataset_for_inference(tokens, list(map(len, tokens)))
         batch = dataset.collater([dataset[index] for index in range(len(tokens))])
         if self._cuda:
             batch = utils.move_to_cuda(batch)
-        generator = task.build_generator([self._model], settings)
+        generator = task.build_generator([self._model], decoding)
         results = task.inference_step(generator, [self._model], batch)
         translations: list[list[Hypothesis]] = [[] for _ in sentences]
         for index, hypotheses in zip(batch["id"].tolist(), results, strict=True):
