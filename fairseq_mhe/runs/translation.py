@@ -103,9 +103,11 @@ def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Bo
     for name, text in texts.items():
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
+    # fairseq-generate's own: the search alone, without loading.
+    rate = next(float(match[1]) for line in lines if (match := _SPEED.search(line)))
     speed = {
         "sentences": len(references),
-        "sentences_per_second": sentences_per_second(lines),
+        "sentences_per_second": rate,
         "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
     }
     write_json(folder / "generation.json", speed)
@@ -148,11 +150,6 @@ def parse_hypotheses(lines: Iterable[str], count: int, folder: Path) -> list[str
             f"{folder / 'generate.log'}"
         )
     return [hypotheses[index] for index in range(count)]
-
-
-def sentences_per_second(lines: Iterable[str]) -> float:
-    """The speed that fairseq-generate reports: the search alone, without loading."""
-    return next(float(match[1]) for line in lines if (match := _SPEED.search(line)))
 
 
 def score(job: Job, subset: str, tokenise: str | None = None) -> None:
