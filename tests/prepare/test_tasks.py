@@ -14,9 +14,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.understanding import WordsPredictionTask
-from fairseq_mhe.prepare.corpora.__main__ import main
-from fairseq_mhe.prepare.corpora.known import Downloads
-from fairseq_mhe.prepare.corpora.understanding import obtain_task
+from fairseq_mhe.prepare.corpora.__main__ import OfficialTask, main
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import TEXT
@@ -338,9 +336,9 @@ def test_an_archive_becomes_the_official_files(
             packed.writestr(f"{inside}/{split}{task.suffix}", "content")
         packed.writestr("../outside", "-")
     task = published_as(name, path)
-    downloads = Downloads(out=tmp_path / "out", mirror=server.url)
+    options = OfficialTask(out=tmp_path / "out", mirror=server.url)
     for _ in range(2):
-        folder = obtain_task(task, downloads)
+        folder = options.obtain(task)
     assert len(server.requests) == 1
     for split in ("train", *task.scored):
         assert task_file(task, folder, split).read_text() == "content"
@@ -353,7 +351,7 @@ def test_mrpc_is_split_by_glues_identifiers(tmp_path: Path, server: Server) -> N
     whole.write_text("\ufeff" + "\r\n".join(rows) + "\r\n")
     identifiers.write_text("1\t7\n3\t7\n")
     task = published_as("mrpc", whole, identifiers)
-    folder = obtain_task(task, Downloads(out=tmp_path, mirror=server.url))
+    folder = OfficialTask(out=tmp_path, mirror=server.url).obtain(task)
     for split, numbers in {"train": (0, 2), "dev": (1, 3)}.items():
         examples, _ = read_task(task, folder / f"{split}.tsv")
         assert [example.texts[0] for example in examples] == [LONG[2 * n] for n in numbers]

@@ -1,20 +1,74 @@
 """What the scripts of data-prep/ run: a corpus, or a task of understanding, as a data folder."""
 
 import argparse
+import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
-from fairseq_mhe.prepare.config import add_options, from_options
-from fairseq_mhe.prepare.corpora import understanding
+from fairseq_mhe.prepare.config import add_options, from_options, integer, option
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.corpora.iwslt14 import Iwslt14
+from fairseq_mhe.prepare.corpora.known import Downloads
 from fairseq_mhe.prepare.corpora.language import OwnText, PennTreebank, WikiText103
 from fairseq_mhe.prepare.corpora.multi30k import Multi30k, Multi30kBpe
 from fairseq_mhe.prepare.corpora.wmt14 import Wmt14
+from fairseq_mhe.prepare.download import RemoteFile, extract
+from fairseq_mhe.prepare.task_folder import prepare_task
+from fairseq_mhe.prepare.tasks import TASKS, Task
+from fairseq_mhe.prepare.text import read_lines, write_lines
+
+
+@dataclass(frozen=True)
+class OfficialTask(Downloads):
+    """A task of GLUE, SuperGLUE or SQuAD in the subwords of a language model's text."""
+
+    folder: Path | None = option(
+        None,
+        "unpacked official files, as CoLA/train.tsv or train.tsv; nothing is downloaded",
+        type=Path,
+    )
+    text: Path = option(
+        None, "the language model's data folder", type=Path, required=True, metavar="DATA"
+    )
+    out: Path = option(
+        None, "new data folder (default: runs/TASK-data)", type=Path, metavar="DIR"
+    )
+    block: int = integer(512, "subwords of an example, at most the model's positions", 8)
+
+    def prepare(self, task: Task) -> Path:
+        out = self.out or Path(f"runs/{task.name}-data")
+        folder = self.folder or replace(self, out=out).obtain(task)
+        return prepare_task(task, folder, self.text, out, self.block)
+
+    def obtain(self, task: Task) -> Path:
+        """Download a task's official files; returns their folder, raises UserError as `unpack`."""
+
+        def unpack(paths: list[Path], work: Path) -> None:
+            if (
+                task.name == "mrpc"
+            ):  # the second file names the pairs of the first that are dev
+                (header, *rows), pairs = map(list, map(read_lines, paths))
+                dev = [row for row in rows if "\t".join(row.split("\t")[1:3]) in pairs]
+                train = [row for row in rows if row not in dev]
+                write_lines(work / "train.tsv", [header, *train])
+                write_lines(work / "dev.tsv", [header, *dev])
+            elif task.suite == "squad":
+                for path in paths:
+                    shutil.copy(path, work)
+            else:
+                splits = ("train", *task.scored)
+                names = [f"{task.folder}/{split}{task.suffix}" for split in splits]
+                extract(paths[0], names, work)
+
+        self.unpack([RemoteFile(**file) for file in task.files], unpack)
+        return self.original
+
 
 #: Name -> its options, whose method `prepare` makes the data folder.
 CORPORA = {
@@ -26,6 +80,7 @@ CORPORA = {
     "text": OwnText,
     "wikitext103": WikiText103,
     "wmt14_en_de": Wmt14,
+    **dict.fromkeys(("glue", "superglue", "squad"), OfficialTask),
 }
 
 
@@ -33,20 +88,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command of a corpus, whose messages begin with the name of its script."""
     parser = Parser(prog="python -m fairseq_mhe.prepare.corpora", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True)
-    for name in (*CORPORA, "glue", "superglue", "squad"):
-        options: Any = CORPORA.get(name, understanding)
+    for name, options in CORPORA.items():
         command = commands.add_parser(name, prog=f"{name}.sh", description=options.__doc__)
-        if options is understanding:
-            understanding.add_arguments(command, name)
-        else:
-            add_options(command, options)
+        add_options(command, options)
+        if options is OfficialTask:
+            tasks = [task.name for task in TASKS.values() if task.suite == name]
+            command.add_argument(
+                "task", choices=tasks, metavar="TASK", help=", ".join(tasks)
+            )
+            command.set_defaults(block=384 if name == "squad" else 512)
     args = parser.parse_args(argv)
     return exit_status(f"{args.name}.sh", partial(_run, args))
 
 
 def _run(args: argparse.Namespace) -> None:
-    options: Any = CORPORA.get(args.name)
-    print(from_options(options, args).prepare() if options else understanding.run(args))
+    options: Any = from_options(CORPORA[args.name], args)
+    task = [TASKS[args.task]] if isinstance(options, OfficialTask) else []
+    print(options.prepare(*task))
 
 
 if __name__ == "__main__":
