@@ -14,8 +14,7 @@ from fairseq.tasks import sentence_prediction as stock
 from torch import Tensor
 from torch.nn import functional
 
-#: The names by which heads are asked for: the first is fairseq's.
-CLASS_HEAD = "sentence_classification_head"
+CLASS_HEAD = "sentence_classification_head"  # fairseq's
 ANSWER_HEAD = "answer_head"
 WORDS_HEAD = "words_head"
 
@@ -45,7 +44,6 @@ class WordsHead(RobertaClassificationHead):
         return super().forward(read.flatten(1).unsqueeze(1))
 
 
-#: Name -> the head, where it is not fairseq's own.
 HEADS = {ANSWER_HEAD: AnswerHead, WORDS_HEAD: WordsHead}
 
 

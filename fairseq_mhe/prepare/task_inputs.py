@@ -39,9 +39,12 @@ def read_inputs(
         return _windows(task, path, processing, block)
     examples, dropped = read_task(task, path, drop=train)
     counts = {"examples": len(examples), "dropped": dropped, "truncated": 0}
+    rows, labels, groups, _, candidates = map(list, zip(*examples, strict=True))
+    facts = {"labels": labels, "groups": groups}
+    if task.form == CANDIDATES:
+        facts["candidates"] = candidates
     texts, spans = [], []
-    columns = zip(*(example.texts for example in examples), strict=True)
-    segmented = zip(*map(processing.segment, columns), strict=True)
+    segmented = zip(*map(processing.segment, zip(*rows, strict=True)), strict=True)
     for example, lines in zip(examples, segmented, strict=True):
         parts = [line.split() for line in lines]
         fitting = _fitting(parts, block, task.form == CHOICE)
@@ -49,10 +52,6 @@ def read_inputs(
         texts.append([" ".join(part) for part in fitting])
         if task.form == WORDS:
             spans.append(_marked(example, fitting, processing))
-    labels = [example.label for example in examples]
-    facts = {"labels": labels, "groups": [example.group for example in examples]}
-    if task.form == CANDIDATES:
-        facts["candidates"] = [example.candidate for example in examples]
     return Inputs(list(zip(*texts, strict=True)), counts, labels, facts, spans)
 
 
