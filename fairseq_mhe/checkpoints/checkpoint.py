@@ -104,7 +104,7 @@ class Source:
         if self.family is not TRANSLATION:
             raise UserError(
                 f"{what} is for translation models, but {self.path} is a {self.family.stock}: "
-                "use another checkpoint"
+                "leave it out, or use another checkpoint"
             )
 
     def other_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:

@@ -1,15 +1,14 @@
-"""What two models are compared on, text of a data folder or random words, and how they differ."""
+"""What two models are compared on, pairs of sentences or random words, and how they differ."""
 
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, LanguagePairDataset, data_utils
+from fairseq.data import LanguagePairDataset
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
@@ -19,25 +18,15 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.convert.moments import Inputs, measure_inputs
-from fairseq_mhe.models.families import ROBERTA, TRANSLATION
-from fairseq_mhe.prepare.data_folder import (
-    MASK,
-    DataFolder,
-    load_task,
-    model_dictionary,
-    open_binary,
-    open_data,
-)
-from fairseq_mhe.prepare.manifest import TEXT
+from fairseq_mhe.models.families import TRANSLATION
+from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_binary
 
 #: The beam of searches that are compared.
 BEAM = 5
-#: Pairs of sentences to a batch, and blocks of running text.
-_PAIRS, _BLOCKS = 50, 32
+#: Pairs of sentences to a batch.
+_PAIRS = 50
 #: Random sentences, and the tokens of the longest, its end included.
 _RANDOM, _LONGEST = 32, 24
-#: Share of a masked model's subwords that are masked, as in its training.
-_MASKED = 0.15
 #: fairseq's, with "net_input" and "target".
 Batch = dict[str, Any]
 Item = TypeVar("Item")
@@ -151,18 +140,16 @@ def open_material(
 ) -> Material:
     """The first ``sentences`` of ``subset`` and of train, or random words without a data folder.
 
-    They are pairs; of a language model, blocks of text. ``measured``: whether train is wanted.
-    UserError where the data cannot be read, or do not belong to the model.
+    ``measured``: whether train is wanted. UserError where the data cannot be read, or do not belong
+    to the model.
     """
     if data is None:
         return Material(source, source.task(), random_batches(source))
-    if source.family is TRANSLATION:
-        task = task_of(open_binary(data), source)
-        read = partial(pair_batches, task, source.model)
-    else:
-        task, read = source.task(), partial(text_batches, open_data(data, TEXT), source)
-    train = read("train", sentences) if measured else []
-    return Material(source, task, read(subset, sentences), train, data, subset)
+    source.only_translation("--data")
+    task = task_of(open_binary(data), source)
+    compared = pair_batches(task, source.model, subset, sentences)
+    train = pair_batches(task, source.model, "train", sentences) if measured else []
+    return Material(source, task, compared, train, data, subset)
 
 
 def task_of(data: DataFolder, source: Source) -> TranslationTask:
@@ -170,17 +157,13 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     source.only_translation(f"the data folder {data.folder}")
     task = load_task(data)
     words = len(task.source_dictionary), len(task.target_dictionary)
-    _check_vocabulary(data.folder, words, source)
-    return task
-
-
-def _check_vocabulary(folder: Path, words: tuple[int, ...], source: Source) -> None:
     if words != source.words:
         own, expected = (" and ".join(map(str, counts)) for counts in (words, source.words))
         raise UserError(
-            f"{folder} does not belong to {source.path}: it has {own} words, the checkpoint "
+            f"{data.folder} does not belong to {source.path}: it has {own} words, the checkpoint "
             f"{expected}; give the data that the model was trained on"
         )
+    return task
 
 
 def pair_batches(task: TranslationTask, model: Any, subset: str, count: int) -> list[Batch]:
@@ -202,49 +185,8 @@ def pair_batches(task: TranslationTask, model: Any, subset: str, count: int) -> 
         )
     pairs = [dataset[index] for index in fitting[:count]]
     pairs.sort(key=lambda pair: len(pair["source"]))
-    return [dataset.collater(part) for part in _parts(pairs, _PAIRS)]
-
-
-def text_batches(data: DataFolder, source: Source, subset: str, count: int) -> list[Batch]:
-    """The first ``count`` blocks of a split, as fairseq's tasks make them, short ones first.
-
-    A causal model reads ``</s>`` and the block (B, T), and predicts the block. A masked one reads
-    ``<s>`` and the block with masks, always the same, and predicts what is masked. UserError where
-    the split is missing, or of another vocabulary.
-    """
-    words = model_dictionary(data.dictionary(), source.family is ROBERTA)
-    _check_vocabulary(data.folder, (len(words),), source)
-    blocks = data_utils.load_indexed_dataset(str(data.binary / subset), words)
-    if blocks is None:
-        raise UserError(f"{data.binary} has no split {subset!r}: prepare the data again")
-    model: Any = source.model
-    generator = torch.Generator().manual_seed(1)
-    items = []  # what is read and what is predicted
-    for index in range(min(count, len(blocks))):
-        block = blocks[index][: model.max_positions() - 1].long()
-        if source.family is ROBERTA:
-            items.append(_masked(block, words, generator))
-        else:
-            items.append((torch.cat((torch.tensor([words.eos()]), block[:-1])), block))
-    items.sort(key=lambda item: len(item[0]))
-    batches = []
-    for part in _parts(items, _BLOCKS):
-        sides = (data_utils.collate_tokens(x, words.pad()) for x in zip(*part, strict=True))
-        tokens, target = sides  # (B, T) each
-        batches.append({"net_input": {"src_tokens": tokens}, "target": target})
-    return batches
-
-
-def _masked(
-    block: Tensor, words: Dictionary, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """``<s>`` and the block with masks, and what is under them with padding elsewhere: (T + 1,)."""
-    hidden = torch.rand(len(block), generator=generator) < _MASKED
-    hidden &= block != words.eos()
-    read = block.masked_fill(hidden, words.index(MASK))
-    target = block.masked_fill(~hidden, words.pad())
-    bos, pad = torch.tensor([words.bos()]), torch.tensor([words.pad()])
-    return torch.cat((bos, read)), torch.cat((pad, target))
+    parts = (pairs[start : start + _PAIRS] for start in range(0, len(pairs), _PAIRS))
+    return [dataset.collater(part) for part in parts]
 
 
 def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
@@ -268,7 +210,3 @@ def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
     if source.family is not TRANSLATION:
         batch["net_input"] = {"src_tokens": batch["net_input"]["prev_output_tokens"]}
     return [batch]
-
-
-def _parts(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]

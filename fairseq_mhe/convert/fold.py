@@ -25,7 +25,6 @@ from fairseq_mhe.convert.compare import (
     open_material,
 )
 from fairseq_mhe.models.build import sublayers
-from fairseq_mhe.models.families import TRANSLATION
 
 #: A fold is refused where its logits differ by more than this share of the largest logit: float32
 #: rounding stays far below, a wrong fold far above.
@@ -98,7 +97,7 @@ def fold(
                 f"{logits.largest:.1e} (largest logit {logits.largest_logit:.1f}), so it is not "
                 "kept; please report this"
             )
-        if data is not None and source.family is TRANSLATION:
+        if data is not None:
             one, other = (material.search(model) for model in (source.model, stock))
             same = sum(a == b for a, b in zip(one, other, strict=True))
     return material, logits, same
@@ -120,7 +119,7 @@ def check_files(args: argparse.Namespace) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = "checkpoint of any kind of attention, or a run folder"
     add_files(parser, source, "the same model as fairseq's own transformer")
-    use = "data folder to compare both on, translation's beam search too (else random words)"
+    use = "data folder to compare both on, by beam search too (else random words)"
     add_data(parser, use, sentences=500)
     help_ = "split of DATA to compare on (default: %(default)s)"
     parser.add_argument("--subset", default="test", help=help_)

@@ -82,8 +82,7 @@ def measure_inputs(
             hooks.enter_context(module.register_forward_pre_hook(listener, with_kwargs=True))
         for batch in batches:
             inputs = batch["net_input"]
-            source = inputs["src_tokens"]  # (B, S); a language model reads one text
-            real["encoder"] = source.ne(pad).T
-            real["decoder"] = inputs.get("prev_output_tokens", source).ne(pad).T
+            real["encoder"] = inputs["src_tokens"].ne(pad).T
+            real["decoder"] = inputs["prev_output_tokens"].ne(pad).T
             model(**inputs)
     return measured

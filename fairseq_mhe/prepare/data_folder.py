@@ -15,11 +15,7 @@ from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
-    from fairseq.data import Dictionary
     from fairseq.tasks.translation import TranslationTask
-
-#: The word under which fairseq's task of a masked language model hides others.
-MASK = "<mask>"
 
 
 @dataclass(frozen=True)
@@ -103,16 +99,6 @@ def open_binary(folder: Path) -> DataFolder:
         raise UserError(f"{folder} is no data folder: give one of {kinds}")
     source, _, target = example.name.split(".")[1].partition("-")
     return DataFolder(folder, (source, target))
-
-
-def model_dictionary(path: Path, masked: bool) -> Dictionary:
-    """A dictionary with the word that the task of a masked language model adds to it: <mask>."""
-    from fairseq.data import Dictionary
-
-    dictionary = Dictionary.load(str(path))
-    if masked:
-        dictionary.add_symbol(MASK)
-    return dictionary
 
 
 def load_task(data: DataFolder) -> TranslationTask:

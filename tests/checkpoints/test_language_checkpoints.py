@@ -79,6 +79,8 @@ def test_a_stock_checkpoint_is_converted(
 ) -> None:
     pytest.importorskip("tensorly")
     path, out = make_checkpoint(tmp_path / "stock.pt", family[1]), tmp_path / "out.pt"
+    assert cli.main([*line.split(), str(path), str(out), "--data", "text"]) == 2
+    assert "--data is for translation models, but" in capsys.readouterr().err
     cli.main([*line.split(), str(path), str(out)])
     assert f"--arch {family[0]}_" in capsys.readouterr().out
     converted = by_fairseq(out)
