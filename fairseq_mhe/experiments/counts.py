@@ -53,7 +53,8 @@ def params(args: Namespace) -> None:
 
 def _row(row: str, kind: str) -> Json:
     """Parameters of a row's attention, and bytes of cache at the places that have one."""
-    size, paper = _SIZES[row], published(row, kind)
+    size = _SIZES[row]
+    paper = published(row, kind)
     line: Json = {"row": row, "attention": kind, "parameters": 0}
     options = Namespace(**size.options(), attention=kind)
     for place in PLACES if len(size.sides) == 2 else size.sides:
@@ -99,7 +100,8 @@ def cost(args: Namespace) -> None:
     parts["attention"] = sum((parts[place] for place in PLACES), Cost())
     parts["model"] = parts["attention"] + parts["rest"]
     places = language_archs().get(args.row, TRANSLATION).places
-    cache, sizes = cache_bytes(model), (args.source, args.target)
+    cache = cache_bytes(model)
+    sizes = (args.source, args.target)
     report = {
         "row": args.row,
         "attention": {place: kind for place, kind in kinds(args).items() if place in places},

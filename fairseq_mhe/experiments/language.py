@@ -82,7 +82,8 @@ def pretrain(args: Namespace) -> None:
     job = _plan_pretraining(args.attention, args.seed, data, args)
     _pretrain([job], data, args)
     scores = read_json(job.scores)
-    nats, perplexity = scores["nats"], perplexity_of(scores["nats"])
+    nats = scores["nats"]
+    perplexity = perplexity_of(scores["nats"])
     print(f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity:.2f}")
     print(f"of {scores['subwords']:,} subwords ({scores['of']})")
     print(job.folder)
@@ -183,7 +184,8 @@ def nlu_table(args: Namespace) -> None:
             f"{args.arch} is not fine-tuned: leave --tasks and --epochs out; its table shows "
             "perplexity"
         )
-    data, tasks = open_data(args.data, TEXT), open_tasks(args.tasks)
+    data = open_data(args.data, TEXT)
+    tasks = open_tasks(args.tasks)
     for task in tasks:
         if task.text != data.fingerprint:
             raise UserError(
@@ -249,7 +251,8 @@ class LanguageTable:
         out = self.args.out.resolve()
         if not finished:
             raise UserError(f"no model of {out} is finished yet: no table is made")
-        rows, notes = [self._row(kind) for kind in finished], self._notes(finished[0])
+        rows = [self._row(kind) for kind in finished]
+        notes = self._notes(finished[0])
         if unfinished := [kind for kind in kinds if kind not in finished]:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
         path = out / ("nlu-table.md" if self.tasks else "perplexity.md")
@@ -285,7 +288,8 @@ class LanguageTable:
     def _notes(self, kind: str) -> list[str]:
         """What the numbers are, and how the models were trained: all kinds alike."""
         job = self._pretraining(kind)[0]
-        training, versions = job.training, job.config["versions"]
+        training = job.training
+        versions = job.config["versions"]
         pretraining = f"{training.updates:,} updates of {training.batch_tokens:,} blocks of "
         pretraining += (
             f"{training.options['tokens_per_sample']:,} subwords, in {training.precision}"

@@ -77,10 +77,14 @@ def quickstart_lm_arguments(parser: ArgumentParser) -> None:
 def quickstart_lm(args: Namespace) -> None:
     """Prepare, pre-train, fine-tune, score, and print the table."""
     args.out = output_folder(args.out)
-    args.arch, args.seeds, args.tokens, args.batch = "roberta_mhe_tiny", [1], 64, 16
+    args.arch = "roberta_mhe_tiny"
+    args.seeds = [1]
+    args.tokens = 64
+    args.batch = 16
     text, task = prepare_language(args.out, args.tokens)
     say("task: to which of ten integrations a message belongs; chance is about 13%")
-    data, tasks = open_data(text, TEXT), [open_task(task)]
+    data = open_data(text, TEXT)
+    tasks = [open_task(task)]
     table = LanguageTable(data, tasks, args)
     compared = ("mha", "mhe_mul")
     table.train(compared)

@@ -129,7 +129,9 @@ def _open(
     recipes: Iterable[Recipe], kinds_: list[str], numbers: list[int], args: Namespace
 ) -> TableRun:
     """The table of the options; refused before anything is written."""
-    data, out, jobs = open_data(args.data), output_folder(args.out), []
+    data = open_data(args.data)
+    out = output_folder(args.out)
+    jobs = []
     for chosen in recipes:
         jobs += translation.plan_jobs(chosen, kinds_, numbers, data, out)
     return TableRun(jobs, data, out, args.subset, args.bleu_tokenizer)
@@ -192,7 +194,8 @@ def _words(job: Job, args: Namespace) -> list[str]:
 
 def _overview(chosen: Recipe, args: Namespace) -> str:
     """Updates, batch and precision of a row, or UserError where devices cannot share a batch."""
-    training, workers = chosen.training, args.gpus or args.processes or 1
+    training = chosen.training
+    workers = args.gpus or args.processes or 1
     size, (times,) = training.shared_by(workers).values()
     batch = f"{training.batch_tokens:,} = {size:,} x {workers} x update-freq {times}"
     updates = f"{training.updates:,} updates, batches of {batch}"

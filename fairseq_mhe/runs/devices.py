@@ -98,7 +98,8 @@ def asked_for(args: Namespace, models: int) -> Device:
             f"--gpus {args.gpus} was asked for, but torch sees {available} here: ask for fewer, "
             "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or train on the CPU with --cpu"
         )
-    gpu, workers = on_gpu(args), args.gpus or 1
+    gpu = on_gpu(args)
+    workers = args.gpus or 1
     slots = max(1, min(models, available // workers if gpu else cores()))
     return Device(gpu, slots, _threads(slots * workers), workers)
 

@@ -142,7 +142,8 @@ def plan_job(
     if not (folder / "config.json").exists():
         return job
     old = read_job(folder)
-    before, now = _flat(old.config), _flat(job.config)
+    before = _flat(old.config)
+    now = _flat(job.config)
     differences = []
     for name in {**before, **now}:
         if before.get(name) != now.get(name):

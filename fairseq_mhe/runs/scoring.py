@@ -18,7 +18,8 @@ Lines = Sequence[str]
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
 _COMPOUND = re.compile(r"(\S)-(\S)")
 #: Bootstrap resamples, for confidence intervals and p-values, and their random seed, sacreBLEU's.
-RESAMPLES, SEED = 1000, 12345
+RESAMPLES = 1000
+SEED = 12345
 #: sacreBLEU's tokenisers, of those that need no download: its signatures name them.
 TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 
@@ -51,7 +52,8 @@ def _score(metric: BLEU | CHRF, hypotheses: Lines, references: Lines) -> Json:
     # sacreBLEU's own estimate_ci fails where a resample has no match: it mixes types of numbers.
     statistics = metric._extract_corpus_statistics(hypotheses, [references])
     _, resampled = _bootstrap_resample(statistics, metric, RESAMPLES)
-    ordered, cut = sorted(float(each.score) for each in resampled), RESAMPLES // 40
+    ordered = sorted(float(each.score) for each in resampled)
+    cut = RESAMPLES // 40
     confidence = round((ordered[-cut - 1] - ordered[cut]) / 2, 4)
     return {
         "score": round(result.score, 4),

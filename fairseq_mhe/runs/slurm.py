@@ -62,7 +62,8 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
     """
     if jobs:
         out = args.out.resolve()
-        path, script = out / "jobs.json", out / "slurm" / "job.sh"
+        path = out / "jobs.json"
+        script = out / "slurm" / "job.sh"
         before = read_json(path) if path.exists() else []  # jobs that may be at work
         numbers = range(len(before), len(before) + len(jobs))
         new = [{"name": name, "words": words} for name, words in jobs.items()]

@@ -42,13 +42,15 @@ def exact(answer: str, right: str) -> float:
 
 def f1(answer: str, right: str) -> float:
     """The harmonic mean of precision and recall of words; empty answers match empty ones only."""
-    one, other = _words(answer), _words(right)
+    one = _words(answer)
+    other = _words(right)
     if not one or not other:
         return float(one == other)
     shared = (Counter(one) & Counter(other)).total()
     if not shared:
         return 0.0
-    precision, recall = shared / len(one), shared / len(other)
+    precision = shared / len(one)
+    recall = shared / len(other)
     return 2 * precision * recall / (precision + recall)
 
 
@@ -90,7 +92,8 @@ def threshold(answers: Mapping[str, Answer], right: Right) -> float:
         else:
             gained += max(f1(answer.text, one) for one in right[question])
         if gained > best:
-            best, chosen = gained, answer.odds
+            best = gained
+            chosen = answer.odds
     return chosen
 
 
@@ -110,7 +113,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Print the scores."""
-    right, answers = right_answers(args.data), read_json(args.predictions)
+    right = right_answers(args.data)
+    answers = read_json(args.predictions)
     try:
         values = squad_scores(answers, right)
     except (AttributeError, TypeError):

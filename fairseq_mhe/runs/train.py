@@ -86,7 +86,8 @@ def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
 def _train(job: Job, device: Device, slot: int, board: Board) -> Generator[None, None, None]:
     """Train a job and write its metrics; yields as long as fairseq-train is at work."""
     job.keep()
-    done, total = restore(job.checkpoints, device.workers), job.training.updates
+    done = restore(job.checkpoints, device.workers)
+    total = job.training.updates
     board.add(job.name, total, done)
     # Not where it was killed after its last update: fairseq would make one more.
     children = _start(job, device, slot, done) if done < total else []
@@ -126,7 +127,8 @@ def training_arguments(job: Job, device: Device) -> list[str]:
 
 def _start(job: Job, device: Device, slot: int, done: int) -> list[Child]:
     """Start a job's processes; the first one's log is the job's."""
-    words, environment = training_arguments(job, device), device.environment(slot)
+    words = training_arguments(job, device)
+    environment = device.environment(slot)
     headline = time.strftime("%Y-%m-%d %H:%M:%S ") + f"fairseq-train from update {done}, "
     headline += device.describe(job.training.precision)
     with socket.socket() as probe:  # for a port that nobody listens at
@@ -151,7 +153,8 @@ def _show(name: str, lines: Sequence[str], board: Board) -> None:
 
 
 def _write_metrics(job: Job) -> None:
-    total, updates = job.training.updates, updates_made(read_checkpoint(job.last))
+    total = job.training.updates
+    updates = updates_made(read_checkpoint(job.last))
     if updates < total and not job.training.patience:
         raise UserError(
             f"training {job.name} ended after {updates} of {total} updates; its log: {job.log}"
@@ -213,7 +216,9 @@ def restore(folder: Path, workers: int = 1) -> int:
     aside. UserError where one cannot be read now, or other ``workers`` trained it, each of which
     took another share of the epoch.
     """
-    newest, most, before = None, 0, workers
+    newest = None
+    most = 0
+    before = workers
     for path in folder.glob("*.pt.tmp"):
         path.unlink()
     # checkpoint_last.pt first, so that it stays where another one has as many updates.
@@ -227,7 +232,8 @@ def restore(folder: Path, workers: int = 1) -> int:
             os.replace(path, path.with_name(f"{path.name}{DAMAGED}"))
             continue
         if updates > most:
-            newest, most = path, updates
+            newest = path
+            most = updates
             trained = (state.get("cfg") or {}).get("distributed_training") or {}
             before = trained.get("distributed_world_size", workers)
     if before != workers:

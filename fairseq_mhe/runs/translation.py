@@ -37,7 +37,8 @@ def plan_jobs(
     folder: Path,
 ) -> list[Job]:
     """A job below ``folder`` for every kind of attention with every seed; errors as `plan_job`."""
-    jobs, places = [], {"data": str(data.folder)}
+    jobs = []
+    places = {"data": str(data.folder)}
     for kind, seed in itertools.product(kinds, seeds):
         attention = dict.fromkeys(PLACES, kind)
         settings = settings_of(recipe.row, attention, seed, recipe.training, data.identity)
@@ -85,7 +86,8 @@ def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Bo
     The job's folder of that name gets hypotheses.txt, references.txt, sources.txt (in tokens too,
     where the text was given so), generate.log and, last, generation.json with the speed.
     """
-    folder, decoding = job.subset(subset), job.decoding
+    folder = job.subset(subset)
+    decoding = job.decoding
     if (folder / "generation.json").exists():
         return
     make_model(job)
@@ -121,7 +123,8 @@ def _generate(
     # fairseq drops the last len % 8 sentences otherwise.
     options |= {"required_batch_size_multiple": 1, "num_workers": 0, "log_format": "none"}
     options |= {**asdict(job.decoding), "cpu": not device.gpu}
-    log, done = job.subset(subset) / "generate.log", 0
+    log = job.subset(subset) / "generate.log"
+    done = 0
     log.unlink(missing_ok=True)  # a killed process's
     words = [str(data.binary), *as_words(options)]
     child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
@@ -154,7 +157,8 @@ def parse_hypotheses(lines: Iterable[str], count: int, folder: Path) -> list[str
 
 def score(job: Job, subset: str, tokenise: str | None = None) -> None:
     """Score a job's translations, unless it is done; ``tokenise`` as in `scoring.score`."""
-    folder, language = job.subset(subset), job.settings["data"]["languages"][1]
+    folder = job.subset(subset)
+    language = job.settings["data"]["languages"][1]
     tokenise = scoring.bleu_tokeniser(language, tokenise)
     if scored(job, subset, tokenise):
         return

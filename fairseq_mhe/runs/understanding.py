@@ -40,7 +40,8 @@ _HEADS = {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD}
 
 def _recipe(row: str, data: TaskFolder, epochs: int | None) -> Json:
     """fairseq-train's options of a model's row for a task, from finetuning.yaml."""
-    task, path = data.task, Path(__file__).with_name("finetuning.yaml")
+    task = data.task
+    path = Path(__file__).with_name("finetuning.yaml")
     recipes = yaml.safe_load(path.read_text("utf-8"))
     options = {**recipes["every task"], **recipes["forms"][task.form]}
     of_row = recipes["base" if row == "base" else "small rows"]
@@ -90,9 +91,11 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
     """
     trained = Job(model, {})
     if not model.is_dir():
-        checkpoint, facts = model, describe(model)
+        checkpoint = model
+        facts = describe(model)
     elif trained.scores.exists():
-        checkpoint, facts = trained.last, read_json(trained.scores)["model"]
+        checkpoint = trained.last
+        facts = read_json(trained.scores)["model"]
     else:
         raise UserError(
             f"{model} is no finished run: give the command that trains it again, which resumes"
@@ -103,7 +106,8 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
             f"{data.folder} has examples of up to {data.block} subwords, the model {positions} "
             f"positions: prepare the task with --block {positions}"
         )
-    row, task = facts["row"], data.task
+    row = facts["row"]
+    task = data.task
     training = Training({**facts["options"], **_recipe(row, data, args.epochs)})
     training = training.with_precision(devices.precision(args))
     own = {"task": task.name, "start": facts["sha256"]}
@@ -195,7 +199,8 @@ def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]
 
 def spans(language_model: LanguageModel, batch: Batch) -> list[Span]:
     """The best answer within each window."""
-    net_input, end = batch["net_input"], language_model.task.source_dictionary.eos()
+    net_input = batch["net_input"]
+    end = language_model.task.source_dictionary.eos()
     scores = span_scores(language_model.model, net_input, end)  # (B, T, 2)
     none = scores[:, 0].sum(-1)  # (B,)
     inside = passage(net_input["src_tokens"], end)  # (B, T)
@@ -221,7 +226,8 @@ def best_answers(windows: Sequence[Span], facts: Json) -> dict[str, Answer]:
         none[question] = min(none.get(question, nothing), nothing)
         if question not in best or score > best[question][0]:
             context = facts["contexts"][number]
-            begin, end = context["begins"][start + first], context["ends"][start + last]
+            begin = context["begins"][start + first]
+            end = context["ends"][start + last]
             best[question] = score, context["text"][begin:end]
     return {
         identity: Answer(best[n][1], none[n] - best[n][0])
@@ -288,7 +294,8 @@ def score_task(
     job: Job, data: TaskFolder, gpu: bool
 ) -> tuple[dict[str, int], dict[str, float]]:
     """Examples of each scored set (official name), and metrics in percent; writes predictions."""
-    task, trained = data.task, LanguageModel(job.last, data.binary, gpu)
+    task = data.task
+    trained = LanguageModel(job.last, data.binary, gpu)
     predict = spans if task.form == ANSWERS else partial(labels, task)
     predictions: Json = {}
     for subset, official in task.subsets.items():
@@ -317,7 +324,8 @@ def _score_candidates(odds: list[str], data: TaskFolder) -> tuple[Any, dict[str,
 
 def _score_answers(windows: list[Span], data: TaskFolder) -> tuple[Any, dict[str, float]]:
     answers = best_answers(windows, data.examples("valid"))
-    right, most = squad.right_answers(data.official), math.inf
+    right = squad.right_answers(data.official)
+    most = math.inf
     if data.task.name == "squad2":
         most = squad.threshold(answers, right)
     texts = squad.given(answers, most)
@@ -334,6 +342,7 @@ def commonest_score(data: TaskFolder) -> float | None:
     if task.labels is None or task.form == CANDIDATES:
         return None
     place = data.binary / "label" if task.form == CHOICE else data.folder / "raw"
-    commonest, right = statistics.mode(read_lines(place / "train.label")), _right(data)
+    commonest = statistics.mode(read_lines(place / "train.label"))
+    right = _right(data)
     constant = {name: [commonest] * len(facts["labels"]) for name, facts in right.items()}
     return task_metrics(task, constant, right)["score"]
