@@ -119,7 +119,7 @@ def _append(work: Path, config: PrepareConfig, split: str, rows: list[Row]) -> N
     names = dict.fromkeys(product(("raw", config.model_folder), config.langs))
     for (folder, lang), lines in zip(names, zip(*rows, strict=True), strict=False):
         with (work / folder / f"{split}.{lang}").open("a", encoding="utf-8") as stream:
-            stream.write("\n".join([*lines, ""]))
+            stream.write("\n".join(lines) + "\n")
 
 
 def _cleaned(config: PrepareConfig, split: str, corpora: Corpora) -> Iterator[CleanText]:
@@ -149,12 +149,14 @@ def clean_pairs(
     raw = [[normalise(pair[side]) for pair in pairs] for side in (0, 1)]
     how = config.tokenizer, config.punctuation, config.lowercase
     tokens = [model_text(lang, *how)(raw[side]) for side, lang in enumerate(config.langs)]
-    max_ratio = (split == "train" and config.max_ratio) or math.inf
+    max_ratio = config.max_ratio if split == "train" else None
     rows = list(zip(*raw, *tokens, strict=True))
-    fates = [_fate(row, config, max_ratio, usual) for row in rows]
+    fates = [_fate(row, config, max_ratio or math.inf, usual) for row in rows]
     kept = [row for row, fate in zip(rows, fates, strict=True) if fate == "kept"]
     texts = ["\n".join(lines) for lines in zip(*kept, strict=True)]
-    return [text.lower() for text in texts] if config.lowercase else texts, Counter(fates)
+    if config.lowercase:
+        texts = [text.lower() for text in texts]
+    return texts, Counter(fates)
 
 
 def _fate(row: Row, config: PrepareConfig, max_ratio: float, usual: float) -> str:
