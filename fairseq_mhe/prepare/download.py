@@ -39,12 +39,6 @@ class RemoteFile:
         """The name of the file here and on a mirror."""
         return self.url.rpartition("/")[2]
 
-    def fault(self, path: Path) -> str | None:
-        """What is wrong with the downloaded file, or None."""
-        if self.sha256 in (None, checksum := sha256(path)):
-            return None
-        return f"has the SHA-256 {checksum} instead of {self.sha256}"
-
 
 def download(
     files: Sequence[RemoteFile], folder: Path, mirror: str | None = None
@@ -53,17 +47,22 @@ def download(
     folder.mkdir(parents=True, exist_ok=True)
     for file in files:
         path = folder / file.name
-        if not path.exists():
+        advice = "delete it to have it downloaded, or put the right one there"
+        missing = not path.exists()
+        if missing:
             url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
-            _download(url, file, folder)
-        elif fault := file.fault(path):
-            advice = "delete it to have it downloaded, or put the right one there"
-            raise UserError(f"{path} {fault}; {advice}")
+            _download(url, path)
+            advice = f"{url} was not kept; try again, or another --mirror"
+        if file.sha256 not in (None, checksum := sha256(path)):
+            if missing:
+                path.unlink()
+            problem = f"has the SHA-256 {checksum} instead of {file.sha256}"
+            raise UserError(f"{path} {problem}; {advice}")
     return [folder / file.name for file in files]
 
 
-def _download(url: str, file: RemoteFile, folder: Path) -> None:
-    part = folder / f"{file.name}.part"
+def _download(url: str, path: Path) -> None:
+    part, whole = path.with_name(f"{path.name}.part"), False
     part.touch()
     retries = Retry(
         RETRIES, backoff_factor=PAUSE, status_forcelist=_BUSY, raise_on_status=False
@@ -71,7 +70,6 @@ def _download(url: str, file: RemoteFile, folder: Path) -> None:
     with requests.Session() as session:
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=retries))
-        whole = False
         while not whole:
             have = part.stat().st_size
             try:
@@ -80,13 +78,10 @@ def _download(url: str, file: RemoteFile, folder: Path) -> None:
                 if part.stat().st_size == have:
                     raise UserError(
                         f"cannot download {url}: {error}; try again, which resumes, use --mirror, "
-                        f"or put it into {folder}"
+                        f"or put it into {path.parent}"
                     ) from error
     part.with_suffix(".version").unlink(missing_ok=True)
-    if fault := file.fault(part):
-        part.unlink()
-        raise UserError(f"{url} {fault}; it was not kept; try again, or another --mirror")
-    part.rename(folder / file.name)
+    part.rename(path)
 
 
 def _resume(session: requests.Session, url: str, part: Path) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.subword import NOT_LAST, WORD_START
 from fairseq_mhe.prepare.task_files import Example, read_squad, read_task
-from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Task
+from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, Task
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
 Subwords = list[str]
@@ -50,7 +50,7 @@ def read_inputs(
         fitting = _fitting(parts, block, task.form == CHOICE)
         counts["truncated"] += fitting != parts
         texts.append([" ".join(part) for part in fitting])
-        if task.form == WORDS:
+        if example.spans:
             spans.append(_marked(example, fitting, processing))
     return Inputs(list(zip(*texts, strict=True)), counts, labels, facts, spans)
 

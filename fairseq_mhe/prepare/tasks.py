@@ -40,7 +40,7 @@ class Task:
         return dict(zip(("valid", "valid1"), self.scored, strict=False))
 
 
-_SUITES = yaml.safe_load(Path(__file__).with_name("tasks.yaml").read_text("utf-8"))
+_SUITES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 TASKS = {
     name: Task(name, suite, **facts)
     for suite, tasks in _SUITES.items()
