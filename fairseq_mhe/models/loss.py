@@ -20,9 +20,7 @@ _VALUES = 2**19
 
 def criterion_for(precision: str, name: str = "label_smoothed_cross_entropy") -> str:
     """The criterion that trains our models in float32, bf16 or fp16: fairseq's if as quick."""
-    if precision == "bf16":
-        return f"{name}_by_rows"
-    return name
+    return f"{name}_by_rows" if precision == "bf16" else name
 
 
 def _by_rows(values: Tensor, model: Any) -> bool:
@@ -105,8 +103,9 @@ class _ByRows(FairseqCriterion):
         if other or not _by_rows(logits, model):
             return super().compute_loss(model, net_output, sample, reduce)
         target = model.get_targets(sample, net_output)  # (B, T)
-        read_again = self.report_accuracy
-        return _losses(logits, target, self.eps, self.padding_idx, replace=not read_again)
+        replace = not self.report_accuracy  # which reads the logits again
+        rows = logits.flatten(0, -2), target.flatten()
+        return _SmoothedLoss.apply(*rows, self.eps, self.padding_idx, replace)
 
 
 _Config = smoothed.LabelSmoothedCrossEntropyCriterionConfig
@@ -135,7 +134,7 @@ class MaskedLmByRows(MaskedLmLoss):
             return super().forward(model, sample, reduce)
         logits, _ = model(**sample["net_input"], masked_tokens=masked)  # (N, V)
         target = model.get_targets(sample, [logits])[masked]  # (N,)
-        loss, nll = _losses(logits, target, 0.0, self.padding_idx)
+        loss, nll = _SmoothedLoss.apply(logits, target, 0.0, self.padding_idx, True)
         count = masked.int().sum()
         logged = {
             "loss": nll,
@@ -144,12 +143,3 @@ class MaskedLmByRows(MaskedLmLoss):
             "sample_size": count,
         }
         return loss, count, logged
-
-
-def _losses(
-    logits: Tensor, target: Tensor, epsilon: float, padding: int, replace: bool = True
-) -> tuple[Tensor, Tensor]:
-    """`_SmoothedLoss` of logits (..., V) and target (...)."""
-    rows = logits.reshape(-1, logits.size(-1))
-    words = target.reshape(-1)
-    return _SmoothedLoss.apply(rows, words, epsilon, padding, replace)

@@ -88,24 +88,18 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
         if not self._together:
             super()._sync_fp16_grads_to_fp32()
         elif self._needs_sync:
-            _, every = self._full
-            full, half = [], []
-            for gradient, p in zip(every, self.fp16_params, strict=True):
-                if p.grad is not None:
-                    full.append(gradient)
-                    half.append(p.grad)
-            if len(full) < len(every):
-                torch._foreach_zero_(every)
-            torch._foreach_copy_(full, half)
+            half = []
+            for p in self.fp16_params:
+                half.append(torch.zeros_like(p) if p.grad is None else p.grad)
+            torch._foreach_copy_(self._full[1], half)
             self._needs_sync: bool = False
 
     def _sync_fp32_params_to_fp16(self) -> None:
         if not self._together:
             super()._sync_fp32_params_to_fp16()
             return
-        weights, _ = self._full
         half = [p.data for p in self.fp16_params]
-        torch._foreach_copy_(half, weights)
+        torch._foreach_copy_(half, self._full[0])
 
     def zero_grad(self) -> None:
         """Forget the gradients; those in float32 are written over by the next ones."""

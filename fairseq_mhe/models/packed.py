@@ -25,23 +25,15 @@ class PackedLinear(nn.Linear):
 
     Without gradients, on the CPU and in float32, it multiplies by the packed copy, which does not
     follow a weight that is trained on; everywhere else it is a plain ``nn.Linear``. torch.compile
-    calls the same functions when it freezes weights; torch has no public name for them.
+    calls the same functions, which have no public name.
     """
 
     ITEM_SIZE = 4  # bytes of a packed number
-    product: Tensor | None
 
     def __init__(self, linear: nn.Linear) -> None:
-        nn.Module.__init__(self)
-        self.in_features = linear.in_features
-        self.out_features = linear.out_features
-        self.weight = linear.weight
-        self.bias = linear.bias
-        product = None
-        if isinstance(linear, ScaledLinear):
-            product = linear.product
-        self.register_buffer("product", product, persistent=False)
-        self.training = linear.training
+        vars(self).update(
+            vars(linear)
+        )  # the same parameters, and what a `ScaledLinear` adds
         self._packed: Any = self._pack()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -53,7 +45,8 @@ class PackedLinear(nn.Linear):
     @property
     def multiplied(self) -> Tensor:
         """(out, in)."""
-        return self.weight if self.product is None else self.product
+        weight: Tensor = getattr(self, "product", self.weight)
+        return weight
 
     @property
     def packed_bytes(self) -> int:
@@ -107,8 +100,7 @@ class Bf16Logits(Bf16Linear):
 def _greatest(logits: Tensor) -> Tensor:
     """Indices of the ``_EXACT`` greatest logits of each row, (N, V) -> (N, k).
 
-    They are in the blocks with the greatest maxima; torch.topk of whole rows takes three times as
-    long.
+    They are in the blocks of greatest maxima: a third of the time of torch.topk of whole rows.
     """
     blocks = logits.shape[1] // _BLOCK
     in_blocks = blocks * _BLOCK
@@ -165,9 +157,8 @@ def int8_available() -> bool:
 
 
 def _onednn_available() -> bool:
-    if not torch.backends.mkldnn.is_available():
-        return False
-    return hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    has_product = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return torch.backends.mkldnn.is_available() and has_product
 
 
 def bf16_available() -> bool:
@@ -202,11 +193,7 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     child: Any
     for parent in list(model.modules()):
         for name, child in parent.named_children():
-            if type(child) not in (nn.Linear, ScaledLinear):
-                continue
-            if child.weight.numel() < WORTH_PACKING:
-                continue
-            if kind is Bf16Linear and name == "output_projection":
-                setattr(parent, name, Bf16Logits(child))
-            else:
-                setattr(parent, name, kind(child))
+            plain = type(child) in (nn.Linear, ScaledLinear)
+            if plain and child.weight.numel() >= WORTH_PACKING:
+                logits = kind is Bf16Linear and name == "output_projection"
+                setattr(parent, name, Bf16Logits(child) if logits else kind(child))
