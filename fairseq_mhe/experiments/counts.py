@@ -48,7 +48,8 @@ def params(args: Namespace) -> None:
     """Print the table."""
     rows = [_row(row, kind) for row in _SIZES for kind in KINDS]
     notes = ["cache in float32; all of a model: fairseq-mhe cost"]
-    print(Table("Attention without biases", [Block(_ROWS, rows)], notes).markdown(), end="")
+    table = Table("Attention without biases", [Block(_ROWS, rows)], notes)
+    print(table.markdown(), end="")
 
 
 def _row(row: str, kind: str) -> Json:
@@ -124,7 +125,9 @@ def cost(args: Namespace) -> None:
 def _cost_table(report: Json) -> str:
     names = {place: f"{place}: {kind}" for place, kind in report["attention"].items()}
     names |= {"attention": "all attention", "rest": "the rest", "model": "model"}
-    rows = [{"part": name, **report["parts"][part]} for part, name in names.items()]
+    rows = []
+    for part, name in names.items():
+        rows.append({"part": name, **report["parts"][part]})
     embedding = {"parameters": report["embedding_parameters"]}
     rows.insert(-1, {"part": "of the rest, embedding", **embedding})
     source, target, cache = (
@@ -140,4 +143,5 @@ def _cost_table(report: Json) -> str:
         f"with a beam of {report['beam']}.",
     ]
     title = f"{report['row']} with a vocabulary of {report['vocabulary']:,}"
-    return Table(title, [Block(_PARTS, rows)], notes).markdown().rstrip()
+    table = Table(title, [Block(_PARTS, rows)], notes)
+    return table.markdown().rstrip()

@@ -195,7 +195,8 @@ def nlu_table(args: Namespace) -> None:
     table = LanguageTable(data, tasks, args)
     if slurm.asked_for(args):
         waiting = [kind for kind in args.kinds if not table.finished(kind)]
-        slurm.submit({kind: _words(kind, args) for kind in waiting}, len(args.kinds), args)
+        jobs = {kind: _words(kind, args) for kind in waiting}
+        slurm.submit(jobs, len(args.kinds), args)
         return
     if not args.finished_only:
         table.train(args.kinds)
@@ -206,8 +207,10 @@ def nlu_table(args: Namespace) -> None:
 def _words(kind: str, args: Namespace) -> list[str]:
     """The command that trains and scores all models of a kind, whatever the machine."""
     own = {"kinds": kind, "precision": devices.precision(args), "no_table": True}
-    tasks = ["--tasks", *(str(task.resolve()) for task in args.tasks)] if args.tasks else []
-    return ["nlu-table", args.arch, *slurm.words_of(args, _OF_JOBS, **own), *tasks]
+    words = slurm.words_of(args, _OF_JOBS, **own)
+    if args.tasks:
+        words += ["--tasks", *(str(task.resolve()) for task in args.tasks)]
+    return ["nlu-table", args.arch, *words]
 
 
 @dataclass(frozen=True)

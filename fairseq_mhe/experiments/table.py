@@ -172,7 +172,8 @@ def run_table(args: Namespace) -> None:
     if slurm.asked_for(args):
         for chosen in recipes:
             say(_overview(chosen, args))
-        slurm.submit({job.name: _words(job, args) for job in waiting}, len(table.jobs), args)
+        jobs = {job.name: _words(job, args) for job in waiting}
+        slurm.submit(jobs, len(table.jobs), args)
         return
     title = _title(args, table.data, recipes)
     if waiting and not args.finished_only:
@@ -188,8 +189,10 @@ def run_table(args: Namespace) -> None:
 def _words(job: Job, args: Namespace) -> list[str]:
     """The command that trains and scores a job, whatever the machine; it writes no table."""
     row = [] if args.recipe else [job.row]
-    own = {"seed": job.seed, "precision": job.training.precision, "evaluate": True}
-    return ["train", *row, job.kind, *slurm.words_of(args, _OF_JOBS, **own)]
+    precision = job.training.precision
+    own = {"seed": job.seed, "precision": precision, "evaluate": True}
+    words = slurm.words_of(args, _OF_JOBS, **own)
+    return ["train", *row, job.kind, *words]
 
 
 def _overview(chosen: Recipe, args: Namespace) -> str:
@@ -239,7 +242,8 @@ def evaluate(args: Namespace) -> None:
 
 def _show(job: Job, subset: str) -> None:
     """Print the scores that a job has."""
-    print("\n".join(scoring.described(read_json(job.subset(subset) / "scores.json"))))
+    scores = read_json(job.subset(subset) / "scores.json")
+    print("\n".join(scoring.described(scores)))
 
 
 def evaluate_job(job: Job, data: DataFolder, args: Namespace) -> None:
@@ -281,7 +285,9 @@ def score_arguments(parser: ArgumentParser) -> None:
 
 def score(args: Namespace) -> None:
     """Print BLEU, chrF and, with a baseline, the comparison."""
-    paths = [args.reference, args.hypothesis, *([args.baseline] if args.baseline else [])]
+    paths = [args.reference, args.hypothesis]
+    if args.baseline:
+        paths.append(args.baseline)
     advice = "score the same sentences in the same order, one a line"
     references, hypotheses, *baseline = scoring.read_aligned(paths, advice)
     tokenise = scoring.bleu_tokeniser(args.language, args.bleu_tokenizer)
