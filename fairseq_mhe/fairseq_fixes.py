@@ -60,7 +60,7 @@ def _replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[
 @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
 @_replaces(checkpoint_utils, "load_model_ensemble_and_task")
 def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
-    """Read checkpoints in torch's weights-only mode, which runs no code; others end in one line.
+    """Check files by reading them weights-only, which runs no code; each fault is one line.
 
     It can go when fairseq passes ``weights_only`` itself and names the file.
     """
@@ -86,10 +86,7 @@ def _is_of_parameters(record: logging.LogRecord) -> bool:
 def _parse(
     parse: Any, parser: Any, input_args: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """Parse fairseq's options without its two faults of precision.
-
-    Attention of ours beside an architecture of fairseq's ends in one line, not in pages of usage.
-    """
+    """Without two faults of precision; our options for fairseq's architectures are refused."""
     words = " ".join(sys.argv[1:] if input_args is None else input_args)
     arch = re.search(r"(?<!\S)(?:--arch|-a)[ =](\S+)", words)
     own = re.search(r"(?<!\S)--((en|de)coder-|cross-)?attention(?=[ =])", words)

@@ -1,7 +1,6 @@
 """Translation by CTranslate2 of a model in its format; imports neither torch nor fairseq."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
@@ -11,17 +10,10 @@ from fairseq_mhe.runs.decoding import Decoding
 
 #: Subwords with spaces between, and the score that `translator.Translation` explains.
 Hypothesis = tuple[str, float]
-_INEXACT = (
-    "CTranslate2's int8 loses precision on this processor, which has no VNNI: leave --precision "
-    "int8 out, or choose --engine fairseq"
-)
 
 
 class CTranslate2Engine:
-    """The model in ``folder``, on a GPU where CTranslate2 sees one.
-
-    A translation has at most ``longest`` tokens with its end.
-    """
+    """On a GPU where CTranslate2 sees one; a translation has ``longest`` tokens with its end."""
 
     name = "ctranslate2"
 
@@ -33,16 +25,17 @@ class CTranslate2Engine:
 
         on_gpu = not cpu and ctranslate2.get_cuda_device_count() > 0
         if precision == "int8" and not on_gpu and not exact_int8():
-            say(_INEXACT)
-        device, products = (
-            "cuda" if on_gpu else "cpu",
-            "int8" if precision == "int8" else "default",
-        )
+            say(
+                "CTranslate2's int8 loses precision on this processor, which has no VNNI: leave "
+                "--precision int8 out, or choose --engine fairseq"
+            )
         if threads is None:  # CTranslate2 reads the variable if given 0
             threads = 0 if "OMP_NUM_THREADS" in os.environ else cores()
-        options = {"device": device, "compute_type": products, "intra_threads": threads}
+        device = "cuda" if on_gpu else "cpu"
+        products = "int8" if precision == "int8" else "default"
+        options = {"compute_type": products, "intra_threads": threads}
         try:
-            self.translator = ctranslate2.Translator(str(folder), **options)
+            self.translator = ctranslate2.Translator(str(folder), device, **options)
             if on_gpu:  # only a translation opens CUDA's libraries, which may be missing
                 self.translator.translate_batch([["a"]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:
@@ -50,14 +43,14 @@ class CTranslate2Engine:
         self._longest = longest
 
     def translate(
-        self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
+        self, sentences: list[list[str]], decoding: Decoding, nbest: int
     ) -> list[list[Hypothesis]]:
         """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         # fairseq's limit of a batch, by its longest source; neither end is counted.
         source = max(map(len, sentences)) + 1
         limit = min(int(decoding.max_len_a * source + decoding.max_len_b), self._longest - 1)
         results = self.translator.translate_batch(
-            [list(sentence) for sentence in sentences],
+            sentences,
             beam_size=decoding.beam,
             num_hypotheses=nbest,
             length_penalty=decoding.lenpen,

@@ -1,9 +1,9 @@
 """``fairseq-mhe demo``: a local page on which models translate side by side."""
 
-import argparse
 import os
 import sys
 import time
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -56,13 +56,13 @@ def page(folders: list[str]) -> None:
             column.image(picture)  # its title names the kind of attention
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe demo``; streamlit reads others from its environment variables."""
     help_ = "bundles of the format fairseq (fairseq-mhe export), a column each"
     parser.add_argument("bundles", nargs="+", type=Path, metavar="BUNDLE", help=help_)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Namespace) -> None:
     """Become the server of the page, on this machine only, until Ctrl-C."""
     require("streamlit")
     for path in args.bundles:

@@ -1,12 +1,12 @@
 """``fairseq-mhe export``: a trained model as one folder that needs nothing else."""
 
-import argparse
 import json
 import shutil
-from collections.abc import Callable
+from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import provenance, updates_made
 from fairseq_mhe.common.files import new_folder, read_json, sha256, write_json, write_text
@@ -24,11 +24,9 @@ from fairseq_mhe.prepare.languages import base_code
 from fairseq_mhe.prepare.subword import MODEL_NAMES
 from fairseq_mhe.runs.scoring import described
 
-_EXAMPLES, _CARD = (Path(__file__).with_name(name) for name in ("examples", "card.md"))
-
-
+_HERE = Path(__file__).parent
 #: Format -> what makes a new folder with the format's own files.
-FORMATS: dict[str, Callable[[Trained, Path], None]] = {
+FORMATS: dict[str, Any] = {
     "fairseq": write_fairseq,
     "ctranslate2": write_ctranslate2,
     "huggingface": huggingface_format.write,
@@ -40,21 +38,20 @@ def export(
 ) -> None:
     """Write the bundle ``output``, whole or not at all, in a ``format`` of `FORMATS`.
 
-    ``data_name`` and ``licence`` (of SPDX) are of the data, for the model card. Raises UserError
-    where ``output`` exists or cannot be written, or the format cannot hold the model.
+    UserError where ``output`` exists or cannot be written, or the format cannot hold the model.
     """
-    subwords = trained.text.model
+    text = trained.text
     config = {
         "format": format,
-        "text": trained.text.settings,
-        "moses": [base_code(language) for language in trained.text.languages],
+        "text": text.settings,
+        "moses": list(map(base_code, text.languages)),
         "decoding": asdict(trained.decoding),
         "positions": trained.positions,
     }
     with new_folder(output) as folder:
         FORMATS[format](trained, folder)
-        shutil.copyfile(subwords.path, folder / MODEL_NAMES[subwords.kind])
-        shutil.copyfile(_EXAMPLES / f"{format}.py", folder / "example.py")
+        shutil.copyfile(text.model.path, folder / MODEL_NAMES[text.model.kind])
+        shutil.copyfile(_HERE / "examples" / f"{format}.py", folder / "example.py")
         write_json(folder / CONFIG, config)
         write_text(folder / "README.md", card(trained, format, data_name, licence))
         sums = [f"{sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
@@ -92,10 +89,10 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
         "decoding": f"beam {decoding.beam}, length penalty {decoding.lenpen}",
     }
     known = {name: value or "not known" for name, value in facts.items()}
-    return Template(_CARD.read_text(encoding="utf-8")).substitute(known)
+    return Template((_HERE / "card.md").read_text("utf-8")).substitute(known)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe export``."""
     add = parser.add_argument
     help_ = "a run folder, or a checkpoint (with --data)"
@@ -105,17 +102,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=FORMATS, default="fairseq", help=help_)
     help_ = "data folder that the model was trained on (default: the run's)"
     add("--data", type=Path, metavar="DATA", help=help_)
-    add(
-        "--data-name",
-        default="",
-        metavar="TEXT",
-        help="name of the data, for the model card",
-    )
+    help_ = "name of the data, for the model card"
+    add("--data-name", default="", metavar="TEXT", help=help_)
     help_ = "licence of the data by its SPDX name (apache-2.0), for the model card"
     add("--data-licence", default="", metavar="NAME", help=help_)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Namespace) -> None:
     """Export, and print the bundle's format and kind of attention."""
     with quiet_fairseq():
         trained = open_trained(args.model, args.data)

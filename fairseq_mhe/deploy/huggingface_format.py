@@ -1,9 +1,8 @@
 """The format that Hugging Face's transformers loads with no code of ours: a class of its own.
 
-Post-norm models are held by Marian's class, pre-norm ones by Pegasus': both have fairseq's layers,
-take a table of positions as weights, where fairseq's sinusoids are written, and add a bias to the
-logits, with which tokens that fairseq does not know are never chosen. Their attention is ordinary
-multi-head attention (the exact fold), which caches the keys and values of all heads again.
+Marian's class holds post-norm models, Pegasus' pre-norm ones: both have fairseq's layers, take a
+table of positions as weights, and add a bias to the logits, so that tokens which fairseq does not
+know are never chosen. Their attention is multi-head attention (the exact fold).
 Neither FSMT (post-norm only, another tokenizer) nor M2M100 (no bias of logits) holds both.
 """
 
@@ -53,8 +52,9 @@ def write(trained: Trained, folder: Path) -> None:
 def _check(trained: Trained) -> None:
     """Raises UserError where no class of transformers' holds such a model."""
     options, held = trained.source.options, dict(_CONSTANTS["held"])
-    for name in ("embed_dim", "normalize_before"):  # one for both sides of a class
-        held[f"encoder_{name}"] = [options[f"decoder_{name}"]]
+    for name in ("encoder_embed_dim", "encoder_normalize_before", "max_source_positions"):
+        other = name.replace("encoder", "decoder").replace("source", "target")
+        held[name] = [options[other]]  # one for both sides of a class
     for name, values in held.items():
         if options[name] not in values:
             raise UserError(
@@ -76,33 +76,27 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     for name, value in parameters.items():
         if ".layers." in name or ".layer_norm." in name:
             weights[f"model.{name}"] = value
-    longest = max(trained.positions)
     for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
-        most = min(longest, side.max_positions())
-        symbols = torch.full((1, most), side.padding_idx + 1)  # any that are no padding
-        table = torch.zeros(
-            longest, words.size(1)
-        )  # what is added at each place of a sentence
-        table[:most] = side.embed_positions(symbols)[0]
-        weights[f"model.{name}.embed_positions.weight"] = table
+        symbols = torch.full((1, trained.positions[0]), side.padding_idx + 1)  # no padding
+        weights[f"model.{name}.embed_positions.weight"] = side.embed_positions(symbols)[0]
     return {name: value.detach().contiguous() for name, value in weights.items()}
 
 
 def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
     """config.json; options that one class has are without effect on the other."""
     options = trained.source.options
-    pre_norm = options["decoder_normalize_before"]
+    kind, name = "marian", "MarianMTModel"
+    if options["decoder_normalize_before"]:
+        kind, name = "pegasus", "PegasusForConditionalGeneration"
     config = {
-        "architectures": [
-            "PegasusForConditionalGeneration" if pre_norm else "MarianMTModel"
-        ],
-        "model_type": "pegasus" if pre_norm else "marian",
+        "architectures": [name],
+        "model_type": kind,
         "vocab_size": vocabulary,
         "decoder_vocab_size": vocabulary,
         "d_model": options["decoder_embed_dim"],
         "activation_function": options["activation_fn"],
         "scale_embedding": not options["no_scale_embedding"],
-        "max_position_embeddings": max(trained.positions),
+        "max_position_embeddings": trained.positions[0],
     }
     same = ["dropout", "attention_dropout", "activation_dropout"]
     for side in ("encoder", "decoder"):
@@ -112,11 +106,7 @@ def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
 
 
 def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
-    """generation_config.json: fairseq's beam search, as the model was scored with.
-
-    fairseq allows ``max_len_a`` times the source's tokens more, which cannot be said here: where
-    that counts, a hypothesis may be as long as the model's positions allow.
-    """
+    """generation_config.json; for ``max_len_a``, which it lacks, as long as positions allow."""
     decoding, most = trained.decoding, trained.positions[1] - 1
     return {
         "num_beams": decoding.beam,

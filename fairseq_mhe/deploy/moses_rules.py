@@ -160,12 +160,9 @@ def _none_of(*characters: str) -> str:
 
 
 def _ranges(characters: str) -> str:
-    """The inside of a character class: three or more neighbouring characters are a range."""
-    codes = sorted(set(map(ord, characters)))
-    parts = []
+    """The inside of a character class: neighbouring characters are a range."""
+    codes, ranges = sorted(set(map(ord, characters))), ""
     for _, pairs in groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
         neighbours = [re.escape(chr(code)) for _, code in pairs]
-        if len(neighbours) > 2:
-            neighbours = [neighbours[0], "-", neighbours[-1]]
-        parts += neighbours
-    return "".join(parts)
+        ranges += f"{neighbours[0]}-{neighbours[-1]}"
+    return ranges

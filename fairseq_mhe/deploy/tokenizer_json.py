@@ -1,8 +1,4 @@
-"""A model's text processing as Hugging Face's tokenizer.json, which gives the same words.
-
-Everything is in that file: Unicode's composed form, Moses' tokeniser (`moses_rules`), the subword
-model, and the way back. Tests hold it equal to `TextProcessing`.
-"""
+"""A model's text processing as Hugging Face's tokenizer.json, which gives the same words."""
 
 from typing import Any
 
@@ -25,10 +21,7 @@ _UNKNOWN = "\x00"  # no normalised text has it: Unigram finds its unknown piece 
 
 
 def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
-    """The tokenizer of a model whose source and target have one dictionary.
-
-    Raises UserError where the processing has a rule that a tokenizer.json cannot hold.
-    """
+    """For source and target of one dictionary; UserError where the file cannot hold a rule."""
     from tokenizers import AddedToken, Regex, normalizers
     from tokenizers.processors import TemplateProcessing
 

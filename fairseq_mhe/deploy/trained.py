@@ -3,7 +3,6 @@
 import importlib.util
 import shutil
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -36,10 +35,7 @@ WEIGHTS, OPTIONS = "model.safetensors", "config.json"
 
 @dataclass(frozen=True)
 class Trained:
-    """A model of ours or of fairseq's own, in float32, ready to be exported or to translate.
-
-    ``folder`` has both dictionaries' files; ``data`` and ``run`` are None where they are unknown.
-    """
+    """A model in float32; ``folder`` has both dictionaries; None: the data or run is not known."""
 
     source: Source
     text: TextProcessing
@@ -129,7 +125,7 @@ class FairseqEngine:
             raise UserError(error.message) from None
 
     def translate(
-        self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
+        self, sentences: list[list[str]], decoding: Decoding, nbest: int
     ) -> list[list[Hypothesis]]:
         """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         task, words = self._task, self._task.source_dictionary
@@ -162,14 +158,13 @@ def open_engine(
         except UserError:  # CTranslate2 cannot hold the model
             if engine == "ctranslate2":
                 raise
+    if threads:
+        torch.set_num_threads(threads)
     return FairseqEngine(trained, precision, cpu)
 
 
 def write_ctranslate2(trained: Trained, folder: Path, threads: int | None = None) -> None:
-    """Write the model in CTranslate2's format, in float32, heads that are shared once.
-
-    Raises UserError where CTranslate2 cannot hold it, or gives words other probabilities.
-    """
+    """Write it in float32, shared heads once; UserError where CTranslate2 is not exact."""
     source = trained.source
     convert(source, trained.folder, trained.text.languages, folder, "float32", True)
     exact = CTranslate2Engine(folder, trained.positions[1], "float32", True, threads)

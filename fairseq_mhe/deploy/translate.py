@@ -1,14 +1,14 @@
 """``fairseq-mhe translate``: plain text in, plain text out, a line for each line."""
 
-import argparse
 import contextlib
 import queue
 import sys
 import threading
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
@@ -22,7 +22,7 @@ from fairseq_mhe.prepare.text import STANDARD_INPUT, read_lines
 CHUNK = 4000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe translate``."""
     add = parser.add_argument
     help_ = "a bundle (of fairseq-mhe export), a run folder, or a checkpoint (with --data)"
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cpu", action="store_true", help="do not use a GPU")
 
 
-def run(args: argparse.Namespace) -> int | None:
+def run(args: Namespace) -> int | None:
     """Translate; Ctrl-C ends it, and what is translated by then is printed."""
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files or ["-"]]
     # Files are read twice: all lines are checked before work begins.
@@ -58,10 +58,6 @@ def run(args: argparse.Namespace) -> int | None:
     options = {name: getattr(args, name) for name in names}
     with quiet_fairseq():
         translator = Translator.load(args.model, **options)
-        if args.threads and translator.engine == "fairseq":
-            import torch
-
-            torch.set_num_threads(args.threads)
         if paths == [STANDARD_INPUT] and sys.stdin.isatty():
             source, target = translator.languages
             say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
@@ -94,7 +90,7 @@ def _output(path: Path | None) -> Iterator[TextIO]:
 
 
 def _translations(
-    translator: Translator, lines: list[str], done: int, args: argparse.Namespace
+    translator: Translator, lines: list[str], done: int, args: Namespace
 ) -> Iterator[str]:
     """What is printed for ``lines``, before which ``done`` were translated."""
 
@@ -114,7 +110,7 @@ def _chunks(lines: Iterator[str], are_files: bool) -> Iterator[list[str]]:
 
     Raises UserError at a line that is not clean text, when those before it have been yielded.
     """
-    arrived: queue.Queue[str | UserError | None] = queue.Queue(CHUNK)
+    arrived: queue.Queue[Any] = queue.Queue(CHUNK)
 
     def read() -> None:
         try:
@@ -125,7 +121,7 @@ def _chunks(lines: Iterator[str], are_files: bool) -> Iterator[list[str]]:
             arrived.put(error)
 
     threading.Thread(target=read, daemon=True).start()
-    last: str | UserError | None = ""
+    last: Any = ""
     while isinstance(last, str):
         chunk = []
         while isinstance(last := arrived.get(), str):

@@ -1,9 +1,8 @@
 """Plain text to plain text in Python: a bundle, a run or a checkpoint as a `Translator`."""
 
-import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -26,10 +25,8 @@ PRECISIONS = ("float32", "bf16", "int8", "auto")
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation and its score: the natural log probability of its subwords and end.
-
-    It is divided by their number to the power of the length penalty. A line that was cut has the
-    sum over its parts.
+    """A translation and its score: the natural log probability of its subwords and end, divided
+    by their number to the power of the length penalty. A line that was cut has its parts' sum.
     """
 
     text: str
@@ -43,16 +40,15 @@ def _warn_of_cut(line: int) -> None:
 class Translator:
     """A model that translates plain text, processed as its training text was.
 
-    Several threads may call it; it works for one after the other. Loading changes neither logging
-    nor warnings. ``languages`` are source and target, ``engine`` is "fairseq" or "ctranslate2",
-    ``decoding`` beam, length penalty and limits with which the model was scored.
+    Several threads may call it; it works for one after the other. ``languages``: source and target,
+    ``engine``: "fairseq" or "ctranslate2", ``decoding``: how the model was scored.
     """
 
     def __init__(self, model: Any, engine: Any) -> None:  # use `load`
         self.model = model  # a `Bundle` or a `Trained`
         self.languages: tuple[str, str] = model.text.languages
-        self.engine: str = engine.name
         self.decoding: Decoding = model.decoding
+        self.engine: str = engine.name
         self._engine = engine
         self._longest = model.positions[0] - 1  # without the end of the sentence
         self._lock = threading.Lock()  # tokenisers, subwords and models keep caches
@@ -60,9 +56,9 @@ class Translator:
     @classmethod
     def load(
         cls,
-        model: str | os.PathLike[str],
+        model: str | Path,
         *,
-        data: str | os.PathLike[str] | None = None,
+        data: str | Path | None = None,
         engine: str = "auto",
         precision: str = "float32",
         cpu: bool = False,
@@ -70,9 +66,8 @@ class Translator:
     ) -> Self:
         """Load a bundle (of ``fairseq-mhe export``), a run folder, or a checkpoint.
 
-        The options are those of ``fairseq-mhe translate --help``; ``threads`` are CTranslate2's:
-        fairseq has ``torch.set_num_threads``. Raises ``fairseq_mhe.common.errors.UserError`` where
-        a file is missing or damaged, or a package is not installed.
+        The options are those of ``fairseq-mhe translate --help``; fairseq sets ``threads`` for the
+        whole process. UserError where a file is missing or damaged, or a package not installed.
         """
         path = Path(model)
         for value, known in ((engine, ENGINES), (precision, PRECISIONS)):
@@ -107,7 +102,6 @@ class Translator:
         """One translation for each line, in order; a line without text stays empty.
 
         A line is one sentence; one that is too long for the model is cut at ends of sentences.
-        ``beam`` and ``batch_tokens`` are those of ``fairseq-mhe translate --help``. Raises
         TypeError where ``lines`` is one string, or has something else than strings.
         """
         best = self.nbest(lines, 1, beam=beam, batch_tokens=batch_tokens)
@@ -125,8 +119,8 @@ class Translator:
         """The ``count`` best translations of each line with their scores, best first.
 
         Of a line that is cut, the n-th joins the n-th of each part. ``on_cut`` is called with the
-        number of each line, from 1, that was cut inside a sentence. Other arguments and errors as
-        of `translate`; UserError where ``count`` is larger than the beam.
+        number of each line, from 1, that was cut inside a sentence. Errors as of `translate`;
+        UserError where ``count`` is larger than the beam.
         """
         texts = list(lines)
         if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):
@@ -154,7 +148,7 @@ class Translator:
     def _parts(
         self, lines: list[str], on_cut: Callable[[int], None]
     ) -> list[list[list[str]]]:
-        """The subwords of each line's parts: of none, of the whole line, or of several."""
+        """The subwords of each line's parts: none, the whole line, or several."""
 
         def fits(part: str) -> bool:
             return len(self._segment([part])[0]) <= self._longest
@@ -175,7 +169,14 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """The ``count`` hypotheses of each sentence, best first."""
         results: dict[int, list[Hypothesis]] = {}
-        for batch in _batches(sentences, decoding.max_tokens):
+        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
+        while order:  # similar lengths together; ends and padding count as tokens
+            size, most = 1, decoding.max_tokens
+            while (
+                size < len(order) and (size + 1) * (len(sentences[order[size]]) + 1) <= most
+            ):
+                size += 1
+            batch, order = order[:size], order[size:]
             subwords = [sentences[index] for index in batch]
             hypotheses = self._engine.translate(subwords, decoding, count)
             results.update(zip(batch, hypotheses, strict=True))
@@ -192,18 +193,3 @@ class Translator:
             text = space.join(self.model.text.plain(subwords))
             joined.append(Translation(text, sum(scores)))
         return joined
-
-
-def _batches(sentences: Sequence[Sequence[str]], max_tokens: int) -> Iterator[list[int]]:
-    """The indices of sentences of similar lengths together, shortest first.
-
-    A batch has at most ``max_tokens``, ends and padding included, or is one longer sentence.
-    """
-    batch: list[int] = []
-    for index in sorted(range(len(sentences)), key=lambda index: len(sentences[index])):
-        if batch and (len(batch) + 1) * (len(sentences[index]) + 1) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch

@@ -137,6 +137,7 @@ def test_it_translates_as_fairseq_does(
         ({"share_all_embeddings": False}, "its option share_all_embeddings is False, not True"),
         ({"layernorm_embedding": True}, "its option layernorm_embedding is True, not False"),
         ({"encoder_normalize_before": True}, "its option encoder_normalize_before is True"),
+        ({"max_target_positions": 20}, "its option max_source_positions is 1024, not 20"),
         ({"activation_fn": "linear"}, "is 'linear', not 'relu' or 'gelu' or 'tanh'"),
         ({"attention": "mhe_conv"}, "it reads keys together with those before them"),
     ],

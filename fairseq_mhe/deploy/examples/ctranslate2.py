@@ -39,12 +39,10 @@ for line in sys.argv[1:] or ["Hello."]:
     else:
         words = pieces.encode(line, out_type=str)
     limit = int(decoding["max_len_a"] * (len(words) + 1) + decoding["max_len_b"])
-    limits = {
-        "max_input_length": 0,
-        "max_decoding_length": min(limit, bundle["positions"][1] - 1),
-    }
     search = {"beam_size": decoding["beam"], "length_penalty": decoding["lenpen"]}
-    best = translator.translate_batch([words], **search, **limits)[0].hypotheses[0]
+    search |= {"max_decoding_length": min(limit, bundle["positions"][1] - 1)}
+    result = translator.translate_batch([words], max_input_length=0, **search)[0]
+    best = result.hypotheses[0]
     if text["subword"] == "bpe":
         line = " ".join([*best, ""]).replace("@@ ", "")
     else:
