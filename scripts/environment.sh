@@ -4,8 +4,7 @@
 # cd would look for folders along an exported CDPATH.
 unset CDPATH
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-# A module that each extra brings.
-declare -A module_of=([fairseq]=fairseq [convert]=ctranslate2 [test]=pytest)
+declare -A module_of=([fairseq]=fairseq [convert]=ctranslate2 [test]=pytest) # one that each extra brings
 
 fail() {
     echo "$(basename "$0"): error: $1" >&2
@@ -22,9 +21,7 @@ sys.exit(not supported or not all(map(importlib.util.find_spec, sys.argv[1:])))'
 # find_python: sets $python, or returns 1 where something has to be installed.
 find_python() {
     local other="${PYTHON:-}" modules=(fairseq_mhe) extra
-    for extra in ${extras//,/ }; do
-        modules+=("${module_of[$extra]}")
-    done
+    for extra in ${extras//,/ }; do modules+=("${module_of[$extra]}"); done
     versions="$repository $(cat "$repository/pyproject.toml" "$repository/constraints.txt" | sha256sum)"
     [[ -n "$other" || -e "$venv" ]] || other=python3
     if [[ -n "$other" && -z "$venv_named" ]] && serves "$other" "${modules[@]}"; then
@@ -40,9 +37,7 @@ make_environment() {
     [[ -n "${PYTHON:-}" ]] || names+=(python3.12 python3.11)
     [[ -z "$(ls -A "$venv" 2>/dev/null)" ]] ||
         fail "$venv has no Python 3.11 or 3.12: remove it, or name another place with --venv"
-    for name in "${names[@]}"; do
-        ! serves "$name" || { maker=("$name" -m venv) && break; }
-    done
+    for name in "${names[@]}"; do ! serves "$name" || { maker=("$name" -m venv) && break; }; done
     [[ -z "${PYTHON:-}" || "${maker[0]}" != uv ]] ||
         fail "\$PYTHON ($PYTHON) is no Python 3.11 or 3.12: name another, or none"
     command -v "${maker[0]}" >/dev/null ||

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Trains one cell of the paper's table, a row with a kind of attention, on a prepared data folder by the row's recipe:
-# ROW ATTENTION --data DATA --out RUNS. Finished work is skipped; after a stop the same command resumes.
+# Trains a row with a kind of attention by the row's recipe; the same command resumes: ROW ATTENTION --data DATA --out RUNS
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 start fairseq fairseq_mhe.cli train "$@"

@@ -1,10 +1,9 @@
 """``collaborative-nlu``: scores of tasks against D, the second table of Cordonnier et al. 2020.
 
-Fine-tuned masked models are decomposed to collaborative attention of width D and scored as they
-are, and again after they were fine-tuned on the task once more.
+Fine-tuned masked models are decomposed and scored as they are, and after more fine-tuning.
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,12 @@ from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.understanding import describe, plan_finetuning, score_task, trained_on
 from studies.report import write
 from studies.study import make_start
-from studies.variants import DECOMPOSITION, add_options, decomposition
+from studies.variants import STUDIES, add_options, decomposition
 
 TITLE = "Collaborative attention: scores of fine-tuned models by D"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``collaborative-nlu``."""
     add = parser.add_argument
     help_ = "finished runs of finetune (mha in the paper), of several seeds and tasks"
@@ -43,11 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=positive, metavar="N", help=help_)
     help_ = "folder of the study (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/collaborative-nlu"), help=help_)
-    add_options(parser, DECOMPOSITION)
+    of_curve = STUDIES["collaborative-curve"].options
+    add_options(
+        parser, {name: of_curve[name] for name in ("--dims", "--iterations", "--sentences")}
+    )
     devices.add_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Namespace) -> None:
     """Convert, score, fine-tune again and report."""
     out, data = output_folder(args.out), open_data(args.data, TEXT)
     tasks = {task.task.name: task for task in open_tasks(args.tasks)}
@@ -63,7 +65,10 @@ def run(args: argparse.Namespace) -> None:
             for job in runs:
                 task, start = tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {})
                 make_start(decomposition(dim, args), start.last, job.last, data.folder)
-                decomposed[task.task.name].append(_score(start, task, args))
+                if not start.scores.exists():
+                    _, values = score_task(start, task, devices.on_gpu(args))
+                    write_json(start.scores, {**values, "model": describe(start.last)})
+                decomposed[task.task.name].append(read_json(start.scores)["score"])
                 planned.append((plan_finetuning(start.folder, task, job.seed, args), task))
             size = attention_parameters(open_source(start.last).model)
             again: dict[str, Any] = defaultdict(list, variant="fine-tuned again", D=dim)
@@ -79,30 +84,17 @@ def run(args: argparse.Namespace) -> None:
 
 
 def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
-    """Finished fine-tunings of one model, on the examples of ``tasks``; or UserError, since a mean
-    is of one model.
-    """
+    """Finished fine-tunings of one model, on the examples of ``tasks``; or UserError."""
     jobs = [read_job(folder) for folder in folders]
     for job in jobs:
         name = job.settings["task"]
         if name not in tasks:
             raise UserError(f"{job.folder} is of {name}: name its folder too, in --tasks")
-        task = tasks[name]
-        if job.settings["data"] != trained_on(task):
-            raise UserError(f"{job.folder} is not of {task.folder}: give the data of its training")
+        if job.settings["data"] != trained_on(tasks[name]):
+            raise UserError(f"{job.folder} is not of {tasks[name].folder}: give its own data")
         if not job.scores.exists():
             raise UserError(f"{job.folder} has no scores yet: give its finetune command again")
-        if job.settings["start"] != jobs[0].settings["start"]:
-            raise UserError(
-                f"{jobs[0].folder} and {job.folder} were fine-tuned from two models, and a score "
-                "is the mean over the seeds of one: give a study to each"
-            )
+        if job.settings["start"] != jobs[0].settings["start"]:  # a mean is of one model
+            both = f"{jobs[0].folder} and {job.folder}"
+            raise UserError(f"{both} were fine-tuned from two models: give a study to each")
     return jobs
-
-
-def _score(start: Job, task: TaskFolder, args: argparse.Namespace) -> float:
-    """The task's score of a decomposed model that is not fine-tuned again."""
-    if not start.scores.exists():
-        _, values = score_task(start, task, devices.on_gpu(args))
-        write_json(start.scores, {**values, "model": describe(start.last)})
-    return float(read_json(start.scores)["score"])

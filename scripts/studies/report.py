@@ -1,8 +1,8 @@
 """The report of a study: each variant beside its reference, with the command and the machine."""
 
-import argparse
 import math
 import time
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join
@@ -27,22 +27,18 @@ def report(
     study: Study,
     recipe: Recipe,
     cells: Mapping[Variant, Cell],
-    unfinished: Sequence[str],
-    args: argparse.Namespace,
+    left_out: list[str],
+    args: Namespace,
 ) -> None:
     """Write the table, its values and a picture of the finished variants, with all references."""
     check_scored_alike(list(cells.values()))
     rows = [_summary(variant, cell) for variant, cell in cells.items()]
     for measure in _MEASURES:
         _compare(rows, measure)
-    blocks = []
+    other = {row["variant"]: row["reference"] for row in rows if row["variant"] != row["reference"]}
+    shown, blocks = [{**row, "other": other.get(row["variant"])} for row in rows], []
     for question, meaning in study.questions.items():
-        of_question = []
-        for row in rows:
-            if row["question"] == question:
-                other = "" if row["reference"] == row["variant"] else row["reference"]
-                of_question.append({**row, "other": other})
-        if of_question:
+        if of_question := [row for row in shown if row["question"] == question]:
             known = filled(columns("study"), of_question)
             blocks.append(Block(known, of_question, f"{question}: {meaning}"))
     signature = next(iter(cells.values())).results[0].scores["bleu"]["signature"]
@@ -55,11 +51,11 @@ def report(
         "p: Dunnett's test of all variants that are compared with one (scipy.stats.dunnett), which "
         "takes the noise of all seeds together; none with one seed.",
     ]
-    if unfinished:
-        notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
+    if left_out:
+        notes.append(f"Not finished, and left out: {', '.join(left_out)}.")
     title = f"{study.title}: {recipe.row}, data {args.data.resolve().name}; {seeds}"
     results: dict[str, Any] = {"row": recipe.row, "training": dict(recipe.training.options)}
-    results |= {"signature": signature, "variants": rows, "unfinished": list(unfinished)}
+    results |= {"signature": signature, "variants": rows, "unfinished": left_out}
     _plot(rows, args.out / f"{study.name}.png", title)
     write(args, study.name, Table(title, blocks, notes), results)
 
@@ -74,8 +70,7 @@ def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
     for measure, name in (("loss", "valid_loss"), ("bleu", "bleu")):
         values = cell.of_seeds(name)
         of_seeds = [value for value in values if value is not None]  # untrained: no loss
-        summary[f"{measure}_of_seeds"] = of_seeds
-        summary[measure] = mean(of_seeds)
+        summary |= {f"{measure}_of_seeds": of_seeds, measure: mean(of_seeds)}
         summary[f"{measure}_deviation"] = deviation(of_seeds)
     return summary
 
@@ -83,10 +78,8 @@ def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
 def _compare(rows: Sequence[dict[str, Any]], measure: str) -> None:
     """Add each variant's difference to its reference, and its p-value."""
     for base in rows:
-        others = []
-        for row in rows:
-            if row["reference"] == base["variant"] and row is not base and row[measure] is not None:
-                others.append(row)
+        compared = [row for row in rows if row["reference"] == base["variant"] and row is not base]
+        others = [row for row in compared if row[measure] is not None]
         samples = [row[f"{measure}_of_seeds"] for row in others]
         p_values = dunnett(samples, base[f"{measure}_of_seeds"])
         for row, p_value in zip(others, p_values, strict=True):
@@ -105,14 +98,14 @@ def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> lis
     return [None if p is None or math.isnan(p) else p for p in known]  # NaN: no noise at all
 
 
-def write(args: argparse.Namespace, name: str, table: Table, results: Mapping[str, Any]) -> None:
+def write(args: Namespace, name: str, table: Table, results: Mapping[str, Any]) -> None:
     """Write NAME.md and NAME.json into --out, and print the Markdown."""
     facts = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": f"{PROGRAM} {join(args.typed)}",
-        **machine("cuda" if torch.cuda.is_available() and not args.cpu else "cpu"),
-        **software(),
     }
+    device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
+    facts |= {**machine(device), **software()}
     notes = [*table.notes, *(f"{fact}: {value}" for fact, value in facts.items())]
     whole = Table(table.title, table.blocks, notes)
     whole.write(Path(args.out, f"{name}.md"), {"facts": facts, **results})

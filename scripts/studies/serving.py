@@ -1,8 +1,8 @@
 """``serving``: a test set translated by each engine of ``fairseq-mhe translate``, in turns."""
 
-import argparse
 import statistics
 import time
+from argparse import ArgumentParser, Namespace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,13 @@ from studies.report import write
 
 TITLE = "Plain text by each engine of translate"
 _COLUMNS = (
-    column("variant", "variant"),
-    column("lines/s", "rate", ",.1f"),
-    column("vs fairseq", "ratio", ".2f"),
-    column("seconds to load", "load_seconds", ".1f"),
+    *(column("variant", "variant"), column("lines/s", "rate", ",.1f")),
+    *(column("vs fairseq", "ratio", ".2f"), column("seconds to load", "load_seconds", ".1f")),
     ("weights, MiB", lambda row: f"{row['bytes'] / 2**20:,.2f}"),
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``serving``."""
     add = parser.add_argument
     add("--run", dest="model", type=Path, required=True, metavar="RUN", help="a finished run")
@@ -45,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=Path("runs/serving"), help=help_)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Namespace) -> None:
     """Export the run's model for both engines, and measure each with and without int8."""
     out, args.cpu = output_folder(args.out), True
     torch.set_num_threads(args.threads)
@@ -60,9 +58,9 @@ def run(args: argparse.Namespace) -> None:
             folder = out / engine
             if not folder.exists():
                 export(trained, engine, folder)
-            options: dict[str, Any] = {"precision": precision, "threads": args.threads}
+            how: dict[str, Any] = {"precision": precision, "threads": args.threads}
             begin = time.perf_counter()
-            translators.append(Translator.load(folder, engine=engine, cpu=True, **options))
+            translators.append(Translator.load(folder, engine=engine, cpu=True, **how))
             load = time.perf_counter() - begin
             size = sum(path.stat().st_size for path in folder.glob("model.*"))
             name = engine if precision == "float32" else f"{engine}, int8"

@@ -1,7 +1,7 @@
 """The loop of a study: variants trained with several seeds, scored, and compared in a report."""
 
-import argparse
 import shutil
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +20,13 @@ from fairseq_mhe.experiments.table import TableRun, check_subset, evaluate_job
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import Cell, read_result
 from fairseq_mhe.runs import translation
-from fairseq_mhe.runs.job import LAST, Job, plan_job, settings_of
+from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import Recipe, Training
 from studies.report import report
 from studies.variants import MHA, REFERENCE, Study, Variant, add_options
 
 
-def add_arguments(study: Study, parser: argparse.ArgumentParser) -> None:
+def add_arguments(study: Study, parser: ArgumentParser) -> None:
     """A study's own options, and those of every study of variants."""
     add_options(parser, study.options)
     add = parser.add_argument
@@ -40,7 +40,7 @@ def add_arguments(study: Study, parser: argparse.ArgumentParser) -> None:
     table.add_arguments(parser)
 
 
-def run(study: Study, args: argparse.Namespace) -> None:
+def run(study: Study, args: Namespace) -> None:
     """Train, translate and score what is not done, and report."""
     recipe, order = table.chosen_recipe(args.row, args), list(study.questions)
     every = sorted(study.variants(args, recipe), key=lambda each: order.index(each.question))
@@ -67,9 +67,7 @@ def run(study: Study, args: argparse.Namespace) -> None:
 
 
 def chosen(variants: Sequence[Variant], names: str | None) -> list[Variant]:
-    """The references, and what ``names`` ask for: variants or questions, with commas between; or
-    UserError where there is none of such a name.
-    """
+    """The references, and what ``names`` ask for, variants or questions; or UserError."""
     known = [*dict.fromkeys(each.question for each in variants), *(each.name for each in variants)]
     words = known if names is None else [REFERENCE, *names.split(",")]
     for word in words:
@@ -97,18 +95,14 @@ def training_of(recipe: Training, variant: Variant) -> Training:
 
 
 def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path) -> None:
-    """Convert a trained mha, or copy it, once, with conversion.json beside ``output``.
-
-    ``start``: the kind "to"; "sentences": pairs that the conversion is fitted to, and as many that
-    it is judged on; and options of `convert`.
+    """Convert a trained mha, or copy it, once, with conversion.json beside ``output``. Of the
+    "sentences" as many judge the result; the kind is "to", all else are options of `convert`.
     """
     path, made_of = output.with_name("conversion.json"), {**start, "model": files.sha256(model)}
     if path.exists():
         if read_json(path)["made_of"] != made_of:
-            raise UserError(
-                f"{output.parent} was converted from another model or by other options: choose "
-                "another --out"
-            )
+            what = "was converted from another model or by other options"
+            raise UserError(f"{output.parent} {what}: choose another --out")
         return
     say(f"converting {model} to {output.parent.name}")
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +122,7 @@ def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path) 
 class Jobs:
     """The jobs of a study in its folder ``out``, one for each variant and seed."""
 
-    args: argparse.Namespace
+    args: Namespace
     recipe: Recipe
     data: DataFolder
     out: Path
@@ -168,9 +162,8 @@ class Jobs:
         def tidy() -> None:
             """Remove the checkpoints of scored runs but the last: many runs would fill a disk."""
             for job in filter(self.scored, waiting):
-                for path in job.checkpoints.glob("checkpoint*.pt"):
-                    if path.name != LAST:
-                        path.unlink()
+                for path in set(job.checkpoints.glob("checkpoint*.pt")) - {job.last}:
+                    path.unlink()
 
         scoring = (self.args.subset, self.args.bleu_tokenizer)
         TableRun(jobs, self.data, self.out, *scoring).work(self.args, after=tidy)

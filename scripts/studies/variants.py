@@ -1,7 +1,7 @@
 """What the studies compare: variants of a row's model that differ in attention or training."""
 
-import argparse
 import functools
+from argparse import ArgumentParser, Namespace
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,11 +34,9 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str]] = {
     "--sentences": (positive, "N", "pairs to fit and compare a conversion on"),
     "--further": (float, "F", "share of the updates for further training"),
 }
-#: The options, with their defaults, of studies that decompose models to collaborative attention.
-DECOMPOSITION = {"--dims": "16,32,64,128", "--iterations": 200, "--sentences": 1000}
 
 
-def add_options(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]) -> None:
+def add_options(parser: ArgumentParser, defaults: Mapping[str, Any]) -> None:
     """Add options of ``_OPTIONS``."""
     for flag, default in defaults.items():
         convert, metavar, help_ = _OPTIONS[flag]
@@ -48,33 +46,26 @@ def add_options(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]) ->
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """One way to build and train the row's model; all else is as the row's recipe has it.
-
-    ``question``: the heading of the report that it stands below; ``attention``: the kind at each
-    place; ``reference``: the name of the variant that it is compared with, its own of a reference;
-    ``options``: further options of fairseq-train, by name; ``updates``: the share of the recipe's
-    updates, 0 of a model that is not trained at all; ``start``: how its weights are made of the
-    trained mha of the same seed (`study.make_start`).
-    """
+    """One way to build and train the row's model; all else is as the row's recipe has it."""
 
     name: str
-    question: str
-    attention: Mapping[str, str]
-    reference: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    updates: float = 1.0
-    start: Mapping[str, Any] | None = None
+    question: str  # the heading of the report that it stands below
+    attention: Mapping[str, str]  # place -> kind
+    reference: str  # the name of the variant that it is compared with, its own of a reference
+    options: Mapping[str, Any] = field(default_factory=dict)  # further ones of fairseq-train
+    updates: float = 1.0  # the share of the recipe's; 0: not trained at all
+    start: Mapping[str, Any] | None = None  # how its weights are made of mha's: `make_start`
 
 
 @dataclass(frozen=True)
 class Study:
-    """Its texts (variants.yaml), what makes its variants, and its own options' defaults."""
+    """Its texts and its own options' defaults (variants.yaml), and what makes its variants."""
 
     name: str
     title: str
     questions: Mapping[str, str]
-    variants: Callable[[argparse.Namespace, Recipe], Sequence[Variant]]
     options: Mapping[str, Any]
+    variants: Callable[[Namespace, Recipe], Sequence[Variant]]
 
 
 def everywhere(kind: str) -> dict[str, str]:
@@ -88,35 +79,39 @@ def of_heads(heads: int, width: int) -> dict[str, Any]:
     return {**sides, "attention_head_dim": width}
 
 
-def gap(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
+def heads_of(row: str) -> tuple[int, int]:
+    """The heads of a row, and their width."""
+    return sizes(row).heads, sizes(row).embed_dim // sizes(row).heads
+
+
+def gap(args: Namespace, recipe: Recipe) -> list[Variant]:
     """MHE-Mul and MHA as the paper has them, and variants that change one thing each."""
     mha, mhe, (rate,) = everywhere(MHA), everywhere(MHE), recipe.training.options["lr"]
-    variants = [Variant(MHE, REFERENCE, mhe, MHE), Variant(MHA, REFERENCE, mha, MHE)]
-
-    def add(name: str, question: str, attention: Mapping[str, str], **options: Any) -> None:
-        variants.append(Variant(name, question, attention, MHE, options))
-
-    add("init-head", "init", mhe, shared_projection_init="head")
-    add("init-xavier", "init", mhe, shared_projection_init="xavier")
-    add("std-0.1", "embeddings", mhe, head_embedding_std=0.1)
-    add("std-0.5", "embeddings", mhe, head_embedding_std=0.5)
-    add("offset-0", "embeddings", mhe, head_embedding_offset=0, head_embedding_std=1)
-    for prefix, attention in (("", mhe), ("mha-", mha)):
-        add(f"{prefix}lr-half", "rate", attention, lr=[rate * 0.5])
-        add(f"{prefix}lr-double", "rate", attention, lr=[rate * 2.0])
-    for place in PLACES:
-        add(f"only-{place}", "place", {**mha, place: MHE})
-    usual, width = _heads(recipe.row)
+    made: list[tuple[str, str, dict[str, str], dict[str, Any]]] = [
+        (MHE, REFERENCE, mhe, {}),
+        (MHA, REFERENCE, mha, {}),
+        ("init-head", "init", mhe, {"shared_projection_init": "head"}),
+        ("init-xavier", "init", mhe, {"shared_projection_init": "xavier"}),
+        ("std-0.1", "embeddings", mhe, {"head_embedding_std": 0.1}),
+        ("std-0.5", "embeddings", mhe, {"head_embedding_std": 0.5}),
+        ("offset-0", "embeddings", mhe, {"head_embedding_offset": 0, "head_embedding_std": 1}),
+        ("lr-half", "rate", mhe, {"lr": [rate * 0.5]}),
+        ("lr-double", "rate", mhe, {"lr": [rate * 2.0]}),
+        ("mha-lr-half", "rate", mha, {"lr": [rate * 0.5]}),
+        ("mha-lr-double", "rate", mha, {"lr": [rate * 2.0]}),
+        *((f"only-{place}", "place", {**mha, place: MHE}, {}) for place in PLACES),
+    ]
+    usual, width = heads_of(recipe.row)
     budget = parameters(recipe.row, (MHE,) * 3, usual, width)
-    numbers = [(MHE, heads) for heads in (1, 2, 8, 16) if heads != usual]
-    for kind, heads in (*numbers, (MHA, usual)):
+    numbers = [("heads", MHE, heads) for heads in (1, 2, 8, 16) if heads != usual]
+    for word, kind, heads in (*numbers, ("mha", MHA, usual)):
         width = nearest_width(recipe.row, (kind,) * 3, heads, budget)
-        name = f"{'mha' if kind == MHA else 'heads'}-{heads}x{width}"
-        add(name, "heads", everywhere(kind), **of_heads(heads, width))
-    return variants
+        name, options = f"{word}-{heads}x{width}", of_heads(heads, width)
+        made.append((name, "heads", everywhere(kind), options))
+    return [Variant(name, question, kinds, MHE, more) for name, question, kinds, more in made]
 
 
-def precision(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
+def precision(args: Namespace, recipe: Recipe) -> list[Variant]:
     """Both kinds in float32, then in bf16; or UserError where the options name a precision."""
     if args.precision != "auto":
         raise UserError("--precision is what this study varies: leave it out")
@@ -129,11 +124,9 @@ def precision(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
     return variants
 
 
-def equal_budget(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
-    """Every kind at the sizes that come within a share of the budget, the references first; or
-    UserError where none does.
-    """
-    usual, mhe = _heads(recipe.row), everywhere(MHE)
+def equal_budget(args: Namespace, recipe: Recipe) -> list[Variant]:
+    """The references, then every kind at the sizes near the budget; or UserError where none is."""
+    usual, mhe = heads_of(recipe.row), everywhere(MHE)
     budget = args.budget or parameters(recipe.row, (MHE,) * 3, *usual)
     references = [Variant(kind, REFERENCE, everywhere(kind), MHE) for kind in (MHE, MHA)]
     variants = []
@@ -149,20 +142,16 @@ def equal_budget(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
                 options = {**options, "shared_projection_init": "head"}
                 variants.append(Variant(f"{name}-head", "start", mhe, MHE, options))
     if not variants:
-        raise UserError(
-            f"--budget {budget}: no kind of the row {recipe.row} comes within {args.within:.1%} of "
-            "it: give another budget, or a larger --within"
-        )
+        what = f"--budget {budget}: no kind of the row {recipe.row} comes within {args.within:.1%}"
+        raise UserError(f"{what} of it: give another budget, or a larger --within")
     return [*references, *variants]
 
 
 def fitting(row: str, kinds: tuple[str, ...], budget: int, within: float) -> list[tuple[int, int]]:
-    """The heads and widths of kinds that come ``within`` a share of the budget, at most three.
-
-    With the row's number of heads and with half of it, or the nearest numbers of heads with which a
-    whole width comes so close; and as many heads of the row's width.
+    """At most three heads and widths within a share of the budget: the row's number of heads, half
+    of it (or the nearest numbers with which a whole width comes so close), and the row's width.
     """
-    usual, of_row = _heads(row)
+    usual, of_row = heads_of(row)
     fits = []
     for wanted, fixed in ((usual, None), (usual // 2, None), (usual, of_row)):
         for heads in sorted(range(1, 2 * usual + 1), key=lambda n: abs(n - wanted)):
@@ -171,12 +160,6 @@ def fitting(row: str, kinds: tuple[str, ...], budget: int, within: float) -> lis
                 fits.append((heads, width))
                 break
     return list(dict.fromkeys(fits))
-
-
-def _heads(row: str) -> tuple[int, int]:
-    """The heads of a row, and their width."""
-    heads = sizes(row).heads
-    return heads, sizes(row).embed_dim // heads
 
 
 def nearest_width(row: str, kinds: tuple[str, ...], heads: int, budget: int) -> int:
@@ -191,7 +174,7 @@ def nearest_width(row: str, kinds: tuple[str, ...], heads: int, budget: int) -> 
 @functools.cache
 def parameters(row: str, kinds: tuple[str, ...], heads: int, width: int) -> int:
     """The attention parameters of a model of the row; 0 where a kind cannot be of that size."""
-    options = argparse.Namespace(**{**sizes(row).options(), **of_heads(heads, width)})
+    options = Namespace(**{**sizes(row).options(), **of_heads(heads, width)})
     for kind, option in zip(kinds, PLACES.values(), strict=True):
         vars(options).update({option: kind, **_fixed(kind)})
     try:
@@ -208,7 +191,7 @@ def _fixed(kind: str) -> dict[str, Any]:
     return {"attention_kv_heads": 2} if "attention_kv_heads" in flags else {}
 
 
-def uptrain(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
+def uptrain(args: Namespace, recipe: Recipe) -> list[Variant]:
     """MHA; each kind from scratch and from MHA; and MHA with as many further updates."""
     variants = [Variant(MHA, REFERENCE, everywhere(MHA), MHA)]
     for kind in (*args.attention, MHA):
@@ -216,12 +199,12 @@ def uptrain(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
         if kind != MHA:
             variants.append(Variant(kind, "scratch", attention, MHA))
         start = {"to": kind, "sentences": args.sentences}
-        further = Variant(f"{question}-{kind}", question, attention, MHA, {}, args.further, start)
-        variants.append(further)
+        how = Variant(f"{question}-{kind}", question, attention, MHA, {}, args.further, start)
+        variants.append(how)
     return variants
 
 
-def collaborative_curve(args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
+def collaborative_curve(args: Namespace, recipe: Recipe) -> list[Variant]:
     """MHA, and for each D collaborative attention from MHA and from scratch, and narrow MHA."""
     row, attention = sizes(recipe.row), everywhere("collaborative")
     variants = [Variant(MHA, REFERENCE, everywhere(MHA), MHA)]
@@ -237,18 +220,18 @@ def collaborative_curve(args: argparse.Namespace, recipe: Recipe) -> list[Varian
     return variants
 
 
-def decomposition(dim: int, args: argparse.Namespace) -> dict[str, Any]:
+def decomposition(dim: int, args: Namespace) -> dict[str, Any]:
     """The start of a model with collaborative attention of width ``dim``."""
     how = {"iterations": args.iterations, "sentences": args.sentences}
     return {"to": "collaborative", "collaborative_dim": dim, **how}
 
 
-_TEXTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-_VARIANTS: dict[str, tuple[Callable[..., Sequence[Variant]], dict[str, Any]]] = {
-    "gap-study": (gap, {}),
-    "equal-budget": (equal_budget, {"--budget": None, "--within": 0.01}),
-    "precision-study": (precision, {}),
-    "uptrain": (uptrain, {"--attention": "all", "--sentences": 1000, "--further": 0.2}),
-    "collaborative-curve": (collaborative_curve, {**DECOMPOSITION, "--further": 0.1}),
+_MAKERS = {
+    "gap-study": gap,
+    "equal-budget": equal_budget,
+    "precision-study": precision,
+    "uptrain": uptrain,
+    "collaborative-curve": collaborative_curve,
 }
-STUDIES = {name: Study(**_TEXTS[name], variants=v, options=o) for name, (v, o) in _VARIANTS.items()}
+_TEXTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+STUDIES = {name: Study(**_TEXTS[name], variants=make) for name, make in _MAKERS.items()}
