@@ -1,1 +1,1 @@
-"""A trained model as something to use: bundles in several formats, translation of plain text."""
+"""A trained model as something to use: bundles, translation of plain text, attention maps."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fairseq_mhe.common.system import require
+from fairseq_mhe.deploy.attention_map import draw_sentence
 from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
-from fairseq_mhe.report.attention_map import draw_sentence
 
 EXAMPLE = "Failed to connect."
 _STREAMLIT = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
@@ -33,8 +33,7 @@ def show(translator: Translator, sentence: str) -> tuple[str, str, bytes]:
     milliseconds = 1000 * (time.perf_counter() - begin)
     with TemporaryDirectory() as folder:
         picture = Path(folder, "map.png")
-        model = trained.source, trained.task, trained.text
-        shown = draw_sentence(*model, "cross", sentence, line, picture)
+        shown = draw_sentence(trained, "cross", sentence, line, picture)
         size = len(shown.keys), len(shown.queries), translator.decoding.beam
         cache = cache_bytes(trained.source.model).per_sentence(*size)
         facts = f"{milliseconds:,.0f} ms on the CPU; key/value cache: {cache:,} bytes"

@@ -54,8 +54,7 @@ def params(args: Namespace) -> None:
 
 def _row(row: str, kind: str) -> Json:
     """Parameters of a row's attention, and bytes of cache at the places that have one."""
-    size = _SIZES[row]
-    paper = published(row, kind)
+    size, paper = _SIZES[row], published(row, kind)["paper_parameters"]
     line: Json = {"row": row, "attention": kind, "parameters": 0}
     options = Namespace(**size.options(), attention=kind)
     for place in PLACES if len(size.sides) == 2 else size.sides:
@@ -63,8 +62,7 @@ def _row(row: str, kind: str) -> Json:
             sublayer = build_place(options, place)
         line["parameters"] += size.layers * total_parameters(sublayer)
         line[place] = 4 * size.layers * sublayer.cached_values
-    printed = BERT_BASE.get(kind) if row == "bert-base" else paper and paper.parameters
-    return {**line, "published": printed}
+    return {**line, "published": BERT_BASE.get(kind) if row == "bert-base" else paper}
 
 
 def cost_arguments(parser: ArgumentParser) -> None:

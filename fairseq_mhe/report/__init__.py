@@ -1,1 +1,1 @@
-"""What finished runs say: the table, pictures, published numbers, significance, attention maps."""
+"""What finished runs say: the table, pictures, published numbers, significance."""

@@ -99,9 +99,7 @@ def _draw_at_costs(panels: Iterable[Axes], points: Sequence[_Point], name: str) 
 
 def plot_rows(rows: Sequence[Row], path: Path, title: str) -> None:
     """Write a picture of several rows: BLEU of each cell."""
-    points = []
-    for row in rows:
-        points.append((row["attention"], row["row"], row["bleu"], row["bleu_confidence"]))
+    points = [(r["attention"], r["row"], r["bleu"], r["bleu_confidence"]) for r in rows]
     _plot_categories(points, path, title, _BLEU)
 
 

@@ -1,7 +1,7 @@
 """What the paper (Xue & Aletras 2023) prints, in published.yaml, and its two figures of merit."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import yaml
 
@@ -14,18 +14,10 @@ BERT_BASE: dict[str, str] = _PRINTED["bert_base"]
 LANGUAGE_MODELS: dict[str, dict[str, list[float]]] = _PRINTED["language_models"]
 
 
-class Published(NamedTuple):
-    """A line of the translation table."""
-
-    parameters: str
-    bleu: float
-    prr: float
-
-
-def published(row: str, kind: str) -> Published | None:
-    """The paper's line of a row and kind, None where it has none."""
-    printed = TRANSLATION.get(row, {}).get(kind)
-    return printed and Published(*printed)
+def published(row: str, kind: str) -> dict[str, Any]:
+    """The paper's parameters, BLEU and PRR of a row and kind; None of each where it has none."""
+    printed = TRANSLATION.get(row, {}).get(kind, (None, None, None))
+    return dict(zip(("paper_parameters", "paper_bleu", "paper_prr"), printed, strict=True))
 
 
 def prr(score: float, mha_score: float) -> float:

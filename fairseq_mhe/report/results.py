@@ -23,9 +23,7 @@ BASELINE = "mha"
 
 @dataclass(frozen=True)
 class Result:
-    """A run and what it reached on a ``subset``; ``values``: those that have a mean over seeds, by
-    table.json's names.
-    """
+    """A run and what it reached on a ``subset``."""
 
     run: Job
     subset: str
@@ -34,7 +32,7 @@ class Result:
     scores: dict[str, Any]
     generation: dict[str, Any]
     texts: dict[str, list[str]]
-    values: dict[str, float | None]
+    values: dict[str, float | None]  # that have a mean over seeds, by table.json's names
 
     @property
     def tokeniser(self) -> str:
@@ -42,7 +40,6 @@ class Result:
 
 
 def read_result(run: Job, subset: str) -> Result:
-    """What a run reached on a ``subset`` that it has scores of."""
     folder = run.subset(subset)
     metrics = read_json(run.metrics) if run.metrics.exists() else {}  # or it is converted
     scores, generation = (read_json(folder / f"{n}.json") for n in ("scores", "generation"))
@@ -97,12 +94,12 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     for (row, kind), results in groups.items():
         results.sort(key=lambda result: result.run.seed)
         for one, other in pairwise(result.run for result in results):
-            differing = differences(one, other)
+            differing = ", ".join(differences(one, other))
             if differing or one.seed == other.seed:
                 both = f"{one.folder} and {other.folder} are both {row} {kind}"
+                both += f" and differ by {differing or 'nothing'}"
                 raise UserError(
-                    f"{both} and differ by {', '.join(differing) or 'nothing'}, where seeds of one "
-                    "model belong together: leave one out"
+                    f"{both}, where seeds of one model belong together: leave one out"
                 )
         cells.append(Cell(row, kind, tuple(results)))
     check_scored_alike(cells)
@@ -111,9 +108,9 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
 
 def _training_of(run: Job) -> dict[str, Any]:
     """What decides a run's model, but for its attention and seed."""
-    own = ("seed", "attention", *PLACES.values())
-    options = run.settings["options"]
-    training = {name: value for name, value in options.items() if name not in own}
+    training = dict(run.settings["options"])
+    for name in ("seed", "attention", *PLACES.values()):
+        training.pop(name, None)
     training["data"] = run.settings["data"]["fingerprint"][:8]
     training["start"] = "a checkpoint" if "start" in run.settings else "scratch"
     return training
@@ -122,23 +119,21 @@ def _training_of(run: Job) -> dict[str, Any]:
 def differences(one: Job, other: Job) -> dict[str, Any]:
     """Names of what differs between the trainings of two runs, and the values of the other."""
     first, second = _training_of(one), _training_of(other)
-    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
-    return {name: second.get(name) for name in names}
+    both = first | second
+    return {name: second.get(name) for name in both if first.get(name) != second.get(name)}
 
 
 def check_scored_alike(cells: Sequence[Cell]) -> None:
     """Refuse runs that were scored on different sentences, or by different means."""
-    usual: dict[str, tuple[Any, Path]] = {}
-    for result in (result for cell in cells for result in cell.results):
-        references, tokeniser = result.texts["references"], result.tokeniser
-        scored = {"sentences": references, "BLEU tokenizer": tokeniser}
-        for name, value in scored.items():
-            first, folder = usual.setdefault(name, (value, result.run.folder))
-            if value != first:
-                raise UserError(
-                    f"{result.run.folder} and {folder} were scored with different {name}: score "
-                    "them alike (fairseq-mhe evaluate)"
-                )
+    first, *others = (result for cell in cells for result in cell.results)
+    for result in others:
+        both = f"{result.run.folder} and {first.run.folder} were scored with different"
+        if result.texts["references"] != first.texts["references"]:
+            raise UserError(f"{both} sentences: score them alike (fairseq-mhe evaluate)")
+        if result.tokeniser != first.tokeniser:
+            raise UserError(
+                f"{both} BLEU tokenizer: score them alike (fairseq-mhe evaluate)"
+            )
 
 
 def label(cell: Cell, cells: Sequence[Cell]) -> str:
@@ -148,9 +143,7 @@ def label(cell: Cell, cells: Sequence[Cell]) -> str:
 
 def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
     """What table.json holds of each cell; with ``paper`` its sizes and the paper's numbers, too.
-
-    PRR is the ratio of mean BLEU (100 for the baseline); its interval and ``p_value`` are of all
-    seeds together (`compare`), and null for the baseline.
+    PRR is the ratio of mean BLEU; its interval and ``p_value`` are of all seeds (`compare`).
     """
     baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
     return [_summary(cell, baselines.get(cell.row), paper) for cell in cells]
@@ -176,18 +169,18 @@ def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> dict[str, Any]:
 
 
 def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
-    """PRR, its interval and the p-value; null where there is nothing to compare with."""
-    comparison, first = Comparison(), cell.results[0]
+    comparison, first = asdict(Comparison()), cell.results[0]
     if baseline is None:
-        return asdict(comparison)
+        return comparison
+    pair = (cell, baseline)
     if cell is not baseline:
         ours, theirs = (
-            [result.texts["hypotheses"] for result in each.results]
-            for each in (cell, baseline)
+            [result.texts["hypotheses"] for result in each.results] for each in pair
         )
-        comparison = compare(ours, theirs, first.texts["references"], first.tokeniser)
-    means = (statistics.mean(each.of_seeds("bleu")) for each in (cell, baseline))
-    return {**asdict(comparison), "prr": retained(*means)}
+        references = first.texts["references"]
+        comparison = asdict(compare(ours, theirs, references, first.tokeniser))
+    means = (statistics.mean(each.of_seeds("bleu")) for each in pair)
+    return {**comparison, "prr": retained(*means)}
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
@@ -195,7 +188,6 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     row = sizes(training.options["arch"].removeprefix(f"{MODEL_NAME}_"))
     options = {**row.options(), **training.options}
     width, heads = options["encoder_embed_dim"], options["encoder_attention_heads"]
-    printed = published(cell.row, cell.kind)
     return {
         "layers": options["encoder_layers"] + options["decoder_layers"],
         "width": width,
@@ -204,7 +196,5 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
         "dropout": float(options["dropout"]),
         "updates": training.updates,
         "batch_tokens": training.batch_tokens,
-        "paper_parameters": printed and printed.parameters,
-        "paper_bleu": printed and printed.bleu,
-        "paper_prr": printed and printed.prr,
+        **published(cell.row, cell.kind),
     }

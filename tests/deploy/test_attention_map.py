@@ -1,6 +1,5 @@
 """The picture shows the sublayers' own weights, with their tokens, for every kind."""
 
-import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +11,9 @@ from torch import Tensor
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.convert.compare import task_of
-from fairseq_mhe.prepare.data_folder import open_data
-from fairseq_mhe.report import attention_map as module
-from fairseq_mhe.report.attention_map import AttentionMap, attention_map, draw, encode
+from fairseq_mhe.deploy.attention_map import AttentionMap, attention_map, draw, encode, translate
+from fairseq_mhe.deploy.trained import Trained, open_trained
+from fairseq_mhe.deploy.translator import Translator
 from tests.attention.equations import EQUATIONS
 from tests.fixtures.checkpoints import stir
 from tests.fixtures.models import make_dictionary, make_model
@@ -24,7 +21,7 @@ from tests.fixtures.small_runs import MADE, run_of
 
 SENTENCE, TRANSLATION = "The lamp in the hall.", "Die Lampe im Flur."
 PLACES = ("encoder", "decoder", "cross")
-DATA = open_data(MADE / "data")
+DATA = MADE / "data"
 RUN = run_of("mhe_mul")
 
 
@@ -60,29 +57,28 @@ def test_weights_are_those_of_the_equation(kind: str, place: str) -> None:
     assert not torch.allclose(shown.layers[0], shown.layers[1])
 
 
-def opened() -> tuple[Any, Any, list[Tensor]]:
-    """A small trained model, its task, the sentence (1, S) and its translation (1, T)."""
-    source = open_source(RUN)
-    material = DATA.processing(), source.model, task_of(DATA, source)
-    tokens = [encode(text, side, *material) for side, text in enumerate((SENTENCE, TRANSLATION))]
-    return *material[1:], tokens
+def opened() -> tuple[Trained, Tensor, Tensor]:
+    """A small trained model, the sentence (1, S) and its translation (1, T)."""
+    trained = open_trained(RUN, DATA)
+    return trained, encode(trained, SENTENCE, 0), encode(trained, TRANSLATION, 1)
 
 
 def test_tokens_on_the_axes() -> None:
-    model, task, (source, target) = opened()
-    encoder, decoder, cross = (attention_map(model, task, p, source, target) for p in PLACES)
+    trained, source, target = opened()
+    model = trained.source.model, trained.task
+    encoder, decoder, cross = (attention_map(*model, place, source, target) for place in PLACES)
     assert encoder.queries == encoder.keys == cross.keys
     joined = " ".join(encoder.keys).replace("@@ ", "")
     assert joined == "The lamp in the hall . </s>"  # tokenised as the training text was
     assert cross.queries == decoder.queries
     assert " ".join(cross.queries).replace("@@ ", "") == "Die Lampe im Flur . </s>"
     assert decoder.keys == ("</s>", *cross.queries[:-1])
-    unknown = encode("The \u2603", 0, DATA.processing(), model, task)
-    assert attention_map(model, task, "cross", unknown, target).keys[-2:] == ("<unk>", "</s>")
+    unknown = encode(trained, "The \u2603", 0)
+    assert attention_map(*model, "cross", unknown, target).keys[-2:] == ("<unk>", "</s>")
 
 
 def run(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[str, str]:
-    line = ["attention-map", str(RUN), "--data", str(DATA.folder), "--out", str(out)]
+    line = ["attention-map", str(RUN), "--data", str(DATA), "--out", str(out)]
     status = cli.main([*line, *words])
     printed = capsys.readouterr()
     assert (status == 0) == out.exists() == (printed.err == "")
@@ -102,18 +98,17 @@ def test_the_command_writes_a_picture(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_without_a_target_the_models_own_translation_is_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The map's rows are the hypothesis of fairseq's beam search, and its text is printed."""
-    few = dataclasses.replace(module.DECODING, max_len_b=5)
-    monkeypatch.setattr(module, "DECODING", few)
+    """It is the one that `translate` gives."""
     out = tmp_path / "map.svg"
     printed, _ = run(capsys, out, "--sentence", SENTENCE)
-    model, task, (source, _) = opened()
-    best = module.translate(model, task, source)
-    text = DATA.processing().plain([task.target_dictionary.string(best[0])])[0]
-    assert printed.split("\n")[0] == text
-    assert best[0, -1] == task.target_dictionary.eos()
+    translator = Translator.load(RUN, data=DATA, engine="fairseq", cpu=True)
+    assert printed.split("\n")[0] == translator.translate([SENTENCE])[0]
+    trained, source, _ = opened()
+    best = translate(trained, source)
+    assert best[0, -1] == trained.task.target_dictionary.eos()
+    assert best.shape[1] > 1
     assert out.read_text().count("<svg") == 1
     assert "attention weight" in out.read_text(), "the colour bar's name"
 

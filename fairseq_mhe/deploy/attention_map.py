@@ -1,31 +1,25 @@
 """``fairseq-mhe attention-map``: where each head of each layer of a model looks in a sentence."""
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
-from fairseq_mhe.convert.compare import task_of
+from fairseq_mhe.deploy.trained import FairseqEngine, Trained, open_trained
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.options import PLACES
-from fairseq_mhe.prepare.data_folder import open_data
-from fairseq_mhe.prepare.text_processing import TextProcessing, normalise
-from fairseq_mhe.runs.job import read_job
+from fairseq_mhe.prepare.text_processing import normalise
 
-#: How a sentence is translated where no translation is given: Vaswani et al. 2017, section 6.1.
-DECODING = GenerationConfig(beam=4, lenpen=0.6, max_len_a=1, max_len_b=50)
 FORMATS = (".png", ".pdf", ".svg")
 DPI, FONT_SIZE = 150, 8
 #: Inches: of a token, of the smallest and the largest panel, and for names at the sides.
@@ -43,36 +37,33 @@ class AttentionMap:
     keys: tuple[str, ...]
 
 
-def encode(
-    text: str, side: int, processing: TextProcessing, model: Any, task: FairseqTask
-) -> Tensor:
-    """A plain sentence (side 0) or translation (1) as fairseq's tokens (1, S) with its end,
-    prepared as the model's text; or UserError where it is empty or too long.
+def encode(trained: Trained, text: str, side: int) -> Tensor:
+    """A plain sentence (side 0) or translation (1) as tokens (1, S) with their end, prepared as the
+    model's text; or UserError where it is empty or too long.
     """
-    name, longest = ("sentence", "target")[side], model.max_positions()[side]
-    dictionary = (task.source_dictionary, task.target_dictionary)[side]
-    (pieces,) = processing.segment([text], side)
+    name, longest = ("sentence", "target")[side], trained.positions[side]
+    (pieces,) = trained.text.segment([text], side)
     if not pieces:
         raise UserError(f"the {name} is empty: give some text")
-    encoded = dictionary.encode_line(pieces, add_if_not_exist=False, append_eos=True).long()
-    if len(encoded) > longest:
-        raise UserError(
-            f"the {name} has {len(encoded)} subwords, but the model takes at most {longest}: "
-            "shorten it"
-        )
-    return encoded.unsqueeze(0)
+    tokens = _tokens(
+        pieces, (trained.task.source_dictionary, trained.task.target_dictionary)[side]
+    )
+    if tokens.size(1) > longest:
+        most = f"but the model takes at most {longest}"
+        raise UserError(f"the {name} has {tokens.size(1)} subwords, {most}: shorten it")
+    return tokens
 
 
-def translate(model: Any, task: FairseqTask, source: Tensor) -> Tensor:
-    """The best translation (1, T) that fairseq's beam search finds of ``source`` (1, S)."""
-    sample = {"net_input": _inputs(source), "id": torch.tensor([0])}
-    generator = task.build_generator([model], DECODING)
-    ((best, *_),) = task.inference_step(generator, [model], sample)
-    return best["tokens"].unsqueeze(0)
+def translate(trained: Trained, source: Tensor) -> Tensor:
+    """The best translation (1, T) of ``source`` (1, S), as ``fairseq-mhe translate`` finds it."""
+    engine = FairseqEngine(trained, "float32", cpu=True)
+    *pieces, _end = _symbols(source, trained.task.source_dictionary)
+    (((best, _score),),) = engine.translate([pieces], trained.decoding, 1)
+    return _tokens(best, trained.task.target_dictionary)
 
 
-def _inputs(source: Tensor) -> dict[str, Tensor]:
-    return {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}
+def _tokens(pieces: str, dictionary: Dictionary) -> Tensor:
+    return dictionary.encode_line(pieces, add_if_not_exist=False).long().unsqueeze(0)
 
 
 def attention_map(
@@ -80,7 +71,7 @@ def attention_map(
 ) -> AttentionMap:
     """The weights of a place (of ``PLACES``) for a sentence (1, S) and its translation (1, T)."""
     read = target.roll(1, dims=1)  # the decoder reads the end first, then all but the end
-    layers = _weights(model, place, **_inputs(source), prev_output_tokens=read)
+    layers = _weights(model, place, source, torch.tensor([source.size(1)]), read)
     sentence = _symbols(source, task.source_dictionary)
     written, before = (_symbols(tokens, task.target_dictionary) for tokens in (target, read))
     keys = before if place == "decoder" else sentence
@@ -88,29 +79,23 @@ def attention_map(
 
 
 def draw_sentence(
-    source: Source,
-    task: FairseqTask,
-    processing: TextProcessing,
-    place: str,
-    sentence: str,
-    translation: str | None,
-    output: Path,
+    trained: Trained, place: str, sentence: str, translation: str | None, output: Path
 ) -> AttentionMap:
     """Draw and return a place's weights for plain text; no translation: the model's own."""
-    model = cast(Any, source.model)
-    tokens = encode(sentence, 0, processing, model, task)  # (1, S)
-    if translation is None:
-        target = translate(model, task, tokens)  # (1, T)
-    else:
-        target = encode(translation, 1, processing, model, task)
-    shown = attention_map(model, task, place, tokens, target)
-    title = f"{place} attention, {source.attention[place]}: {normalise(sentence)}"
-    draw(shown, title, output)
+    source = encode(trained, sentence, 0)  # (1, S)
+    target = (
+        translate(trained, source)
+        if translation is None
+        else encode(trained, translation, 1)
+    )
+    shown = attention_map(trained.source.model, trained.task, place, source, target)
+    kind = trained.source.attention[place]
+    draw(shown, f"{place} attention, {kind}: {normalise(sentence)}", output)
     return shown
 
 
 @torch.no_grad()
-def _weights(model: nn.Module, place: str, **inputs: Tensor) -> list[Tensor]:
+def _weights(model: nn.Module, place: str, *inputs: Tensor) -> list[Tensor]:
     """The weights (H, T, S) of each sublayer of a place while the model reads one sentence."""
     layers: list[Tensor] = []
 
@@ -125,7 +110,7 @@ def _weights(model: nn.Module, place: str, **inputs: Tensor) -> list[Tensor]:
             if where == place:
                 hooks.enter_context(module.register_forward_pre_hook(ask, with_kwargs=True))
                 hooks.enter_context(module.register_forward_hook(keep))
-        model(**inputs)
+        model(*inputs)
     return layers
 
 
@@ -165,7 +150,7 @@ def _ticks(tokens: Sequence[str], size: float) -> dict[str, Any]:
     return {"ticks": range(len(tokens)), "labels": tokens, **font}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe attention-map``."""
     add = parser.add_argument
     help_ = "a trained model that translates, stock or ours: a run folder, or a checkpoint"
@@ -181,22 +166,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, required=True, metavar="FILE", help=help_)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Namespace) -> None:
     """Draw the picture and say what is in it; print the model's own translation that it shows."""
     if args.out.suffix not in FORMATS:
         raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
-    opened = open_source(args.checkpoint)
-    opened.only_translation("attention-map")
-    if args.data is None and not args.checkpoint.is_dir():
-        raise UserError(
-            f"give the data folder that {args.checkpoint} was trained on (--data)"
-        )
-    data = open_data(args.data or read_job(args.checkpoint).place("data"))
-    task, processing = task_of(data, opened), data.processing()
-    texts = args.sentence, args.target
-    shown = draw_sentence(opened, task, processing, args.place, *texts, args.out)
+    trained = open_trained(args.checkpoint, args.data)
+    shown = draw_sentence(trained, args.place, args.sentence, args.target, args.out)
     if args.target is None and args.place != "encoder":
-        print(*processing.plain([" ".join(shown.queries[:-1])]))
-    kind, size = opened.attention[args.place], len(shown.layers)
+        print(*trained.text.plain([" ".join(shown.queries[:-1])]))
+    kind, size = trained.source.attention[args.place], len(shown.layers)
     heads = shown.layers[0].size(0)
     print(f"{args.out}: {args.place} attention ({kind}), {size} layers, {heads} heads")
