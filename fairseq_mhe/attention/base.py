@@ -72,8 +72,6 @@ class Attention(nn.Module):
         kdim, vdim: width of the key and value inputs (default: ``embed_dim``).
         dropout: probability with which attention weights are dropped in training.
         bias: give every projection a bias. The published parameter counts have none.
-        self_attention: keys and values come from the query's own sequence.
-        encoder_decoder_attention: keys and values both come from the encoder's output.
         kind: the registry's name, for messages.
         options: values of ``OPTIONS`` by name; None is the default.
 
@@ -108,8 +106,6 @@ class Attention(nn.Module):
         vdim: int | None = None,
         dropout: float = 0.0,
         bias: bool = False,
-        self_attention: bool = False,
-        encoder_decoder_attention: bool = False,
         kind: str = "",
         **options: int | float | str | None,
     ) -> None:
@@ -131,8 +127,6 @@ class Attention(nn.Module):
         if self.keys_are_values and self.kdim != self.vdim:
             sizes = f"kdim {self.kdim} and vdim {self.vdim}"
             raise ValueError(f"{kind} makes keys and values of one input: {sizes} differ")
-        self.self_attention = self_attention
-        self.encoder_decoder_attention = encoder_decoder_attention
         for option in self.OPTIONS:
             setattr(self, option.name, option.value(options.get(option.name)))
         if self.head_dim is None:
@@ -270,8 +264,8 @@ class Attention(nn.Module):
 
         Args:
             query: (T, B, C).
-            key, value: (S, B', kdim), (S, B', vdim), ignored in self-attention and once static keys
-                are cached; B' may be B / beam, where a sentence's hypotheses are neighbours.
+            key, value: (S, B', kdim), (S, B', vdim); by default the query and the key. B' may be
+                B / beam, where a sentence's hypotheses are neighbours.
             key_padding_mask: (B', S), true where a key is padding.
             incremental_state: fairseq's store; given, keys and values are appended to the cache.
             need_weights: return the weights' mean over heads, (B, T, S); else None.
@@ -279,14 +273,13 @@ class Attention(nn.Module):
             attn_mask: (T, S), true or -inf where a query must not look; or a ``CausalMask``.
             need_head_weights: return the weights of each head, (H, B, T, S).
         """
-        memory = query if key is None or self.self_attention else key  # (S, B', kdim)
+        memory = query if key is None else key  # (S, B', kdim)
         if self.projects_together and incremental_state is None and trains_on_gpu(query):
             q, k, v = self.projected(query, memory, key_padding_mask)
         else:
             cache = self._get_input_buffer(incremental_state)
             if cache is None or not (static_kv and cache.filled):
-                values = memory if memory is not key or value is None else value
-                k, v = self.keys_values(memory, values)
+                k, v = self.keys_values(memory, memory if value is None else value)
                 if cache is not None:
                     cache.append(k, v, key_padding_mask)
             if cache is not None:

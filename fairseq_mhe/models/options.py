@@ -159,10 +159,9 @@ def draw_as_before(args: Any, places: Sequence[str]) -> None:
 def build_place(args: Any, place: str) -> Attention:
     """The attention sublayer of a place, from flat options or fairseq's nested configuration."""
     kind = kinds(args)[place]
-    cross = place == "cross"
     side = "encoder" if place == "encoder" else "decoder"
     embed_dim = getattr(args, f"{side}_embed_dim")
-    memory_dim = args.encoder_embed_dim if cross else embed_dim
+    memory_dim = args.encoder_embed_dim if place == "cross" else embed_dim
     own: dict[str, Any] = {}
     for option in kind_class(kind).OPTIONS:
         own[option.name] = getattr(args, option.flag, None)
@@ -174,7 +173,5 @@ def build_place(args: Any, place: str) -> Attention:
         vdim=memory_dim,
         dropout=getattr(args, "attention_dropout", 0.0),
         bias=getattr(args, "attention_bias", False),
-        self_attention=not cross,
-        encoder_decoder_attention=cross,
         **own,
     )

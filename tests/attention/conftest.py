@@ -14,14 +14,11 @@ EMBED_DIM, HEADS, MEMORY_DIM = 24, 4, 24
 PLACES = ("encoder", "decoder", "cross")
 
 
-def make_layer(
-    kind: str, place: str = "encoder", *, dtype: torch.dtype = torch.float64, **options
-) -> Attention:
+def make_layer(kind: str, dtype: torch.dtype = torch.float64, **options) -> Attention:
     """A layer with weights large enough that every one of them matters to the output."""
     torch.manual_seed(7)
     sizes = options.pop("embed_dim", EMBED_DIM), options.pop("num_heads", HEADS)
-    role = "encoder_decoder_attention" if place == "cross" else "self_attention"
-    layer = build_attention(kind, *sizes, **{role: True}, **options).to(dtype)
+    layer = build_attention(kind, *sizes, **options).to(dtype)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.4)
     return layer.eval()

@@ -27,9 +27,9 @@ def dtype(request: pytest.FixtureRequest) -> torch.dtype:
     return request.param
 
 
-def layer_for(kind: str, place: str) -> Attention:
+def layer_for(kind: str) -> Attention:
     """A sublayer with dropout, on the CPU."""
-    return make_layer(kind, place, dtype=torch.float32, dropout=0.1)
+    return make_layer(kind, dtype=torch.float32, dropout=0.1)
 
 
 def inputs(place: str, dtype: torch.dtype, **options: Any) -> tuple[Tensor, Tensor]:
@@ -68,7 +68,7 @@ def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
     What is asked, or hidden by nothing, is in both modes; else a mask is in the other mode in the
     next dtype.
     """
-    layer = layer_for(kind, place)
+    layer = layer_for(kind)
     answers = {PADDING: True}
     with fake_cuda(answers) as watch:
         moved(layer, dtype)
@@ -96,7 +96,7 @@ def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
 
 def test_decoding(kind: str, dtype: torch.dtype) -> None:
     """Steps of self- and cross-attention under a beam, and a reorder after each: one question."""
-    decoder, cross = layer_for(kind, "decoder"), layer_for(kind, "cross")
+    decoder, cross = layer_for(kind), layer_for(kind)
     answers: dict[str, Any] = {ORDER: None}
     with fake_cuda(answers) as watch, torch.no_grad():
         moved(decoder, dtype), moved(cross, dtype)
@@ -123,7 +123,7 @@ def test_decoding(kind: str, dtype: torch.dtype) -> None:
 @both_places
 def test_backward(kind: str, place: str, dtype: torch.dtype) -> None:
     """Without masks or with both, in turns: each in every dtype, and in both places."""
-    layer = layer_for(kind, place).train()
+    layer = layer_for(kind).train()
     with fake_cuda({PADDING: False}):
         moved(layer, dtype)
         x, y = inputs(place, dtype, requires_grad=True)
@@ -148,7 +148,7 @@ FAULTS = {
 def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above turn red where a sublayer has one."""
     broken, message = FAULTS[fault]
-    layer, merge = layer_for("mha", "decoder"), Attention.merge
+    layer, merge = layer_for("mha"), Attention.merge
     monkeypatch.setattr(Attention, "merge", lambda self, x, sums: broken(merge(self, x, sums)))
     with fake_cuda({PADDING: False}):
         moved(layer, torch.bfloat16)

@@ -26,7 +26,7 @@ B, T, S = 3, 5, 7
 def test_equals_fairseqs_forward_and_backward(
     place: str, padded: bool, causal: bool, static_kv: bool
 ) -> None:
-    ours = make_layer("mha", place, bias=True)
+    ours = make_layer("mha", bias=True)
     role = "encoder_decoder_attention" if place == "cross" else "self_attention"
     theirs = FairseqAttention(EMBED_DIM, HEADS, **{role: True}).double().eval()
     theirs.load_state_dict(ours.state_dict())
@@ -64,7 +64,7 @@ def test_is_initialised_as_fairseqs(memory: int) -> None:
     torch.manual_seed(1)
     place = {"self_attention": memory == 256, "encoder_decoder_attention": memory != 256}
     sizes = {"kdim": memory, "vdim": memory}
-    ours = build_attention("mha", 256, 4, bias=True, **place, **sizes)
+    ours = build_attention("mha", 256, 4, bias=True, **sizes)
     theirs = FairseqAttention(256, 4, **place, **sizes)
     for name, parameter in theirs.named_parameters():
         other = ours.get_parameter(name)

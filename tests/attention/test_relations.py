@@ -165,7 +165,7 @@ def test_relation(
     relation, place, batch, queries, keys, heads, head_dim, bias, padded, need_weights
 ) -> None:
     kind, convert = RELATIONS[relation]
-    sizes = {"place": place, "embed_dim": heads * head_dim, "num_heads": heads, "bias": bias}
+    sizes = {"embed_dim": heads * head_dim, "num_heads": heads, "bias": bias}
     one = make_layer(kind, **sizes)
     other = convert(one, sizes)
     x = random(queries, batch, heads * head_dim)

@@ -18,7 +18,6 @@ B, T, S = 3, 5, 7
 #: Places and the mask that fairseq or a user gives there.
 MASKS = [
     ("cross", "none"),
-    *(("encoder", mask) for mask in ("none", "causal", "boolean", "uint8", "float")),
     *(("decoder", mask) for mask in ("none", "causal", "boolean", "uint8", "float")),
 ]
 a_search = given(
@@ -51,7 +50,7 @@ def plain(kind: str, layer, x: Tensor, y: Tensor, padding: Tensor | None = None,
 def test_equals_the_plain_equation(
     kind: str, place: str, padded: bool, mask_kind: str, bias: bool
 ) -> None:
-    layer = make_layer(kind, place, bias=bias)
+    layer = make_layer(kind, bias=bias)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0)) if padded else None
     mask = None if mask_kind == "none" else CausalMask(T)
@@ -76,7 +75,7 @@ def test_equals_the_plain_equation(
 @pytest.mark.parametrize("gpu", [False, True])
 def test_gradients_equal_the_plain_equations(kind: str, place: str, gpu: bool) -> None:
     """By the path for CPUs and by the one for GPUs, computed on the CPU."""
-    layer = make_layer(kind, place)
+    layer = make_layer(kind)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
     leaves = [*layer.parameters(), x.requires_grad_(), y.requires_grad_()]
@@ -94,7 +93,7 @@ def test_gradients_equal_the_plain_equations(kind: str, place: str, gpu: bool) -
 
 def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
     """Data-parallel training stops where one gets none; a gradient of zero is fine."""
-    layer = make_layer(kind, place, bias=True).train()
+    layer = make_layer(kind, bias=True).train()
     x, y = inputs(place)
     layer(x, y, y)[0].sum().backward()
     assert [name for name, p in layer.named_parameters() if p.grad is None] == []
@@ -102,7 +101,7 @@ def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> None:
-    layer = make_layer(kind, "decoder")
+    layer = make_layer(kind)
     x, mask = random(T, B, EMBED_DIM), CausalMask(T)
     padding = torch.zeros(B, T, dtype=torch.bool)
     if padded:
@@ -134,7 +133,7 @@ def test_any_beam_reordering_equals_recomputing(
     data: st.DataObject, kind: str, beam: int, sentences: int
 ) -> None:
     """Self-attention: hypotheses are copied and dropped, sentences finish; the cache follows."""
-    layer = make_layer(kind, "decoder")
+    layer = make_layer(kind)
     history = random(1, sentences * beam, EMBED_DIM)  # (t, N, C): what each hypothesis has had
     state: dict = {}
     layer(history[-1:], incremental_state=state)
@@ -154,7 +153,7 @@ def test_cross_attention_kept_once_a_sentence(
     data: st.DataObject, kind: str, beam: int, sentences: int
 ) -> None:
     """One row of keys a sentence, whatever reads it and however reordered, equals one row each."""
-    layer = make_layer(kind, "cross")
+    layer = make_layer(kind)
     memory, padding = random(S, sentences, EMBED_DIM, seed=1), right_padding(sentences, S)
     owner = torch.arange(sentences).repeat_interleave(beam)  # the sentence of each hypothesis
     state: dict = {}
@@ -182,7 +181,7 @@ def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
 
 
 def test_sentences_stay_shared_through_a_search(kind: str) -> None:
-    layer = make_layer(kind, "cross")
+    layer = make_layer(kind)
     state: dict = {}
     layer(random(1, 6, EMBED_DIM), random(S, 2, EMBED_DIM), incremental_state=state, static_kv=True)
     for order, sentences in (([2, 2, 0, 5, 3, 4], 2), ([4, 3, 3], 1)):
@@ -191,7 +190,7 @@ def test_sentences_stay_shared_through_a_search(kind: str) -> None:
 
 
 def test_cache_holds_only_the_kept_heads(kind: str, place: str) -> None:
-    layer = make_layer(kind, place, dtype=torch.float32)
+    layer = make_layer(kind, dtype=torch.float32)
     x, y = inputs(place, torch.float32)
     state: dict = {}
     layer(x, y, y, incremental_state=state, static_kv=place == "cross")
@@ -204,7 +203,7 @@ def test_cache_holds_only_the_kept_heads(kind: str, place: str) -> None:
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
     """Other numbers in padded places change nothing for real queries."""
-    layer = make_layer(kind, place)
+    layer = make_layer(kind)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
     padding = padding if side == "right" else padding.flip(1)
@@ -218,7 +217,7 @@ def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
 
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
-    layer = make_layer(kind, "decoder")
+    layer = make_layer(kind)
     x, given = random(T, B, EMBED_DIM), {"attn_mask": CausalMask(T), "need_weights": need_weights}
     before, _ = layer(x, **given)
     for t in range(T - 1):
@@ -233,7 +232,7 @@ def test_dropout_of_attention_weights_is_the_papers(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With weights W' of a known draw the output is concat_i(W'_i V_i) W_O with the paper's V_i."""
-    layer = make_layer(kind, "encoder", dropout=0.25).train()  # not F.dropout's own 0.5
+    layer = make_layer(kind, dropout=0.25).train()  # not F.dropout's own 0.5
     x = random(T, B, EMBED_DIM)
     whole, weights = plain(kind, layer, x, x)
     drawn = layer.queries(x).size(1)  # H, or 1 where one head is repeated, dropped weights and all
@@ -255,7 +254,7 @@ def test_other_key_width(kind: str) -> None:
     """Cross-attention over an encoder of another width."""
     if kind == "el":
         pytest.skip("EL-attention slices its input, which must be as wide as the heads together")
-    layer = make_layer(kind, "cross", kdim=10, vdim=10)
+    layer = make_layer(kind, kdim=10, vdim=10)
     x, y = random(T, B, EMBED_DIM), random(S, B, 10)
     found, _ = layer(x, y, y, need_weights=False)
     torch.testing.assert_close(found, plain(kind, layer, x, y)[0], **EXACT)

@@ -23,7 +23,7 @@ def numbers(*shape: int) -> Tensor:
 @torch.no_grad()
 def after_many_steps(kind: str, place: str) -> tuple[Attention, dict[str, Any]]:
     """A sublayer with ``PAST`` positions cached, and its next step's arguments but the query."""
-    layer = make_layer(kind, place, dtype=torch.float32, embed_dim=WIDTH, num_heads=HEADS)
+    layer = make_layer(kind, dtype=torch.float32, embed_dim=WIDTH, num_heads=HEADS)
     rest: dict[str, Any] = {"incremental_state": {}, "need_weights": False}
     if place == "cross":
         memory = numbers(PAST, SENTENCES, WIDTH)
@@ -94,7 +94,7 @@ def test_generation_computes_nothing_anew_that_depends_on_weights_alone(place: s
 
 @torch.no_grad()
 def test_generation_is_the_same_and_has_no_more_parameters(kind: str, place: str) -> None:
-    layer = make_layer(kind, place, bias=True)
+    layer = make_layer(kind, bias=True)
     x = random(5, 3, EMBED_DIM)
     y = random(7, 3, EMBED_DIM, seed=1) if place == "cross" else x
     before, (expected, weights) = (dict(layer.state_dict()), layer(x, y, y, need_head_weights=True))

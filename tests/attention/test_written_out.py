@@ -30,7 +30,7 @@ def by_hand(heads: WrittenOut, x: Tensor, y: Tensor) -> Tensor:
 
 def sublayer(kind: str, **options: Any) -> Attention:
     torch.manual_seed(2)
-    attention = build_attention(kind, C, N, encoder_decoder_attention=True, **options)
+    attention = build_attention(kind, C, N, **options)
     return stir(attention).eval().double()
 
 

@@ -20,7 +20,7 @@ ROUNDS = 10
 
 def make_heads() -> WrittenOut:
     torch.manual_seed(2)
-    mha = build_attention("mha", C, N, bias=True, self_attention=True)
+    mha = build_attention("mha", C, N, bias=True)
     return stir(mha).double().written_out()
 
 
@@ -37,7 +37,7 @@ def make_inputs() -> tuple[Tensor, Inputs]:
 def new(kind: str, **options: Any) -> Attention:
     """A sublayer of ``kind``, with one group where it has groups."""
     groups = {"kv_heads": 1} if kind == "gqa" else {}
-    return build_attention(kind, C, N, self_attention=True, bias=True, **groups, **options).double()
+    return build_attention(kind, C, N, bias=True, **groups, **options).double()
 
 
 def made(attention: Attention, parameters: dict[str, Tensor]) -> WrittenOut:

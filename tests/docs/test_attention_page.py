@@ -69,7 +69,7 @@ def test_every_kind_has_a_row_and_a_section() -> None:
 def test_formulas_are_what_is_built(kind: str, width: int, heads: int) -> None:
     choices = {"gqa": {"kv_heads": 4}, "mla": {"latent_dim": 7}}
     choices["collaborative"] = {"collaborative_dim": 10}
-    layer = build_attention(kind, width, heads, self_attention=True, **choices.get(kind, {}))
+    layer = build_attention(kind, width, heads, **choices.get(kind, {}))
     parameters, cached, _ = ROWS[kind]
     sizes = {"C": width, "n": heads, "d": width // heads, "g": 4, "r": 7, "D": 10}
     assert value(parameters, **sizes) == attention_parameters(layer)
@@ -141,7 +141,7 @@ def kind(registered: Path) -> str:
 def test_the_example_has_the_row_and_the_parameters_it_says(registered: Path) -> None:
     test_formulas_are_what_is_built(NEW, 24, 4)
     test_the_column_of_bert_base_is_counted(NEW)
-    count = attention_parameters(build_attention(NEW, 24, 4, self_attention=True))
+    count = attention_parameters(build_attention(NEW, 24, 4))
     # Queries and keys, values, output: C = n d.
     assert f"Parameters: {count // (24 * 24)} C n d" in EXAMPLE
     assert count % (24 * 24) == 0
