@@ -5,10 +5,8 @@
 #   --out DIR      folder of the results (default: runs/gpu)
 #   --data DATA    data folder whose pairs are trained on (default: the quickstart's)
 #   --compile      train with each layer by torch.compile
-#   --minutes N    time for all; what does not fit is left out (default: 8)
+#   --minutes N    time for all; what does not fit is left out, exit status 1 (default: 8)
 #   --cpu          a dry run in tiny sizes, without a GPU
-#
-# Exit status 1 where a part failed or was left out.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,convert,test "$@"
@@ -21,9 +19,7 @@ while (($#)); do
     case "$1" in
         --out | --data | --minutes)
             [[ -n "${2:-}" ]] || fail "$1 needs a value"
-            declare "${1#--}=$2"
-            shift
-            ;;
+            declare "${1#--}=$2" && shift ;;
         --compile) compile=(--compile) ;;
         --cpu)
             precisions=(float32) quickstart=(--limit 200 --updates 20 --cpu) prepared=data-limit200

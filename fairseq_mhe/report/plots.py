@@ -61,10 +61,7 @@ def picture(
 
 
 def plot(rows: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str) -> None:
-    """Write a picture of learning curves, BLEU against size, and BLEU against cache.
-
-    ``rows``: what table.json holds; ``curves``: label -> what metrics.json holds.
-    """
+    """Write a picture of learning curves (label -> metrics.json), and BLEU against costs."""
     with picture(path, title) as figure:
         left, *panels = figure.subplots(1, 3)
         for name, metrics in curves.items():

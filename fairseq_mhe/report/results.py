@@ -78,9 +78,7 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
-    """Group run folders by row and kind, in the order given; or UserError where one is not
-    finished, runs of one model differ by more than their seed, or runs were not scored alike.
-    """
+    """Run folders by row and kind, in the order given; or UserError where they do not compare."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for folder in folders:
         run = read_job(folder)
@@ -142,9 +140,7 @@ def label(cell: Cell, cells: Sequence[Cell]) -> str:
 
 
 def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
-    """What table.json holds of each cell; with ``paper`` its sizes and the paper's numbers, too.
-    PRR is the ratio of mean BLEU; its interval and ``p_value`` are of all seeds (`compare`).
-    """
+    """What table.json holds of each cell; with ``paper`` its sizes and the paper's numbers, too."""
     baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
     return [_summary(cell, baselines.get(cell.row), paper) for cell in cells]
 
@@ -169,6 +165,7 @@ def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> dict[str, Any]:
 
 
 def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
+    """PRR is the ratio of mean BLEU; its interval and the p-value are of all seeds (`compare`)."""
     comparison, first = asdict(Comparison()), cell.results[0]
     if baseline is None:
         return comparison

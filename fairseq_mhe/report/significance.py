@@ -19,9 +19,7 @@ Texts = Sequence[str]
 
 @dataclass(frozen=True)
 class Comparison:
-    """PRR of a system, its 95% bootstrap interval, and the p-value of a paired bootstrap test on
-    BLEU; all None where the baseline has less than `LEAST_BASELINE`.
-    """
+    """PRR with its 95% interval, and p, by paired bootstrap; None below `LEAST_BASELINE`."""
 
     prr: float | None = None
     prr_low: float | None = None
@@ -56,16 +54,12 @@ def compare(
     baseline, which may be another number of them.
 
     A resample draws sentences, the same for all, and of each system's n seeds n - 1 with
-    replacement (which gives a mean over few seeds its unbiased variance: Rao and Wu 1988); the rule
-    that makes a p-value of the resampled differences is sacreBLEU's. So both the sentences and the
-    seeds that happened to be chosen count as chance. With one training each the p-value is that of
-    sacreBLEU's own paired bootstrap. ``tokenise`` and the random seed are sacreBLEU's.
+    replacement (which gives a mean over few seeds its unbiased variance: Rao and Wu 1988): both
+    the sentences and the seeds count as chance. The rule that makes a p-value of the differences is
+    sacreBLEU's; with one training each it is that of sacreBLEU's own paired bootstrap.
     """
-    random, bleu, count = (
-        np.random.default_rng(SEED),
-        BLEU(tokenize=tokenise),
-        len(references),
-    )
+    random, bleu = np.random.default_rng(SEED), BLEU(tokenize=tokenise)
+    count = len(references)
     # (RESAMPLES, sentences): how often each sentence is drawn
     chosen = random.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
     means, resampled = [], []

@@ -11,7 +11,7 @@ import yaml
 
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import write_json, write_text
-from fairseq_mhe.common.tables import Column, align, column, csv_text
+from fairseq_mhe.common.tables import Column, align, column
 
 #: The values of one row, by name.
 Row = Mapping[str, Any]
@@ -65,13 +65,6 @@ class Table:
         """Write the Markdown file ``path``, and ``values`` into the JSON file beside it."""
         write_text(path, self.markdown())
         write_json(path.with_suffix(".json"), values)
-
-    def write_for_papers(self, path: Path, rows: Sequence[Row]) -> None:
-        """Write the LaTeX file ``path``, and ``rows`` into the CSV file beside it."""
-        names = [name for name in rows[0] if name != "seeds"]
-        lines = [{**row, "seeds": " ".join(map(str, row["seeds"]))} for row in rows]
-        write_text(path, self.latex())
-        write_text(path.with_suffix(".csv"), csv_text(lines, [*names, "seeds"]))
 
 
 def columns(part: str) -> list[Column]:

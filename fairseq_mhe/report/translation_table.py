@@ -1,14 +1,14 @@
 """``fairseq-mhe table``: finished runs as a table, JSON and a picture."""
 
-import argparse
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import one_line
-from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.tables import align
+from fairseq_mhe.common.files import read_json, write_text
+from fairseq_mhe.common.tables import align, csv_text
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import BASELINE, Cell, differences, gather, label, summarise
 from fairseq_mhe.report.significance import too_weak
@@ -63,7 +63,10 @@ def write_table(
         plots.plot(rows, curves, output / "picture.png", heading)
     table = Table(title, _blocks(rows, paper), notes)
     if paper:
-        table.write_for_papers(output / "table.tex", rows)
+        write_text(output / "table.tex", table.latex())
+        lines = [{**row, "seeds": " ".join(map(str, row["seeds"]))} for row in rows]
+        names = [name for name in rows[0] if name != "seeds"]
+        write_text(output / "table.csv", csv_text(lines, [*names, "seeds"]))
     table.write(output / "table.md", rows)
 
 
@@ -152,7 +155,7 @@ def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
     return notes
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe table``."""
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
@@ -164,7 +167,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--title", default="Kinds of attention", help=f"heading {default}")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Namespace) -> None:
     """Write the table and print it."""
     paper = args.columns == "paper"
     write_table(gather(args.runs, args.subset), args.out, args.title, paper)

@@ -1,7 +1,4 @@
-"""``collaborative-nlu``: scores of tasks against D, the second table of Cordonnier et al. 2020.
-
-Fine-tuned masked models are decomposed and scored as they are, and after more fine-tuning.
-"""
+"""``collaborative-nlu``: scores of tasks against D (Cordonnier et al. 2020, table 2)."""
 
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict

@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.common import files
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import only_one, output_folder, read_json
+from fairseq_mhe.common.files import (
+    atomic_path,
+    only_one,
+    output_folder,
+    read_json,
+    sha256,
+    write_json,
+)
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.convert.change_kind import convert
@@ -98,7 +104,7 @@ def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path) 
     """Convert a trained mha, or copy it, once, with conversion.json beside ``output``. Of the
     "sentences" as many judge the result; the kind is "to", all else are options of `convert`.
     """
-    path, made_of = output.with_name("conversion.json"), {**start, "model": files.sha256(model)}
+    path, made_of = output.with_name("conversion.json"), {**start, "model": sha256(model)}
     if path.exists():
         if read_json(path)["made_of"] != made_of:
             what = "was converted from another model or by other options"
@@ -114,8 +120,8 @@ def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path) 
         with quiet_fairseq():
             material = open_material(open_source(model), data, sentences)
             conversion = convert(output, kind, material, **options)
-    made = {"made_of": made_of, "sha256": files.sha256(output), "report": conversion}
-    files.write_json(path, made)
+    made = {"made_of": made_of, "sha256": sha256(output), "report": conversion}
+    write_json(path, made)
 
 
 @dataclass(frozen=True)
@@ -141,12 +147,9 @@ class Jobs:
                     return []
                 settings["start"] = read_json(conversion)["sha256"]
                 places = {**places, "start": str(start.resolve())}
-            folder = self._folder(variant.name, seed)
+            folder = self.out / f"{self.recipe.row}-{variant.name}-seed{seed}"
             jobs.append(plan_job(folder, settings, places, self.recipe.decoding))
         return jobs
-
-    def _folder(self, name: str, seed: int) -> Path:
-        return self.out / f"{self.recipe.row}-{name}-seed{seed}"
 
     def _start(self, variant: Variant, seed: int) -> Path:
         return self.out / f"start-{variant.name}-seed{seed}" / "start.pt"
@@ -171,13 +174,13 @@ class Jobs:
     def convert(self, variant: Variant) -> None:
         """Make the starts of a variant; one that is not trained is counted, translated, scored."""
         for seed in self.args.seeds:
-            model, output = self._folder(MHA, seed) / "model.pt", self._start(variant, seed)
-            make_start(variant.start or {}, output, model, self.data.folder)
+            model = self.out / f"{self.recipe.row}-{MHA}-seed{seed}" / "model.pt"
+            make_start(variant.start or {}, self._start(variant, seed), model, self.data.folder)
         for job in () if variant.updates else self.of(variant):
             if not self.scored(job):
                 with only_one(job.folder):
                     job.keep()
-                    with files.atomic_path(job.model) as temporary:
+                    with atomic_path(job.model) as temporary:
                         shutil.copyfile(job.place("start"), temporary)
                     translation.count(job)
                     evaluate_job(job, self.data, self.args)

@@ -73,10 +73,14 @@ def everywhere(kind: str) -> dict[str, str]:
     return dict.fromkeys(PLACES, kind)
 
 
-def of_heads(heads: int, width: int) -> dict[str, Any]:
-    """The options of a number of heads and their width."""
+def of_heads(kind: str, heads: int, width: int) -> dict[str, Any]:
+    """The options of a number of heads and their width; gqa stays itself with two groups only."""
     sides = {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
-    return {**sides, "attention_head_dim": width}
+    return {
+        **sides,
+        "attention_head_dim": width,
+        **({"attention_kv_heads": 2} if kind == "gqa" else {}),
+    }
 
 
 def heads_of(row: str) -> tuple[int, int]:
@@ -106,7 +110,7 @@ def gap(args: Namespace, recipe: Recipe) -> list[Variant]:
     numbers = [("heads", MHE, heads) for heads in (1, 2, 8, 16) if heads != usual]
     for word, kind, heads in (*numbers, ("mha", MHA, usual)):
         width = nearest_width(recipe.row, (kind,) * 3, heads, budget)
-        name, options = f"{word}-{heads}x{width}", of_heads(heads, width)
+        name, options = f"{word}-{heads}x{width}", of_heads(kind, heads, width)
         made.append((name, "heads", everywhere(kind), options))
     return [Variant(name, question, kinds, MHE, more) for name, question, kinds, more in made]
 
@@ -135,7 +139,7 @@ def equal_budget(args: Namespace, recipe: Recipe) -> list[Variant]:
         question = "kinds" if len(set(kinds)) == 1 else "place"
         for size in fitting(recipe.row, kinds, budget, args.within):
             name = f"{kind_name(attention)}-{size[0]}x{size[1]}"
-            options = {**of_heads(*size), **_fixed(kinds[0])}
+            options = of_heads(kinds[0], *size)
             if attention != mhe or size != usual:
                 variants.append(Variant(name, question, attention, MHE, options))
             if attention == mhe:
@@ -174,21 +178,14 @@ def nearest_width(row: str, kinds: tuple[str, ...], heads: int, budget: int) -> 
 @functools.cache
 def parameters(row: str, kinds: tuple[str, ...], heads: int, width: int) -> int:
     """The attention parameters of a model of the row; 0 where a kind cannot be of that size."""
-    options = Namespace(**{**sizes(row).options(), **of_heads(heads, width)})
-    for kind, option in zip(kinds, PLACES.values(), strict=True):
-        vars(options).update({option: kind, **_fixed(kind)})
+    options = Namespace(**{**sizes(row).options(), **of_heads(kinds[0], heads, width)})
+    vars(options).update(zip(PLACES.values(), kinds, strict=True))
     try:
         with without_memory():
             each = sum(total_parameters(build_place(options, place)) for place in PLACES)
     except ValueError:
         return 0
     return sizes(row).layers * each
-
-
-def _fixed(kind: str) -> dict[str, Any]:
-    """The options without which a kind would be another at another size: two groups of heads."""
-    flags = {option.flag for option in KINDS[kind].OPTIONS}
-    return {"attention_kv_heads": 2} if "attention_kv_heads" in flags else {}
 
 
 def uptrain(args: Namespace, recipe: Recipe) -> list[Variant]:
