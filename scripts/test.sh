@@ -9,15 +9,11 @@ export PATH
 if ((${#options[@]})); then
     run -m pytest
 fi
-echo "ruff" >&2
 "$python" -m ruff check .
 "$python" -m ruff format --check .
-echo "mypy" >&2
 "$python" -m mypy
-echo "shellcheck" >&2
 mapfile -d '' -t scripts < <(find scripts data-prep .ci -type f \( -name '*.sh' -o -path '.ci/*' \) -print0)
 shellcheck "${scripts[@]}"
-echo "pytest" >&2
 # One thread to a test process: more would fight over the cores. (nproc is asked before: it obeys OMP_NUM_THREADS.)
 cores="$(nproc)"
 export OMP_NUM_THREADS=1

@@ -28,26 +28,20 @@ TOKEN, SMALLEST, LARGEST, MARGIN = 0.15, 1.0, 4.0, 1.5
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The weights of one place of a model for one sentence: (H, T, S) of each layer, with H heads;
-    the T tokens that the encoder reads or the decoder writes next look at the S keys.
-    """
+    """The weights of one place of a model for one sentence."""
 
-    layers: Sequence[Tensor]
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
+    layers: Sequence[Tensor]  # (H, T, S) each
+    queries: tuple[str, ...]  # T tokens that the encoder reads or the decoder writes next
+    keys: tuple[str, ...]  # S tokens that they look at
 
 
 def encode(trained: Trained, text: str, side: int) -> Tensor:
-    """A plain sentence (side 0) or translation (1) as tokens (1, S) with their end, prepared as the
-    model's text; or UserError where it is empty or too long.
-    """
-    name, longest = ("sentence", "target")[side], trained.positions[side]
+    """A plain sentence (side 0) or translation (1) as tokens (1, S) and their end; or UserError."""
+    task, name, longest = trained.task, ("sentence", "target")[side], trained.positions[side]
     (pieces,) = trained.text.segment([text], side)
     if not pieces:
         raise UserError(f"the {name} is empty: give some text")
-    tokens = _tokens(
-        pieces, (trained.task.source_dictionary, trained.task.target_dictionary)[side]
-    )
+    tokens = _tokens(pieces, (task.source_dictionary, task.target_dictionary)[side])
     if tokens.size(1) > longest:
         most = f"but the model takes at most {longest}"
         raise UserError(f"the {name} has {tokens.size(1)} subwords, {most}: shorten it")
@@ -155,15 +149,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     help_ = "a trained model that translates, stock or ours: a run folder, or a checkpoint"
     add("checkpoint", type=Path, metavar="CHECKPOINT", help=help_)
-    help_ = "data folder of its training (default: the run folder's)"
-    add("--data", type=Path, help=help_)
+    add("--data", type=Path, help="data folder of its training (default: the run folder's)")
     add("--sentence", required=True, help="plain text in the source language")
     help_ = "its translation, as plain text (default: the model's own, by beam search)"
     add("--target", help=help_)
-    help_ = "which attention (default: %(default)s)"
-    add("--place", choices=PLACES, default="cross", help=help_)
-    help_ = f"picture: a {', '.join(FORMATS)} file"
-    add("--out", type=Path, required=True, metavar="FILE", help=help_)
+    add("--place", choices=PLACES, default="cross", help="which attention (default: cross)")
+    add("--out", type=Path, required=True, help=f"picture: a {', '.join(FORMATS)} file")
 
 
 def run(args: Namespace) -> None:
@@ -174,6 +165,6 @@ def run(args: Namespace) -> None:
     shown = draw_sentence(trained, args.place, args.sentence, args.target, args.out)
     if args.target is None and args.place != "encoder":
         print(*trained.text.plain([" ".join(shown.queries[:-1])]))
-    kind, size = trained.source.attention[args.place], len(shown.layers)
-    heads = shown.layers[0].size(0)
-    print(f"{args.out}: {args.place} attention ({kind}), {size} layers, {heads} heads")
+    kind, (heads, *_) = trained.source.attention[args.place], shown.layers[0].shape
+    layers = len(shown.layers)
+    print(f"{args.out}: {args.place} attention ({kind}), {layers} layers, {heads} heads")

@@ -39,7 +39,7 @@ _COSTS = {
     "attention_parameters": ("attention parameters (millions)", 1e6),
     "kv_bytes_per_token": ("key/value cache (KiB per generated token)", 1024),
 }
-_BLEU = "BLEU (bars: 95% bootstrap)"
+BLEU = "BLEU (bars: 95% bootstrap)"
 #: A series, its place or category, its value, and half of its error bar.
 _Point = tuple[str, Any, float, float]
 
@@ -69,7 +69,7 @@ def plot(rows: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str)
         left.set(xlabel="updates", ylabel="validation loss (bits per subword)")
         named = zip(curves, rows, strict=True)
         points = [(name, row, row["bleu"], row["bleu_confidence"]) for name, row in named]
-        _draw_at_costs(panels, points, _BLEU)
+        _draw_at_costs(panels, points, BLEU)
 
 
 def plot_perplexity(rows: Sequence[Row], path: Path, title: str) -> None:
@@ -94,26 +94,20 @@ def _draw_at_costs(panels: Iterable[Axes], points: Sequence[_Point], name: str) 
         axes.set_xlim(0, 1.15 * max(beside))
 
 
-def plot_rows(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Write a picture of several rows: BLEU of each cell."""
-    points = [(r["attention"], r["row"], r["bleu"], r["bleu_confidence"]) for r in rows]
-    _plot_categories(points, path, title, _BLEU)
-
-
 def plot_tasks(rows: Sequence[Row], path: Path, title: str) -> None:
     """Write a picture of language models' scores, task by task."""
     points = []
     for row in rows:
         for task, values in row["scores"].items():
             points.append((row["attention"], task, *_of_seeds(values)))
-    _plot_categories(points, path, title, "score (bars: standard deviation of seeds)")
+    plot_categories(points, path, title, "score (bars: standard deviation of seeds)")
 
 
 def _of_seeds(values: Sequence[float]) -> tuple[float, float]:
     return statistics.mean(values), deviation(values) or 0.0
 
 
-def _plot_categories(points: Sequence[_Point], path: Path, title: str, name: str) -> None:
+def plot_categories(points: Sequence[_Point], path: Path, title: str, name: str) -> None:
     """Draw values of each category, the series side by side."""
     series = list(dict.fromkeys(each for each, *_ in points))
     categories = list(dict.fromkeys(category for _, category, *_ in points))

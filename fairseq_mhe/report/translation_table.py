@@ -57,7 +57,8 @@ def write_table(
     seeds = sorted({str(seed) for row in rows for seed in row["seeds"]})
     heading = f"{title}; {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
     if paper and len({row["row"] for row in rows}) > 1:
-        plots.plot_rows(rows, output / "picture.png", heading)
+        points = [(r["attention"], r["row"], r["bleu"], r["bleu_confidence"]) for r in rows]
+        plots.plot_categories(points, output / "picture.png", heading, plots.BLEU)
     else:
         curves = {label(cell, cells): cell.results[0].metrics for cell in cells}
         plots.plot(rows, curves, output / "picture.png", heading)

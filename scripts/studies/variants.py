@@ -76,11 +76,8 @@ def everywhere(kind: str) -> dict[str, str]:
 def of_heads(kind: str, heads: int, width: int) -> dict[str, Any]:
     """The options of a number of heads and their width; gqa stays itself with two groups only."""
     sides = {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
-    return {
-        **sides,
-        "attention_head_dim": width,
-        **({"attention_kv_heads": 2} if kind == "gqa" else {}),
-    }
+    groups = {"attention_kv_heads": 2} if kind == "gqa" else {}
+    return {**sides, "attention_head_dim": width, **groups}
 
 
 def heads_of(row: str) -> tuple[int, int]:

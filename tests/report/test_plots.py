@@ -9,7 +9,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.report.plots import LOOKS, plot, plot_perplexity, plot_rows, plot_tasks
+from fairseq_mhe.report.plots import LOOKS, plot, plot_categories, plot_perplexity, plot_tasks
 
 #: Label, places, values, bars.
 Drawn = list[tuple[str, list[float], list[float], list[float]]]
@@ -44,11 +44,8 @@ def test_error_bars_at_one_cost_stand_side_by_side(tmp_path: Path, drawn: Drawn)
 def test_rows_and_tasks_are_drawn_side_by_side_with_their_bars(
     tmp_path: Path, drawn: Drawn
 ) -> None:
-    rows = [
-        {"row": row, "attention": kind, "bleu": bleu, "bleu_confidence": 1.0}
-        for row, kind, bleu in (("base", "mha", 25.0), ("12h", "mha", 26.0), ("12h", "el", 24.0))
-    ]
-    plot_rows(rows, tmp_path / "rows.png", "title")
+    points = [("mha", "base", 25.0, 1.0), ("mha", "12h", 26.0, 1.0), ("el", "12h", 24.0, 1.0)]
+    plot_categories(points, tmp_path / "rows.png", "title", "BLEU")
     (mha, (base, first), bleus, bars), (el, (second,), *_) = drawn
     assert (mha, bleus, bars, el) == ("mha", [25.0, 26.0], [1.0, 1.0], "el")
     assert base + 1 == first < 1 < second
