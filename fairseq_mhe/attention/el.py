@@ -1,9 +1,8 @@
 """EL-attention as Xue & Aletras 2023, section 4, compare it: no key or value projection at all.
 
 Head i: softmax(X W_Q^i Y_i^T / sqrt(d)) Y_i, where Y_i is slice i of Y, d wide; output
-concat(heads) W_O. Parameters without biases: 2 C n d; with n d = C: 2 C^2. The parameter count
-leaves no other reading; the EL-attention of Yan et al. 2021 is another thing, a lossless rewriting
-of MHA for decoding.
+concat(heads) W_O. Parameters without biases: 2 C n d; with n d = C: 2 C^2, which leaves no other
+reading. (EL-attention of Yan et al. 2021 is another thing, a lossless rewriting of MHA.)
 """
 
 import torch

@@ -46,10 +46,8 @@ def convert(
         known = inputs.get(name) or Inputs.unknown(new)
         problem = Problem(new, heads[name], known, iterations)
         fitted[name] = FIT[kind](problem)
-        if found := problem.components:
-            layers.append(
-                {"name": name, "error": found.error, "iterations": found.iterations}
-            )
+        if (cp := problem.components) is not None:
+            layers.append({"name": name, "error": cp.error, "iterations": cp.iterations})
     model.load_state_dict(with_sublayers(source.model, fitted))
     model.eval()
     weighted_by = str(material.data) if inputs else None

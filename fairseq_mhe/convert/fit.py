@@ -33,7 +33,7 @@ class Problem:
     def __init__(
         self, new: Attention, heads: WrittenOut, inputs: Inputs, iterations: int = 100
     ) -> None:
-        """``iterations``: most rounds of least squares, where one round does not do."""
+        """``iterations``: most rounds of least squares of a CP decomposition."""
         self.new: Any = new
         self.heads, self.inputs = heads.scaled(new.scaling), inputs
         self.iterations = iterations
@@ -89,8 +89,7 @@ class Problem:
         """Shared projections, and the factors (n, d) of a shared query that come closest."""
         weighted = self.of_query[0] @ self.scores @ self.of_memory[0]  # (n, X, M)
         rank = self.heads.key.size(1)
-        components = decompose(weighted, self.width, rank, self.iterations)
-        self.components = components
+        self.components = components = decompose(weighted, self.width, rank, self.iterations)
         # Factors of size 1 on average, as those of a new model are.
         size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
         factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
@@ -172,8 +171,7 @@ def fit_collaborative(p: Problem) -> Parameters:
     scores = heads.scale * heads.query.transpose(1, 2) @ heads.key  # (n, C, M), no biases
     forms = query_root @ scores / heads.scale @ key_root
     rank = min(heads.key.size(1), *forms.shape[1:])
-    components = decompose(forms, p.new.collaborative_dim, rank, p.iterations)
-    p.components = components
+    p.components = components = decompose(forms, p.new.collaborative_dim, rank, p.iterations)
     parameters = {
         "q_proj.weight": components.query @ query_inverse,  # (D, C)
         "k_proj.weight": components.key @ key_inverse,  # (D, M)

@@ -1,11 +1,8 @@
 """CTranslate2's multi-query layouts: keys and values that a model's heads share are stored once.
 
-Its Transformer specification has two of them for decoder-only language models, of which no
-converter of its own makes use in an encoder-decoder model. Seen with 4.8 (docs/checkpoints.md has
-the measurements):
+Its own converters use the two for decoder-only language models alone. Seen with 4.8:
 
-- ``num_heads_kv``: exact at all places, with padding and beams. Weights shrink; what is cached does
-  not.
+- ``num_heads_kv``: exact at all places; weights shrink, what is cached does not.
 - ``multi_query``, which keeps one head in the cache: exact in the decoder's self-attention; wrong
   in the cross-attention with a beam, and an error in the encoder.
 """
