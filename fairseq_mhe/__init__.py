@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 def register() -> None:
-    """Import fairseq, register our models, optimizer, loss and task there, and fix its bugs.
-
-    A second call changes nothing. Raises UserError where fairseq is not installed.
-    """
+    """Register our parts with fairseq and fix its bugs, once; UserError if it is not installed."""
     if importlib.util.find_spec("fairseq") is None:
         raise UserError(
             "fairseq is not installed: pip install 've-fairseq>=0.12.3', or your own"

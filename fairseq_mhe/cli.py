@@ -57,8 +57,9 @@ def build_parser(chosen: str | None = None) -> Parser:
         "fairseq-mhe COMMAND --help lists the options of one.",
     )
     parser.add_argument("--version", action="version", version=_versions())
-    words = {"title": "commands", "dest": "command", "metavar": "COMMAND"}
-    commands = parser.add_subparsers(**words, required=True, prog=parser.prog)
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, prog=parser.prog
+    )
     commands.type = str  # its words are converted by the subcommand
     for name, (module, line) in SUBCOMMANDS.items():
         command = commands.add_parser(name, help=line, description=line)

@@ -154,15 +154,17 @@ def _keep_the_last_batch(batch_by_size: Any, indices: Any, *args: Any, **kwargs:
 def _number_the_last(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any) -> Any:
     """Write the checkpoint of --save-interval-updates where it falls on an epoch's end, too.
 
-    There fairseq writes checkpoint_last.pt only (and the epoch's own, unless
-    --no-epoch-checkpoints), so that a mean of the last N would take an older one instead. It can go
-    when fairseq writes both.
+    There fairseq writes only checkpoint_last.pt and the epoch's own, so that a mean of the last N
+    would take an older one instead. It can go when fairseq writes both.
     """
     updates, interval = trainer.get_num_updates(), cfg.save_interval_updates
     if interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
         # As within an epoch, where it is written before all others: a kill cannot part them.
-        place = {"epoch": epoch_itr.epoch, "state_dict": epoch_itr.state_dict}
-        within = SimpleNamespace(**place, end_of_epoch=lambda: False)
+        within = SimpleNamespace(
+            epoch=epoch_itr.epoch,
+            state_dict=epoch_itr.state_dict,
+            end_of_epoch=lambda: False,
+        )
         saved = save(cfg, trainer, within, loss)
         if cfg.no_epoch_checkpoints:
             return saved
@@ -173,9 +175,8 @@ def _number_the_last(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: An
 def _save_full_precision(as_state: Any, trainer: Trainer) -> dict[str, Any]:
     """Let checkpoints of ``--bf16`` have the weights that the optimizer works on, in float32.
 
-    fairseq saves the model's, rounded to 8 bits, and resumes from them, so that a resumed training
-    differs. (``--fp16`` on GPUs stays as in fairseq: its float32 weights are one flat tensor.) It
-    can go when a checkpoint of fairseq with --bf16 has float32 weights.
+    fairseq saves and resumes from the model's, rounded to 8 bits. (``--fp16`` on GPUs stays: its
+    float32 weights are one flat tensor.) It can go when fairseq saves float32 weights itself.
     """
     state: dict[str, Any] = as_state(trainer)
     for name, full, _ in _full_precision(trainer):

@@ -2,14 +2,22 @@
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores, exact_int8, require
 from fairseq_mhe.runs.decoding import Decoding
 
-#: Subwords with spaces between, and the score that `translator.Translation` explains.
-Hypothesis = tuple[str, float]
+
+class Translation(NamedTuple):
+    """Text, of an engine subwords with spaces between, and its score: the natural log probability
+    of subwords and end, divided by their number to the power of the length penalty. A line that was
+    cut has its parts' sum.
+    """
+
+    text: str
+    score: float
 
 
 class CTranslate2Engine:
@@ -44,7 +52,7 @@ class CTranslate2Engine:
 
     def translate(
         self, sentences: list[list[str]], decoding: Decoding, nbest: int
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Translation]]:
         """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         # fairseq's limit of a batch, by its longest source; neither end is counted.
         source = max(map(len, sentences)) + 1
@@ -59,6 +67,6 @@ class CTranslate2Engine:
             return_scores=True,
         )
         return [
-            list(zip(map(" ".join, result.hypotheses), result.scores, strict=True))
+            list(map(Translation, map(" ".join, result.hypotheses), result.scores))
             for result in results
         ]

@@ -14,8 +14,10 @@ from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
 
 EXAMPLE = "Failed to connect."
-_STREAMLIT = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
-_STREAMLIT += "--server.fileWatcherType=none --browser.gatherUsageStats=false"
+_STREAMLIT = (
+    "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
+    "--server.fileWatcherType=none --browser.gatherUsageStats=false"
+)
 
 
 def load(folder: str) -> Translator:

@@ -31,9 +31,7 @@ def _packed(text: str, places: regex.Pattern[str], fits: Callable[[str], bool]) 
     """Cut ``text`` at as few of the ``places`` as possible; what fits nowhere is a part."""
     if fits(text):
         return [text]
-    ends = [match.end() for match in places.finditer(text)]
-    if not ends or ends[-1] < len(text):
-        ends.append(len(text))
+    ends = sorted({*(match.end() for match in places.finditer(text)), len(text)})
     parts = []
     start = first = 0
     while first < len(ends):

@@ -1,10 +1,9 @@
 """Moses' tokeniser and detokeniser, as sacremoses has them, in what a tokenizer.json can hold.
 
-That file knows one kind of rule: replace each match of a regular expression by a fixed text. Moses'
-rules put spaces somewhere, so each is written as the places between characters at which one is put
-(lookbehind and lookahead of any length, which Oniguruma has). Joining tokens is written alike: a
-space that goes away first becomes a mark, since later rules ask for whole tokens, and at the end
-all marks go. The text is normalised before: its only white space is the single space.
+That file knows one kind of rule: replace each match of a regular expression by a fixed text. So
+each of Moses' rules becomes the places between characters at which it puts a space (Oniguruma has
+lookbehind of any length). When tokens are joined, a space that goes away is a mark first, since
+later rules ask for whole tokens. The text is normalised before: its only white space is the space.
 """
 
 import re
@@ -152,17 +151,13 @@ def _char_but(characters: str) -> str:
 
 
 def _one_of(*characters: str) -> str:
-    return f"[{_ranges(''.join(characters))}]"
-
-
-def _none_of(*characters: str) -> str:
-    return f"[^{_ranges(''.join(characters))}]"
-
-
-def _ranges(characters: str) -> str:
-    """The inside of a character class: neighbouring characters are a range."""
-    codes, ranges = sorted(set(map(ord, characters))), ""
+    """A character class in which neighbouring characters are a range."""
+    codes, ranges = sorted(set(map(ord, "".join(characters)))), ""
     for _, pairs in groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
         neighbours = [re.escape(chr(code)) for _, code in pairs]
         ranges += f"{neighbours[0]}-{neighbours[-1]}"
-    return ranges
+    return f"[{ranges}]"
+
+
+def _none_of(*characters: str) -> str:
+    return _one_of(*characters).replace("[", "[^", 1)

@@ -11,9 +11,8 @@ from fairseq_mhe.prepare.subword import END_OF_WORD, NOT_LAST, WORD_START
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
-#: A tokenizers.Tokenizer (an extra), and of each of its tokens the row in fairseq's tables of
-#: words, or None: such a token, which the dictionary lacks, only stands between characters and
-#: words. In a sentence it is the unknown word; it is never in a translation.
+#: A tokenizers.Tokenizer (an extra), and each token's row in fairseq's tables of words. None: the
+#: dictionary lacks it; in a sentence it is the unknown word, in a translation never.
 Numbered = tuple[Any, list[int | None]]
 _CONTROL = "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]|\x00"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"
@@ -106,8 +105,7 @@ def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     scores = [learnt.get_score(index) for index in range(len(pieces))]
     known = {*pieces, *dictionary.symbols[: dictionary.nspecial]}
     names = [*pieces, *(word for word in dictionary.symbols if word not in known)]
-    indices = [dictionary.index(name) for name in names]
-    rows = [None if index == dictionary.unk() else index for index in indices]
+    rows = list(map(dictionary.indices.get, names))
     rows[learnt.unk_id()] = dictionary.unk()
     scores += [min(scores)] * (len(names) - len(scores))
     model = Unigram(list(zip(names, scores, strict=True)), unk_id=learnt.unk_id())

@@ -21,7 +21,7 @@ from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.convert.to_ctranslate2 import check_exact, convert
 from fairseq_mhe.deploy.bundle import Bundle
-from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Hypothesis
+from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Translation
 from fairseq_mhe.models.architectures import MODEL_NAME
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.text_processing import TextProcessing
@@ -126,7 +126,7 @@ class FairseqEngine:
 
     def translate(
         self, sentences: list[list[str]], decoding: Decoding, nbest: int
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Translation]]:
         """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         task, words = self._task, self._task.source_dictionary
         tokens = [torch.tensor([*map(words.index, each), words.eos()]) for each in sentences]
@@ -136,11 +136,11 @@ class FairseqEngine:
             batch = utils.move_to_cuda(batch)
         generator = task.build_generator([self._model], decoding)
         results = task.inference_step(generator, [self._model], batch)
-        translations: list[list[Hypothesis]] = [[] for _ in sentences]
+        translations: list[list[Translation]] = [[] for _ in sentences]
         for index, hypotheses in zip(batch["id"].tolist(), results, strict=True):
             for best in hypotheses[:nbest]:
                 text = task.target_dictionary.string(best["tokens"].int().cpu())
-                translations[index].append((text, float(best["score"])))
+                translations[index].append(Translation(text, float(best["score"])))
         return translations
 
 

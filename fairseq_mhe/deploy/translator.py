@@ -3,7 +3,7 @@
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +11,7 @@ from typing import Any, Self
 import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
-from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Hypothesis
+from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Translation
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.prepare.languages import has_spaces
 from fairseq_mhe.prepare.text_processing import normalise
@@ -21,16 +21,6 @@ ENGINES = ("auto", "fairseq", "ctranslate2")
 #: Number formats of products: int8 by both engines, bf16 by fairseq on a CPU; auto is bf16 where
 #: the processor computes it fast, else float32.
 PRECISIONS = ("float32", "bf16", "int8", "auto")
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A translation and its score: the natural log probability of its subwords and end, divided
-    by their number to the power of the length penalty. A line that was cut has its parts' sum.
-    """
-
-    text: str
-    score: float
 
 
 def _warn_of_cut(line: int) -> None:
@@ -166,9 +156,9 @@ class Translator:
 
     def _search(
         self, sentences: list[list[str]], decoding: Decoding, count: int
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Translation]]:
         """The ``count`` hypotheses of each sentence, best first."""
-        results: dict[int, list[Hypothesis]] = {}
+        results: dict[int, list[Translation]] = {}
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
         while order:  # similar lengths together; ends and padding count as tokens
             size, most = 1, decoding.max_tokens
@@ -182,7 +172,7 @@ class Translator:
             results.update(zip(batch, hypotheses, strict=True))
         return [results[index] for index in range(len(sentences))]
 
-    def _joined(self, parts: list[list[Hypothesis]], count: int) -> list[Translation]:
+    def _joined(self, parts: list[list[Translation]], count: int) -> list[Translation]:
         """The translations of a line from those of its parts."""
         if not parts:
             return [Translation("", 0.0)] * count
