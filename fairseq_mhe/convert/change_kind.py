@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
-from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.arguments import as_words, positive
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.compare import Material, add_data, open_material, tracked
@@ -18,7 +18,7 @@ from fairseq_mhe.convert.fit import FIT, Problem
 from fairseq_mhe.convert.fold import add_files, check_files, with_sublayers
 from fairseq_mhe.convert.moments import Inputs
 from fairseq_mhe.models.build import build_ours, sublayers
-from fairseq_mhe.models.families import fine_tuning_line
+from fairseq_mhe.models.families import training_options
 from fairseq_mhe.models.options import size_options
 
 #: Kinds that ``convert --to`` takes; the other has a command of its own.
@@ -122,4 +122,6 @@ def _convert_and_report(args: argparse.Namespace, kind: str, **how: Any) -> None
         columns = "sublayer", "error of the scores", "rounds of least squares"
         rows = [(x["name"], f"{x['error']:.2e}", f"{x['iterations']}") for x in layers]
         print(f"\n{align(columns, rows)}\n")
-    print(fine_tuning_line(args.output, report["options"]))
+    flags = " ".join(as_words(training_options(report["options"])))
+    command = f"fairseq-train DATA-BIN --user-dir fairseq_mhe {flags}"
+    print(f"go on with: {command} --finetune-from-model {args.output} ...")

@@ -17,7 +17,7 @@ from fairseq_mhe.models.counting import (
     embedding_parameters,
     total_parameters,
 )
-from fairseq_mhe.models.families import TRANSLATION, language_archs
+from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION
 from fairseq_mhe.models.options import PLACES, build_place, kinds, size_options
 from fairseq_mhe.report.published import BERT_BASE, published
 from fairseq_mhe.report.table import Block, Table
@@ -69,7 +69,7 @@ def cost_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe cost``."""
     add = parser.add_argument
     help_ = f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}; or an architecture of a "
-    help_ += f"language model: {', '.join(language_archs())}"
+    help_ += f"language model: {', '.join(LANGUAGE_ARCHS)}"
     add("row", metavar="ROW", help=help_)
     add("attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}")
     for place in PLACES:
@@ -98,7 +98,7 @@ def cost(args: Namespace) -> None:
     parts = costs(model, args.source, (args.target + 1) / 2)
     parts["attention"] = sum((parts[place] for place in PLACES), Cost())
     parts["model"] = parts["attention"] + parts["rest"]
-    places = language_archs().get(args.row, TRANSLATION).places
+    places = LANGUAGE_ARCHS.get(args.row, TRANSLATION).places
     cache = cache_bytes(model)
     sizes = (args.source, args.target)
     report = {

@@ -13,7 +13,7 @@ from fairseq_mhe.common.files import Json, output_folder, read_json, write_json
 from fairseq_mhe.experiments.table import kinds, seeds
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
-from fairseq_mhe.models.families import ROBERTA, language_archs
+from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task, open_tasks
@@ -33,7 +33,7 @@ from fairseq_mhe.runs.understanding import (
 )
 
 #: The architectures that have a recipe.
-_KNOWN = [arch for arch in language_archs() if (FOLDER / f"{arch}.yaml").is_file()]
+_KNOWN = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
 #: The paper's, in its order.
 _KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
 _TASKS = "data-prep/glue.sh, superglue.sh or squad.sh"
@@ -98,7 +98,7 @@ def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -
     if args.batch:
         training = training.batched(args.batch)
     training = training.with_precision(devices.precision(args))
-    attention = dict.fromkeys(language_archs()[args.arch].places, kind)
+    attention = dict.fromkeys(LANGUAGE_ARCHS[args.arch].places, kind)
     of_data = {"fingerprint": data.fingerprint}
     settings = settings_of(args.arch, attention, seed, training, of_data)
     folder = output_folder(args.out) / run_name(args.arch, attention, seed)
@@ -109,7 +109,7 @@ def _pretrain(jobs: Sequence[Job], data: DataFolder, args: Namespace) -> None:
     """Train side by side, or resume; then score."""
 
     def score(job: Job, _: object) -> None:
-        masked = language_archs()[job.row] is ROBERTA
+        masked = LANGUAGE_ARCHS[job.row] is ROBERTA
         facts = {"model": describe(job.last)} if masked else {}
         nats = nats_of(job.last, data.binary, devices.on_gpu(args))
         write_json(job.scores, {**nats, **facts})
@@ -176,7 +176,7 @@ def nlu_table_arguments(parser: ArgumentParser) -> None:
 
 def nlu_table(args: Namespace) -> None:
     """Train what is not trained yet, and write and print the table."""
-    masked = language_archs()[args.arch] is ROBERTA
+    masked = LANGUAGE_ARCHS[args.arch] is ROBERTA
     if masked and not args.tasks:
         raise UserError(f"{args.arch} is fine-tuned on tasks: name their folders by --tasks")
     if not masked and (args.tasks or args.epochs):

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from unittest.mock import patch
@@ -13,7 +14,7 @@ from torch import nn
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.models.architectures import sizes
-from fairseq_mhe.models.families import TRANSLATION, family_of, language_archs
+from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION, family_of
 from fairseq_mhe.models.options import PLACES
 
 #: Size of a joined dictionary where none is given.
@@ -42,14 +43,10 @@ def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
 
 @contextlib.contextmanager
 def without_memory() -> Iterator[None]:
-    """Build models on the device "meta", whose parameters have shapes and no memory.
-
-    Nothing is initialised, which takes more than half of the time.
-    """
-    nothing: dict[str, Any] = {}
-    for name in vars(nn.init):
-        if name.endswith("_") and not name.startswith("_"):
-            nothing[name] = lambda tensor, *_, **__: tensor
+    """Build models on the device "meta", whose parameters have shapes and no memory."""
+    # To initialise them would take more than half of the time.
+    draws = [name for name in vars(nn.init) if re.fullmatch(r"[a-z]\w*_", name)]
+    nothing: Any = dict.fromkeys(draws, lambda tensor, *_, **__: tensor)
     with torch.device("meta"), patch.multiple(nn.init, **nothing):
         yield
 
@@ -59,10 +56,10 @@ def build_on_meta(
 ) -> BaseFairseqModel:
     """The model of a row and kind `without_memory`, or UserError where options do not fit.
 
-    ``row``: of the translation models, or the architecture of a language model; ``vocabulary``:
-    size of the joined dictionary, special symbols among it; ``options``: more of fairseq-train's.
+    ``row``: of translation, or a language model's architecture; ``vocabulary``: size of the joined
+    dictionary, special symbols among it; ``options``: more of fairseq-train's.
     """
-    family = language_archs().get(row, TRANSLATION)
+    family = LANGUAGE_ARCHS.get(row, TRANSLATION)
     if family is TRANSLATION:
         sizes(row)
         row = family.arch(row)
@@ -86,6 +83,4 @@ def sublayers(model: nn.Module) -> Iterator[tuple[str, str, Attention]]:
 
 def place_of(name: str) -> str:
     """The place of a sublayer or of one of its parameters, from its name."""
-    if ".encoder_attn" in name:
-        return "cross"
-    return name.split(".")[0]
+    return "cross" if ".encoder_attn" in name else name.split(".")[0]

@@ -6,7 +6,6 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -18,7 +17,6 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import DictConfig
 from torch import Tensor
 
-from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import architectures, language_models
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
@@ -42,7 +40,7 @@ class Family:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where attention sits: of ``options.PLACES``."""
+        """Of ``options.PLACES``."""
         return self.model.PLACES
 
     def arch(self, row: str) -> str:
@@ -77,10 +75,8 @@ class Family:
         filled = argparse.Namespace(**given)
         ARCHITECTURES[given.get("_name") or given["arch"]](filled)
         fill(filled, self.model.CONFIG)
-        options = {}
-        for name, value in vars(filled).items():
-            if name in self.option_names:
-                options[name] = value
+        known = self.option_names
+        options = {name: value for name, value in vars(filled).items() if name in known}
         if self.is_stock(given):
             for name in OPTIONS.keys() & options.keys():
                 options[name] = None
@@ -107,7 +103,15 @@ class Family:
     def configure(self, row: Row, args: Any) -> None:
         """Set the options that ``args`` lacks, or ErrorExit; called by fairseq before it builds."""
         with one_clear_line(ValueError):
-            self._refuse_unknown(row, args)
+            # Hydra's options that the model lacks, as fairseq's parser refuses them. A checkpoint,
+            # which has every size, may have options of its task too.
+            if isinstance(args, DictConfig) and not row.options().keys() <= args.keys():
+                unknown = {*map(str, args)} - self.option_names - {"_name", "arch"}
+                names = ", ".join(sorted(unknown))
+                if unknown:
+                    raise ValueError(
+                        f"the model has no option {names}: see fairseq-train --help"
+                    )
             values = argparse.Namespace(**{**row.options(), **vars(plain_options(args))})
             if row.stock:
                 ARCHITECTURES[row.stock](values)
@@ -118,24 +122,13 @@ class Family:
             fill(args, self.model.CONFIG)
             check_options(args, self.places)
 
-    def _refuse_unknown(self, row: Row, args: Any) -> None:
-        """Refuse hydra's options that the model lacks, as fairseq's parser does."""
-        # A checkpoint, which has every size, may have options of its task too.
-        if isinstance(args, DictConfig) and not all(name in args for name in row.options()):
-            unknown = {str(name) for name in args} - self.option_names - {"_name", "arch"}
-            names = ", ".join(sorted(unknown))
-            if unknown:
-                raise ValueError(
-                    f"the model has no option {names}: see fairseq-train --help"
-                )
-
     def nearest_row(
         self, options: Mapping[str, Any], on_command_line: bool = False
     ) -> tuple[str, dict[str, Any]]:
-        """The row (first of equals) with the fewest differences from flat ``options``, and these.
+        """The row (first of equals) with the fewest differences from ``options``, and these.
 
-        Dropout, which is no part of the sizes, does not count. ``on_command_line``: the differences
-        are options of fairseq-train, which cannot turn layer normalisation before sublayers off.
+        Dropout is no size. ``on_command_line``: only differences that fairseq-train can be given,
+        which cannot turn layer normalisation before sublayers off.
         """
         own = {**options, "dropout": None}
         rows = []
@@ -163,11 +156,6 @@ def make_task(source: int, target: int | None = None, config: Any = None) -> Tra
     return TranslationTask(config or TranslationConfig(), *dictionaries)
 
 
-def _masked_task(words: int) -> MaskedLMTask:
-    """A task that adds <mask> to its own dictionary."""
-    return MaskedLMTask(MaskedLMConfig(), copy.deepcopy(make_dictionary(words - 1)))
-
-
 TRANSLATION = Family(
     architectures.MODEL_NAME,
     "transformer",
@@ -183,7 +171,8 @@ ROBERTA = Family(
     language_models.RobertaMHEModel,
     architectures.ROBERTA_ROWS,
     (r"encoder\.sentence_encoder\.embed_tokens\.weight",),
-    _masked_task,
+    # It adds <mask> to its own dictionary.
+    lambda words: MaskedLMTask(MaskedLMConfig(), copy.deepcopy(make_dictionary(words - 1))),
     {},
 )
 CAUSAL = Family(
@@ -196,6 +185,8 @@ CAUSAL = Family(
     {"share_decoder_input_output_embed": True},
 )
 FAMILIES = (TRANSLATION, ROBERTA, CAUSAL)
+#: Of language models, by name.
+LANGUAGE_ARCHS = {family.arch(row): family for family in FAMILIES[1:] for row in family.rows}
 for _family in FAMILIES:
     _family.register()
 
@@ -215,15 +206,6 @@ def family_of(options: Mapping[str, Any]) -> Family:
     raise UserError(f"unknown architecture {name!r}; only models of {known} are read")
 
 
-def language_archs() -> dict[str, Family]:
-    """The architectures of language models by name, and their families."""
-    archs = {}
-    for family in (ROBERTA, CAUSAL):
-        for row in family.rows:
-            archs[family.arch(row)] = family
-    return archs
-
-
 def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """fairseq-train's options, by name, that build a model of ours, but for dropout."""
     family = family_of(options)
@@ -240,10 +222,3 @@ def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if value != getattr(usual, name, None) and not str(value).startswith("${"):
             flags[name] = value
     return flags
-
-
-def fine_tuning_line(output: Path, options: Mapping[str, Any]) -> str:
-    """How training goes on from a converted checkpoint."""
-    flags = " ".join(as_words(training_options(options)))
-    command = f"fairseq-train DATA-BIN --user-dir fairseq_mhe {flags}"
-    return f"go on with: {command} --finetune-from-model {output} ..."

@@ -73,12 +73,9 @@ def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
         for each in inner:
             if each.name.startswith(_WITHOUT):
                 continue
-            type_, default = each.type, each.default
-            if each.name in ("input_dim", "output_dim"):
-                type_, default = Optional[int], None  # as wide as the decoder
             name = f"{outer.name}_{each.name}" if nested else each.name
-            metadata = dict(each.metadata)
-            yield name, type_, field(default=default, metadata=metadata)
+            copied = field(default=each.default, metadata=dict(each.metadata))
+            yield name, each.type, copied
 
 
 def config(
@@ -88,10 +85,7 @@ def config(
     base: type = FairseqDataclass,
 ) -> type[FairseqDataclass]:
     """The dataclass of a model's options: fairseq's, and ours but for those ``without``."""
-    ours = []
-    for option, (type_, declared) in OPTIONS.items():
-        if option not in without:
-            ours.append((option, type_, declared))
+    ours = [(option, *typed) for option, typed in OPTIONS.items() if option not in without]
     return make_dataclass(name, [*fairseqs, *ours], bases=(base,))
 
 
@@ -107,8 +101,8 @@ def fill(args: Any, config: type[FairseqDataclass]) -> None:
             continue
         if not str(value).startswith("${"):
             setattr(args, name, value)
-    for name in ("decoder_input_dim", "decoder_output_dim"):
-        if not isinstance(getattr(args, name, 0), int):
+    for name in ("decoder_input_dim", "decoder_output_dim"):  # as wide as the decoder
+        if "decoder_embed_dim" in args and not isinstance(getattr(args, name, None), int):
             setattr(args, name, args.decoder_embed_dim)
 
 
@@ -123,10 +117,7 @@ def plain_options(cfg: Any) -> argparse.Namespace:
 def kinds(args: Any) -> dict[str, str]:
     """The kind of attention at each place of ``PLACES``, from flat options."""
     usual = getattr(args, "attention", None) or DEFAULT_ATTENTION
-    chosen = {}
-    for place, option in PLACES.items():
-        chosen[place] = getattr(args, option, None) or usual
-    return chosen
+    return {place: getattr(args, option, None) or usual for place, option in PLACES.items()}
 
 
 def check_options(args: Any, places: Sequence[str]) -> None:
@@ -146,25 +137,14 @@ def check_options(args: Any, places: Sequence[str]) -> None:
             )
 
 
-def draw_as_before(args: Any, places: Sequence[str]) -> None:
-    """Draw as many random numbers as sublayers of these places, twice, before a model is built.
-
-    Version 0.2 built them to check options. The weights of a seed depend on it, and so do the
-    numbers in results/: it can go when those are measured anew.
-    """
-    for place in (*places, *places):
-        build_place(args, place)
-
-
 def build_place(args: Any, place: str) -> Attention:
     """The attention sublayer of a place, from flat options or fairseq's nested configuration."""
     kind = kinds(args)[place]
     side = "encoder" if place == "encoder" else "decoder"
     embed_dim = getattr(args, f"{side}_embed_dim")
     memory_dim = args.encoder_embed_dim if place == "cross" else embed_dim
-    own: dict[str, Any] = {}
-    for option in kind_class(kind).OPTIONS:
-        own[option.name] = getattr(args, option.flag, None)
+    options = kind_class(kind).OPTIONS
+    own: Any = {option.name: getattr(args, option.flag, None) for option in options}
     return build_attention(
         kind,
         embed_dim,

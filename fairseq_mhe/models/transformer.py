@@ -221,7 +221,10 @@ class AnyKind(BaseFairseqModel):
         keep_freed_memory()
         options = our_options.plain_options(cfg)
         with one_clear_line(ValueError):
-            our_options.draw_as_before(options, cls.PLACES)
+            # Version 0.2 built sublayers to check options. Weights of a seed depend on these draws,
+            # and so do the numbers in results/.
+            for place in (*cls.PLACES, *cls.PLACES):
+                our_options.build_place(options, place)
             model = cls.assemble(options, task)
         model.args = options
         precision = "int8" if options.int8_generation else options.generation_precision

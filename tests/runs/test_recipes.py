@@ -19,7 +19,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
-from fairseq_mhe.models.families import language_archs
+from fairseq_mhe.models.families import LANGUAGE_ARCHS
 from fairseq_mhe.runs.recipes import FOLDER, NAMES, read_recipe, recipe
 from tests.fixtures.runs import TRAINING
 
@@ -40,7 +40,7 @@ def parsed(words: list[str]) -> dict[str, Any]:
 
 
 def test_there_is_a_recipe_for_every_row() -> None:
-    assert set(NAMES) <= set(RECIPES) <= {*NAMES, *language_archs()}
+    assert set(NAMES) <= set(RECIPES) <= {*NAMES, *LANGUAGE_ARCHS}
     assert recipe("12H") == RECIPES["12h"]
     with pytest.raises(UserError, match="unknown row 'huge'; choose one of: base, 16x32"):
         recipe("huge")
