@@ -13,19 +13,16 @@ MODEL_NAME = "transformer_mhe"
 
 @dataclass(frozen=True)
 class Row:
-    """One size of Transformer; ``layers`` of each of its ``sides``.
-
-    ``stock``: fairseq's architecture with the values of options that are no sizes.
-    """
+    """One size of Transformer."""
 
     embed_dim: int
     ffn_embed_dim: int
     heads: int
-    layers: int
+    layers: int  # of each side
     dropout: float
     normalize_before: bool = False
     sides: tuple[str, ...] = ("encoder", "decoder")
-    stock: str = ""
+    stock: str = ""  # fairseq's architecture, for options that are no sizes
 
     def options(self) -> dict[str, float]:
         """fairseq's flat options."""

@@ -56,8 +56,7 @@ def cache_bytes(model: nn.Module) -> CacheBytes:
 def attention_work(attention: Attention) -> tuple[int, int, int]:
     """Multiply-adds of projections of a query and of a key, and of a pair's scores and sums.
 
-    Elementwise work (head embeddings, biases, masks, softmax) does not count, nor does work on
-    weights once a call (sha sums W_O's rows).
+    Elementwise work does not count, nor does work on weights once a call (sha sums W_O's rows).
     """
     like = next(attention.parameters())
     x = like.new_zeros(1, 1, attention.embed_dim)
@@ -65,8 +64,7 @@ def attention_work(attention: Attention) -> tuple[int, int, int]:
     value = like.new_zeros(1, 1, attention.vdim)
     with FlopCounterMode(display=False) as of_query:
         queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
-        shape = (*queries.shape[:3], attention.value_head_dim)
-        sums = queries.new_zeros(shape)
+        sums = queries.new_zeros(*queries.shape[:3], attention.value_head_dim)
         attention.merge(sums, None)
     with FlopCounterMode(display=False) as of_key:
         attention.keys_values(key, value)
@@ -95,9 +93,8 @@ class Cost:
 def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
     """The cost of the attention in each place (of ``PLACES``), and of all else under "rest".
 
-    ``source``: tokens to which each source and target token attends; ``past``: target tokens to
-    which a target token attends, (T + 1) / 2 on average while T tokens are decoded one after
-    another; T in training, where kernels compute what the causal mask then hides.
+    Each token attends to ``source`` source tokens, and a target token to ``past`` target tokens: of
+    T, (T + 1) / 2 on average in decoding, T in training, where a mask hides what is computed.
     """
     parts = dict.fromkeys((*PLACES, "rest"), Cost())
     inside: set[nn.Module] = set()
@@ -113,11 +110,7 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
         parts[place] += part + Cost(total_parameters(attention))
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear) and module not in inside:
-            size = module.in_features * module.out_features
-            if name.startswith("encoder."):
-                parts["rest"] += Cost(source=size)
-            else:
-                parts["rest"] += Cost(target=size)
-    others = total_parameters(model) - attention_parameters(model)
-    parts["rest"] += Cost(others)
+            side = "source" if name.startswith("encoder.") else "target"
+            parts["rest"] += Cost(**{side: module.weight.numel()})
+    parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
     return parts

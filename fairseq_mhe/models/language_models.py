@@ -35,9 +35,8 @@ class _RobertaEncoder(RobertaEncoder):
 class RobertaMHEModel(AnyKind, RobertaModel):
     """RoBERTa (Liu et al. 2019, arXiv 1907.11692) with any of ``KINDS`` as its attention.
 
-    It starts as BERT does: weights of every linear layer and table N(0, 0.02), biases 0, whatever
-    the kind. Parameters of a kind that are no projection (head embeddings, mixing vectors) and
-    projections that it starts at zero (a content term) start as the kind says, as in translation.
+    It starts as BERT does: linear layers and tables N(0, 0.02), biases 0. But what is no projection
+    (head embeddings, mixing vectors) or starts at zero (a content term) starts as in translation.
     """
 
     PLACES = ("encoder",)
@@ -90,13 +89,11 @@ def _start_as_bert(model: nn.Module) -> None:
     """Draw weights as fairseq's ``init_bert_params``, but for what is a kind's own."""
     if next(model.parameters()).is_meta:
         return
-    own = set()
+    own: set[nn.Module] = set()
     for attention in model.modules():
-        if not isinstance(attention, Attention):
-            continue
-        for module in attention.modules():
-            if isinstance(module, nn.Linear) and not module.weight.any():
-                own.add(module)
+        if isinstance(attention, Attention):
+            linears = [m for m in attention.modules() if isinstance(m, nn.Linear)]
+            own.update(m for m in linears if not m.weight.any())
     for module in model.modules():
         if module not in own:
             init_bert_params(module)

@@ -34,8 +34,8 @@ def _by_rows(values: Tensor, model: Any) -> bool:
 class _SmoothedLoss(torch.autograd.Function):
     """Sums over the real rows of the loss with label smoothing, and of that without.
 
-    Szegedy et al. 2016, section 7, with fairseq's share of the others: (1 - e - s) nll + s * sum
-    over all words of their nll, s = e / (V - 1).
+    Szegedy et al. 2016, section 7: (1 - e - s) nll + s * the sum of all words' nll; fairseq's
+    s = e / (V - 1).
     """
 
     @staticmethod
@@ -99,8 +99,7 @@ class _ByRows(FairseqCriterion):
     ) -> tuple[Tensor, Tensor]:
         """From logits (B, T, V), first in ``net_output``: two sums over all tokens."""
         logits = net_output[0]
-        other = not reduce or self.ignore_prefix_size
-        if other or not _by_rows(logits, model):
+        if not reduce or self.ignore_prefix_size or not _by_rows(logits, model):
             return super().compute_loss(model, net_output, sample, reduce)
         target = model.get_targets(sample, net_output)  # (B, T)
         replace = not self.report_accuracy  # which reads the logits again

@@ -21,9 +21,9 @@ def optimizer_for(precision: str) -> str:
 class AdamFused(FairseqAdam):
     """Adam by torch's fused kernel, on CPUs too: one pass over the weights where fairseq takes ten.
 
-    The decay is decoupled as in fairseq's (Loshchilov and Hutter 2019); ``--adam-eps`` is added
-    after the correction of the bias, as its authors have it (Kingma and Ba 2015, algorithm 1). It
-    resumes from checkpoints of ``--optimizer adam`` of the same precision.
+    Decay is decoupled (Loshchilov and Hutter 2019); ``--adam-eps`` is added after the correction of
+    the bias (Kingma and Ba 2015, algorithm 1). It resumes from ``--optimizer adam`` of the same
+    precision.
     (Measured: 1.45 million parameters in 65 tensors, one thread: 1.2 ms an update, not 3.3.)
     """
 
@@ -45,13 +45,11 @@ class AdamFused(FairseqAdam):
         gradients = [p.grad for p in self.params if p.grad is not None]
         if not (gradients and gradients[0].is_cuda):
             return super().clip_grad_norm(max_norm, aggregate_norm_fn)
-        norms = torch._foreach_norm(gradients)
-        norm = torch.stack(norms).norm()
+        norm = torch.stack(torch._foreach_norm(gradients)).norm()
         if aggregate_norm_fn is not None:
             norm = aggregate_norm_fn(norm)
         if max_norm > 0:
-            factor = max_norm / (norm + 1e-6)
-            torch._foreach_mul_(gradients, factor.clamp_(max=1))
+            nn.utils.clip_grads_with_norm_(self.params, max_norm, norm, foreach=True)
         return norm
 
 
@@ -62,8 +60,7 @@ AdamFused.__name__ = FairseqAdam.__name__
 class FP16Optimizer(fp16_optimizer.FP16Optimizer):
     """fairseq's --bf16 and --fp16; with `AdamFused` on a GPU all copies are one kernel.
 
-    fairseq starts one for each weight, three times an update. Named as fairseq's, whose checkpoints
-    hold the name.
+    fairseq starts one for each weight, three times an update. Its checkpoints hold this name.
     """
 
     @functools.cached_property

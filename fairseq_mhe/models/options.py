@@ -125,8 +125,7 @@ def check_options(args: Any, places: Sequence[str]) -> None:
     with torch.device("meta"):  # sublayers without memory, which draw no random numbers
         for place in places:
             build_place(args, place)
-    by_place = kinds(args)
-    chosen = dict.fromkeys(by_place[place] for place in places)
+    chosen = dict.fromkeys(kinds(args)[place] for place in places)
     for name, (_, users) in kind_options().items():
         given = getattr(args, name, None) is not None
         if given and chosen.keys().isdisjoint(users):

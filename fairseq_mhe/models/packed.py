@@ -66,16 +66,12 @@ class Bf16Linear(PackedLinear):
     ITEM_SIZE = 2
 
     def _pack(self) -> Any:
-        bias = None
-        if self.bias is not None:
-            bias = self.bias.detach().bfloat16()
+        bias = None if self.bias is None else self.bias.detach().bfloat16()
         weight = self.multiplied.detach().bfloat16()
         return torch.ops.mkldnn._reorder_linear_weight(weight), bias
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
-        weight, bias = packed
-        x = x.bfloat16()
-        y = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        y = torch.ops.mkldnn._linear_pointwise(x.bfloat16(), *packed, "none", [], "")
         return y.float()
 
 
@@ -105,12 +101,9 @@ def _greatest(logits: Tensor) -> Tensor:
     blocks = logits.shape[1] // _BLOCK
     in_blocks = blocks * _BLOCK
     whole = logits[:, :in_blocks].unflatten(1, (_BLOCK, blocks))
-    maxima = whole.amax(1)  # (N, blocks)
-    count = min(_EXACT, blocks)
-    best = maxima.topk(count).indices  # (N, k)
+    best = whole.amax(1).topk(min(_EXACT, blocks)).indices  # (N, k)
     members = best.unsqueeze(-1) + blocks * torch.arange(_BLOCK)  # (N, k, _BLOCK)
-    rest = torch.arange(in_blocks, logits.shape[1])
-    rest = rest.expand(len(logits), -1)
+    rest = torch.arange(in_blocks, logits.shape[1]).expand(len(logits), -1)
     candidates = torch.cat((members.flatten(1), rest), dim=1)
     count = min(_EXACT, candidates.shape[1])
     chosen = logits.gather(1, candidates).topk(count).indices
@@ -120,27 +113,22 @@ def _greatest(logits: Tensor) -> Tensor:
 class Int8Linear(PackedLinear):
     """With 8-bit integers: several times as fast; a sentence depends slightly on its batch.
 
-    Each output's weights are rounded to multiples of a 127th of the greatest, the inputs of a call
-    to 128 levels between least and greatest (FBGEMM's dynamic quantisation; 8 bits would overflow
-    where a processor has no VNNI).
+    Each output's weights are multiples of a 127th of the greatest, a call's inputs of 128 levels
+    (FBGEMM's dynamic quantisation; 8 bits would overflow where a processor has no VNNI).
     """
 
     ITEM_SIZE = 1
 
     def _pack(self) -> Any:
         weight = self.multiplied.detach()
-        least = torch.finfo(weight.dtype).tiny
         greatest = weight.abs().amax(dim=1)  # (out,)
-        scales = greatest.clamp(min=least) / 127
+        scales = greatest.clamp(min=torch.finfo(weight.dtype).tiny) / 127
         zeros = torch.zeros(self.out_features, dtype=torch.int64)
         with warnings.catch_warnings():
-            # torch means to replace this type of tensor one day, but FBGEMM, its fastest product,
-            # takes no other yet.
+            # FBGEMM, the fastest product, takes no other type of tensor yet.
             warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
             rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        bias = None
-        if self.bias is not None:
-            bias = self.bias.detach()
+        bias = None if self.bias is None else self.bias.detach()
         return torch.ops.quantized.linear_prepack(rounded, bias)
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
@@ -170,8 +158,8 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     """Replace each linear layer of ``model`` that is worth it by a packed one; parameters stay.
 
     ``precision``: of products, ``float32``, ``bf16``, ``int8``, or ``auto``: bf16 where the
-    processor has instructions for it (there it is faster for any number of rows), else float32.
-    Without oneDNN nothing happens in float32; ValueError where bf16 or int8 cannot be.
+    processor has instructions for it (faster for any number of rows), else float32, which does
+    nothing without oneDNN; ValueError where bf16 or int8 cannot be.
     """
     on_cpu = _packs(next(model.parameters()))
     if precision == "auto":

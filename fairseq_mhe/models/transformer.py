@@ -4,6 +4,7 @@ import argparse
 from collections import defaultdict
 from textwrap import shorten
 from typing import Any, Self
+from unittest.mock import patch
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -13,7 +14,6 @@ from fairseq.models import transformer as stock
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from fairseq.modules import FairseqDropout, gelu, transformer_layer
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -40,8 +40,7 @@ class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # fairseq computes every layer's attention weights in validation, though the decoder uses
-        # one layer's only and asks for it by another argument.
+        # fairseq would compute every layer's weights in validation, of which it uses one's.
         self.need_attn = False
 
     def build_self_attention(self, embed_dim: int, cfg: Any, **_: Any) -> Attention:
@@ -52,13 +51,6 @@ class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """fairseq would set ``need_attn`` here; the decoder decides."""
-
-
-def _checkpointed(layer: nn.Module, cfg: Any) -> nn.Module:
-    """The layer with --checkpoint-activations, as fairseq's build_encoder_layer adds it."""
-    if cfg.checkpoint_activations:
-        return checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-    return layer
 
 
 def _fold_together(stack: nn.Module, cfg: TransformerConfig) -> None:
@@ -77,7 +69,8 @@ class Encoder(stock.TransformerEncoderBase):
     """fairseq's encoder with our layers; its output is kept once a sentence, whatever the beam."""
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
-        return _checkpointed(EncoderLayer(cfg), cfg)
+        with patch.object(transformer_layer, "TransformerEncoderLayerBase", EncoderLayer):
+            return super().build_encoder_layer(cfg)
 
     def forward_scriptable(self, tokens: Tensor, *options: Any) -> Any:
         """As fairseq's, of tokens (B, S); on a GPU no layer asks whether anything is padded."""
@@ -108,10 +101,9 @@ class Encoder(stock.TransformerEncoderBase):
         }
 
     def reorder_encoder_out(self, encoder_out: Any, new_order: Tensor) -> Any:
-        """Follow beam search, by row indices (N,), without copying the output for each hypothesis.
+        """Follow beam search, by row indices (N,); rows are selected where sentences come or go.
 
-        fairseq first repeats every sentence ``beam`` times, then orders hypotheses. Rows are
-        selected only where sentences come or go.
+        fairseq first repeats every sentence ``beam`` times, then orders hypotheses.
         """
         sentences = encoder_out["encoder_out"][0].size(1)
         beam = encoder_out.get("beam")
@@ -135,7 +127,8 @@ class Decoder(stock.TransformerDecoderBase):
         self._causal = CausalMask(0)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        return _checkpointed(DecoderLayer(cfg, no_encoder_attn), cfg)
+        with patch.object(transformer_layer, "TransformerDecoderLayerBase", DecoderLayer):
+            return super().build_decoder_layer(cfg, no_encoder_attn)
 
     def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
         """The causal mask (T, T) for x (T, B, C), kept from batch to batch; called by fairseq."""
@@ -178,8 +171,8 @@ class Decoder(stock.TransformerDecoderBase):
 def quick_gelu(x: Tensor) -> Tensor:
     """GELU (Hendrycks and Gimpel 2016, arXiv 1606.08415) of x (any shape).
 
-    torch computes it of bfloat16 in float32 itself, so that values are fairseq's to the bit, and
-    gradients to the bit or, on CPUs without AVX-512, to float32's rounding, in a fifth of the time.
+    Of bfloat16 torch's own, in a fifth of the time: values are fairseq's to the bit, gradients to
+    the bit or, on CPUs without AVX-512, to float32's rounding.
     """
     return F.gelu(x) if x.dtype == torch.bfloat16 else gelu(x)
 
