@@ -66,9 +66,7 @@ pip_install() {
     (cd "$repository" && "$python" -m pip install --disable-pip-version-check -c constraints.txt "$@" >&2)
 }
 
-has_nvidia() {
-    compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]] || nvidia-smi -L 2>/dev/null | grep -q GPU
-}
+has_nvidia() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]] || nvidia-smi -L 2>/dev/null | grep -q GPU; }
 
 # set_up EXTRAS WORD...: sets $python, and $options to all words but --venv DIR and --torch WHICH.
 set_up() {

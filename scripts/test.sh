@@ -6,9 +6,7 @@ set_up fairseq,test "$@"
 cd "$repository"
 PATH="$(cd "$(dirname "$(command -v "$python")")" && pwd):$PATH"
 export PATH
-if ((${#options[@]})); then
-    run -m pytest
-fi
+((${#options[@]} == 0)) || run -m pytest
 "$python" -m ruff check .
 "$python" -m ruff format --check .
 "$python" -m mypy

@@ -100,12 +100,9 @@ def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> lis
 
 def write(args: Namespace, name: str, table: Table, results: Mapping[str, Any]) -> None:
     """Write NAME.md and NAME.json into --out, and print the Markdown."""
-    facts = {
-        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": f"{PROGRAM} {join(args.typed)}",
-    }
     device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
-    facts |= {**machine(device), **software()}
+    facts = {"date": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    facts |= {"command": f"{PROGRAM} {join(args.typed)}", **machine(device), **software()}
     notes = [*table.notes, *(f"{fact}: {value}" for fact, value in facts.items())]
     whole = Table(table.title, table.blocks, notes)
     whole.write(Path(args.out, f"{name}.md"), {"facts": facts, **results})
