@@ -33,12 +33,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--runs", type=Path, nargs="+", required=True, metavar="RUN", help=help_)
     help_ = "task folders of the runs"
     add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=help_)
-    help_ = "data folder of the language model: its text weighs the errors"
-    add("--data", type=Path, required=True, help=help_)
-    help_ = "epochs of fine-tuning again (default: the recipe's)"
-    add("--epochs", type=positive, metavar="N", help=help_)
-    help_ = "folder of the study (default: %(default)s)"
-    add("--out", type=Path, default=Path("runs/collaborative-nlu"), help=help_)
+    add("--data", type=Path, required=True, help="the model's data folder: its text weighs errors")
+    add("--epochs", type=positive, metavar="N", help="to fine-tune again (default: the recipe's)")
+    add("--out", type=Path, default="runs/collaborative-nlu", help="folder (default: %(default)s)")
     of_curve = STUDIES["collaborative-curve"].options
     add_options(
         parser, {name: of_curve[name] for name in ("--dims", "--iterations", "--sentences")}

@@ -37,12 +37,11 @@ def add_arguments(study: Study, parser: ArgumentParser) -> None:
     add_options(parser, study.options)
     add = parser.add_argument
     add("--row", default="tiny", help="size of the models (default: %(default)s)")
-    help_ = "variants or questions beside the references (default: all)"
-    add("--only", metavar="NAME,...", help=help_)
-    help_ = "random seeds (default: %(default)s)"
-    add("--seeds", type=table.seeds, default="1,2,3", metavar="N,...", help=help_)
-    help_ = "train nothing; report the finished runs"
-    add("--finished-only", action="store_true", help=help_)
+    add("--only", metavar="NAME,...", help="variants or questions beside references (default: all)")
+    add(
+        "--seeds", type=table.seeds, default="1,2,3", metavar="N,...", help="(default: %(default)s)"
+    )
+    add("--finished-only", action="store_true", help="train nothing; report the finished runs")
     table.add_arguments(parser)
 
 
