@@ -12,8 +12,6 @@ from fairseq_mhe.common.files import only_one, output_folder, read_json, write_j
 from fairseq_mhe.common.tables import column
 from fairseq_mhe.experiments.language import fine_tune
 from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.prepare.data_folder import open_data
-from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices
@@ -33,19 +31,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--runs", type=Path, nargs="+", required=True, metavar="RUN", help=help_)
     help_ = "task folders of the runs"
     add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=help_)
-    add("--data", type=Path, required=True, help="the model's data folder: its text weighs errors")
     add("--epochs", type=positive, metavar="N", help="to fine-tune again (default: the recipe's)")
     add("--out", type=Path, default="runs/collaborative-nlu", help="folder (default: %(default)s)")
     of_curve = STUDIES["collaborative-curve"].options
-    add_options(
-        parser, {name: of_curve[name] for name in ("--dims", "--iterations", "--sentences")}
-    )
+    add_options(parser, {name: of_curve[name] for name in ("--dims", "--iterations")})
     devices.add_arguments(parser)
 
 
 def run(args: Namespace) -> None:
     """Convert, score, fine-tune again and report."""
-    out, data = output_folder(args.out), open_data(args.data, TEXT)
+    out = output_folder(args.out)
     tasks = {task.task.name: task for task in open_tasks(args.tasks)}
     runs = finished(args.runs, tasks)
     before: dict[str, Any] = defaultdict(list, variant="before")
@@ -58,7 +53,7 @@ def run(args: Namespace) -> None:
             planned = []
             for job in runs:
                 task, start = tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {})
-                make_start(decomposition(dim, args), start.last, job.last, data.folder)
+                make_start(decomposition(dim, args.iterations), start.last, job.last, None)
                 if not start.scores.exists():
                     _, values = score_task(start, task, devices.on_gpu(args))
                     write_json(start.scores, {**values, "model": describe(start.last)})

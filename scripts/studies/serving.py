@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
     add("--subset", default="test", help="data set to translate (default: %(default)s)")
     add("--repetitions", type=positive, default=3, metavar="N", help="rounds (default: 3)")
-    add("--threads", type=positive, default=cores(), metavar="N", help="(default: all cores)")
+    add("--threads", type=positive, default=cores(), help="threads (default: all cores)")
     add("--out", type=Path, default="runs/serving", help="folder (default: %(default)s)")
 
 

@@ -38,9 +38,7 @@ def add_arguments(study: Study, parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--row", default="tiny", help="size of the models (default: %(default)s)")
     add("--only", metavar="NAME,...", help="variants or questions beside references (default: all)")
-    add(
-        "--seeds", type=table.seeds, default="1,2,3", metavar="N,...", help="(default: %(default)s)"
-    )
+    add("--seeds", type=table.seeds, default="1,2,3", help="random seeds (default: 1,2,3)")
     add("--finished-only", action="store_true", help="train nothing; report the finished runs")
     table.add_arguments(parser)
 
@@ -99,7 +97,7 @@ def training_of(recipe: Training, variant: Variant) -> Training:
     return shorter.changed(**ours, **never, keep_interval_updates=average + 1)
 
 
-def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path) -> None:
+def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path | None) -> None:
     """Convert a trained mha, or copy it, once, with conversion.json beside ``output``. Of the
     "sentences" as many judge the result; the kind is "to", all else are options of `convert`.
     """

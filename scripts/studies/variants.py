@@ -203,7 +203,8 @@ def collaborative_curve(args: Namespace, recipe: Recipe) -> list[Variant]:
     row, attention = sizes(recipe.row), everywhere("collaborative")
     variants = [Variant(MHA, REFERENCE, everywhere(MHA), MHA)]
     for dim in sorted(set(args.dims)):
-        options, start = {"collaborative_dim": dim}, decomposition(dim, args)
+        options = {"collaborative_dim": dim}
+        start = decomposition(dim, args.iterations, args.sentences)
         for question, updates in (("decomposed", 0.0), ("fine-tuned", args.further)):
             how = (attention, MHA, options, updates, start)
             variants.append(Variant(f"{question}-D{dim}", question, *how))
@@ -214,9 +215,9 @@ def collaborative_curve(args: Namespace, recipe: Recipe) -> list[Variant]:
     return variants
 
 
-def decomposition(dim: int, args: Namespace) -> dict[str, Any]:
+def decomposition(dim: int, iterations: int, sentences: int = 0) -> dict[str, Any]:
     """The start of a model with collaborative attention of width ``dim``."""
-    how = {"iterations": args.iterations, "sentences": args.sentences}
+    how = {"iterations": iterations, "sentences": sentences}
     return {"to": "collaborative", "collaborative_dim": dim, **how}
 
 

@@ -278,8 +278,8 @@ def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
     pytest.importorskip("tensorly")
     source = folder / TUNED
     line = ["collaborative-nlu", "--runs", str(source), "--tasks", str(folder / "sst2")]
-    line += ["--data", str(folder / "text"), "--dims", "128", "--iterations", "5", *FLOAT32]
-    line += ["--sentences", "20", "--epochs", "1", "--out", str(tmp_path)]
+    line += ["--dims", "128", "--iterations", "5", *FLOAT32, "--epochs", "1"]
+    line += ["--out", str(tmp_path)]
     assert study(line) == 0, capsys.readouterr().err
     made = tmp_path / f"{source.name}-D128"
     again = tmp_path / f"{made.name}-sst2-seed1"
