@@ -36,10 +36,7 @@ FORMATS: dict[str, Any] = {
 def export(
     trained: Trained, format: str, output: Path, data_name: str = "", licence: str = ""
 ) -> None:
-    """Write the bundle ``output``, whole or not at all, in a ``format`` of `FORMATS`.
-
-    UserError where ``output`` exists or cannot be written, or the format cannot hold the model.
-    """
+    """Write a bundle; UserError where ``output`` exists or ``format`` cannot hold the model."""
     text = trained.text
     config = {
         "format": format,
