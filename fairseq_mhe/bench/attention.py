@@ -1,9 +1,7 @@
 """One attention sublayer, called with exactly what the model around it gives it."""
 
-import itertools
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -11,13 +9,14 @@ from fairseq import utils
 from torch import Tensor
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values, add_option
-from fairseq_mhe.bench.meters import Seconds, Stopwatch, tensor_peak
+from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values, combinations
+from fairseq_mhe.bench.meters import Seconds, Stopwatch
 from fairseq_mhe.common.arguments import at_least, list_of, positive, some_of
 
 PLACES = ("encoder", "decoder", "cross", "cross_last")
 #: More positions than fairseq's models have unless asked, as language models do.
 _LONGEST = 4096
+_LENGTHS = list_of(at_least(2, _LONGEST))
 #: Two decoder layers, because stock fairseq treats the last one in another way.
 _MODEL = (
     *("--encoder-layers", "1", "--decoder-layers", "2"),
@@ -35,26 +34,26 @@ class AttentionBenchmark(Benchmark):
         "backward, ms": "backward",
         "in all, ms": "total",
     }
-    default_places, default_lengths = "all", "32,64,128,256,512,1024"
-
-    @classmethod
-    def add_options(cls, parser: ArgumentParser) -> None:
-        parser.set_defaults(vocab_size=64)  # which a sublayer never sees
-        add, places = partial(add_option, parser), f"{', '.join(PLACES)}, or all"
-        add("--places", some_of(PLACES), cls.default_places, "PLACE,...", places)
-        lengths = list_of(at_least(2, _LONGEST))
-        add("--lengths", lengths, cls.default_lengths, "N,...", "tokens of each side")
-        # What keeps a GPU busy, and what a CPU does in seconds.
-        tokens = 16384 if torch.cuda.is_available() else 2048
-        add("--tokens", positive, tokens, "N", "tokens of a batch")
-        add("--seconds", float, 0.2, "S", "seconds of calls in a repetition")
+    options: ClassVar = (
+        ("--places", f"{', '.join(PLACES)}, or all", some_of(PLACES), "all", "PLACE,..."),
+        ("--lengths", "tokens of each side", _LENGTHS, "32,64,128,256,512,1024", "N,..."),
+        (
+            "--tokens",
+            "tokens of a batch (default: 2048, on a GPU 16384)",
+            positive,
+            None,
+            "N",
+        ),
+        ("--seconds", "seconds of calls in a repetition", float, 0.2, "S"),
+    )
+    defaults: ClassVar = {"vocab_size": 64}  # which a sublayer never sees
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
-        """By dtype, place and length; batches have about the same number of tokens."""
-        for dtype, place, length in itertools.product(args.dtype, args.places, args.lengths):
-            batch = max(1, args.tokens // length)
-            yield {"place": place, "length": length, "batch": batch, "dtype": dtype}
+        """Batches have about the same number of tokens: what a CPU does in seconds, or a GPU."""
+        tokens = args.tokens or (16384 if args.device == "cuda" else 2048)
+        for cell in combinations(place=args.places, length=args.lengths, dtype=args.dtype):
+            yield {**cell, "batch": max(1, tokens // cell["length"])}
 
     def prepare(self, cell: Values) -> None:
         """Record what the model calls the sublayer with, to call it with the same again."""
@@ -85,24 +84,19 @@ class AttentionBenchmark(Benchmark):
         self._leaves = [*leaves.values(), *self._layer.parameters()]
         # The output is as large as the query.
         self._gradient = torch.randn_like(self._inputs["query"])  # (T, B, C)
-        self._times = 0
+        self._measure(1)
+        seconds = sum(self._measure(1).values())
+        self._times = max(1, round(settings.seconds / seconds))
 
     def repetition(self) -> Seconds:
         """Seconds of one call: ``total``, ``forward`` and ``backward``."""
-        if not self._times:
-            self._measure(1)
-            seconds = sum(self._measure(1).values())
-            self._times = max(1, round(self.settings.seconds / seconds))
         spent = self._measure(self._times)
         parts = {part: seconds / self._times for part, seconds in spent.items()}
         return {"total": sum(parts.values()), **parts}
 
     def facts(self) -> Values:
-        """Bytes of the weights and, as resident memory says little of a sublayer, of tensors."""
-        facts = {"weight_bytes": models.weight_bytes(self._layer)}
-        if not self.on_gpu:
-            facts["peak_bytes"] = tensor_peak(lambda: self._measure(1))
-        return facts
+        """Bytes of the weights."""
+        return {"weight_bytes": models.weight_bytes(self._layer)}
 
     def _measure(self, times: int) -> Seconds:
         watch = Stopwatch(self.on_gpu)
@@ -112,6 +106,7 @@ class AttentionBenchmark(Benchmark):
             with watch.part("backward"):
                 gradient = self._gradient
                 torch.autograd.grad(output, self._leaves, gradient, allow_unused=True)
+            del output  # else the next call's peak would count it
         return watch.seconds()
 
 
@@ -120,4 +115,8 @@ class MemoryBenchmark(AttentionBenchmark):
 
     title = "memory of one attention sublayer, forward and backward, by length"
     saves_memory = True
-    default_places, default_lengths = "encoder", "128,256,512,1024,2048"
+    defaults: ClassVar = {
+        **AttentionBenchmark.defaults,
+        "places": "encoder",
+        "lengths": "128,256,512,1024,2048",
+    }

@@ -1,14 +1,15 @@
 """What a benchmark is: a class that owns its options, cells, work and columns."""
 
 import gc
+import itertools
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import torch
 
-from fairseq_mhe.bench.meters import PeakMemory, Seconds, gpu_work
+from fairseq_mhe.bench.meters import Seconds, gpu_work, peak_memory
 
 #: fairseq's own ``transformer``, biases and all, as it is shipped; ratios are relative to it.
 STOCK = "stock"
@@ -19,35 +20,39 @@ Values = dict[str, Any]
 
 
 def add_option(
-    parser: ArgumentParser, name: str, kind: Any, default: Any, metavar: str, text: str
+    parser: ArgumentParser, name: str, text: str, kind: Any, default: Any, metavar: str
 ) -> None:
-    """An option whose help ends in its default."""
-    words = {"type": kind, "default": default, "metavar": metavar}
-    parser.add_argument(name, **words, help=f"{text} (default: %(default)s)")
+    """An option whose help ends in its default, unless that is None."""
+    text += "" if default is None else " (default: %(default)s)"
+    parser.add_argument(name, type=kind, default=default, metavar=metavar, help=text)
+
+
+def combinations(**lists: Iterable[Any]) -> Iterator[Values]:
+    """Cells: by name one value of each list."""
+    for values in itertools.product(*lists.values()):
+        yield dict(zip(lists, values, strict=True))
 
 
 class Benchmark(ABC):
     """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention.
 
     Its class methods belong to the command, its others to the process that measures a variant.
-    ``columns``: by heading the name of a fact or of a part of the time.
+    ``options``: what `add_option` takes; ``flags``: their help by name; ``columns``: by heading the
+    name of a fact or of a part of the time.
     """
 
     title: ClassVar[str]
     legend: ClassVar[str]
     columns: ClassVar[dict[str, str]]
+    options: ClassVar[tuple[tuple[Any, ...], ...]]
+    flags: ClassVar[dict[str, str]] = {}
+    defaults: ClassVar[Values] = {}
     saves_memory: ClassVar[bool] = False
 
     def __init__(self, variant: str, settings: Namespace) -> None:
         self.variant, self.settings = variant, settings
         self.on_gpu = settings.device == "cuda"
-        self._memory = PeakMemory(self.on_gpu)
         self._is_first = True
-
-    @classmethod
-    @abstractmethod
-    def add_options(cls, parser: ArgumentParser) -> None:
-        """Those beside the ones that all benchmarks have."""
 
     @classmethod
     @abstractmethod
@@ -72,29 +77,25 @@ class Benchmark(ABC):
         """What is known besides time, after at least one repetition; plain values."""
 
     def begin(self, cell: Values) -> None:
-        """Make everything ready for a cell; memory counts from here."""
+        """Make everything ready for a cell, and do its work once, which shows its memory."""
         self.prepare(cell)
-        if (
-            self._is_first
-        ):  # libraries load code and make buffers, which are no cell's memory
+        if self._is_first:  # libraries make buffers, which are no cell's memory
             self.repetition()
             self.prepare(cell)
         self._is_first = False
-        self._memory.start()
-        self._cold = True
+        self._peak = peak_memory(self.repetition, self.on_gpu)
 
     def turn(self) -> Seconds:
-        """Seconds by part; the work is done once before the first that is timed."""
-        if self._cold:
-            self.repetition()
+        """Seconds by part."""
+        if not self.on_gpu:
+            return self.repetition()
+        self.repetition()  # once more, as the last turn gave its memory back
         seconds = self.repetition()
-        self._cold = self.on_gpu
-        if self.on_gpu:  # which all processes share: what is not in use goes back to it
-            gc.collect()
-            torch.cuda.empty_cache()
+        gc.collect()
+        torch.cuda.empty_cache()  # all processes share the GPU
         return seconds
 
     def result(self) -> Values:
         """The facts, the peak of memory, and on a GPU what it does in a repetition."""
         work = gpu_work(self.repetition) if self.on_gpu else {}
-        return {"peak_bytes": self._memory.peak(), **self.facts(), **work}
+        return {"peak_bytes": self._peak, **self.facts(), **work}

@@ -2,9 +2,8 @@
 
 import itertools
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Values, add_option
+from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch
 from fairseq_mhe.bench.models import BF16, INT8, LANGUAGES, translation_batch
 from fairseq_mhe.common.arguments import at_least, list_of, positive, positive_list
@@ -32,6 +31,7 @@ _PRECISIONS = {"cpu": "int8", "cuda": "float16"}
 _SPREAD, _BOUNDS = 0.6, (4, 120)
 #: Most source tokens of a batch of sentences of such lengths.
 _BATCH_TOKENS = 4096
+_LENGTHS = list_of(at_least(2, 1024))  # fairseq's most positions
 
 
 class GenerationBenchmark(Benchmark):
@@ -47,32 +47,26 @@ class GenerationBenchmark(Benchmark):
     columns: ClassVar = {"s": "total", "sentences/s": "units", "reordering, s": "reorder"}
     columns |= {"cache, MiB": "cache_bytes", "encoder output, MiB": "encoder_output_bytes"}
 
-    @classmethod
-    def add_options(cls, parser: ArgumentParser) -> None:
-        add = partial(add_option, parser)
-        add("--beams", positive_list, "1,5", "N,...", "hypotheses; 1 is greedy")
-        lengths = list_of(at_least(2, 1024))  # fairseq's most positions
-        add("--lengths", lengths, "25,100,400", "N,...", "tokens of every source and output")
-        add("--batch-sizes", positive_list, "1,8,32", "N,...", "sentences")
-        help_ = "translate N sentences of lengths as in news in place of --lengths"
-        parser.add_argument("--sentences", type=positive, metavar="N", help=help_)
-        flags = {"--int8": "kinds with int8_generation"}
-        flags["--bf16"] = "kinds with generation_precision bf16"
-        flags["--ctranslate2"] = (
-            "CTranslate2: stock in int8; on a GPU stock and kinds in float16"
-        )
-        for name, text in flags.items():
-            parser.add_argument(name, action="store_true", help=f"also time {text}")
+    options: ClassVar = (
+        ("--beams", "hypotheses; 1 is greedy", positive_list, "1,5", "N,..."),
+        ("--lengths", "tokens of every source and output", _LENGTHS, "25,100,400", "N,..."),
+        ("--batch-sizes", "sentences", positive_list, "1,8,32", "N,..."),
+        ("--sentences", "so many of lengths as in news, not --lengths", positive, None, "N"),
+    )
+    flags: ClassVar = {
+        "--int8": "also time kinds with int8_generation",
+        "--bf16": "also time kinds with generation_precision bf16",
+        "--ctranslate2": "also time CTranslate2: stock in int8; on a GPU all in float16",
+    }
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
-        """By dtype, beam, length and batch."""
-        name, lengths = "length", args.lengths
+        lengths = {"length": args.lengths}
         if args.sentences:
-            name, lengths = "sentences", [args.sentences]
-        cells = itertools.product(args.dtype, args.beams, lengths, args.batch_sizes)
-        for dtype, beam, length, batch in cells:
-            yield {"beam": beam, name: length, "batch": batch, "dtype": dtype}
+            lengths = {"sentences": [args.sentences]}
+        return combinations(
+            beam=args.beams, **lengths, batch=args.batch_sizes, dtype=args.dtype
+        )
 
     @classmethod
     def variants(cls, args: Namespace) -> dict[str, type[Benchmark]]:
@@ -178,26 +172,24 @@ class CTranslate2Benchmark(GenerationBenchmark):
         return watch.seconds()
 
     def facts(self) -> Values:
-        """Sentences, and bytes of the weights."""
-        return {"units": self._sentences, "weight_bytes": self._weight_bytes}
+        """Sentences, and bytes of the weights; torch does not see the others."""
+        weights = self._weight_bytes
+        return {"units": self._sentences, "weight_bytes": weights, "peak_bytes": None}
 
 
 def shapes(cell: Values) -> list[tuple[int, int]]:
     """Sentences and tokens of the longest of each batch of a cell."""
     if "sentences" not in cell:
         return [(cell["batch"], cell["length"])]
-    lengths, batches = _news_lengths(cell["sentences"]), []
+    random = np.random.default_rng(1)  # always the same
+    news = models.random_lengths(random, cell["sentences"], _SPREAD)
+    lengths = sorted(np.clip(news, *_BOUNDS).astype(int).tolist(), reverse=True)
+    batches = []
     while lengths:
         size = min(cell["batch"], len(lengths), max(1, _BATCH_TOKENS // lengths[0]))
         batches.append((size, lengths[0]))
         del lengths[:size]
     return batches
-
-
-def _news_lengths(sentences: int) -> list[int]:
-    """Lengths as of a news test, the longest first; always the same."""
-    lengths = models.random_lengths(np.random.default_rng(1), sentences, _SPREAD)
-    return sorted(np.clip(lengths, *_BOUNDS).astype(int).tolist(), reverse=True)
 
 
 def storage_bytes(value: Any) -> int:

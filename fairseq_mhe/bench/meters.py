@@ -1,25 +1,17 @@
 """What is measured inside a process: seconds by part, peak memory, kernels."""
 
 import contextlib
-import ctypes
 import gc
-import os
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.autograd import DeviceType
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity
-
-_PROCESS = Path("/proc/self")
-_RESET_PEAK = "5"  # for clear_refs (proc(5)): resets the peak resident set size, VmHWM
-
 
 Work = Callable[[], object]
 #: By part of the work.
@@ -59,54 +51,19 @@ class Stopwatch:
         return event
 
 
-class PeakMemory:
-    """The most memory in use since `start`, above what was in use then.
+def peak_memory(call: Work, on_gpu: bool) -> int:
+    """The most bytes that ``call`` has in tensors at once, above what was there before.
 
-    On CUDA what tensors take (``max_memory_allocated``); on a CPU resident memory (``VmHWM``), with
-    what the allocator keeps of freed memory.
+    Torch's allocators count them, unlike resident memory to the byte. On a CPU the call is slower.
     """
-
-    _before: int | None = None
-
-    def __init__(self, on_gpu: bool) -> None:
-        self._on_gpu = on_gpu
-
-    def start(self) -> None:
-        gc.collect()
-        if self._on_gpu:
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-            self._before = torch.cuda.memory_allocated()
-            return
-        # The C library gives freed memory back, so that using it again counts.
-        with contextlib.suppress(AttributeError):  # not glibc
-            ctypes.CDLL(None).malloc_trim(0)
-        with contextlib.suppress(OSError):
-            (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
-            self._before = _resident("VmRSS")
-
-    def peak(self) -> int | None:
-        """Bytes, or None where the system does not say."""
-        if self._before is None:
-            return None
-        most = torch.cuda.max_memory_allocated() if self._on_gpu else _resident("VmHWM")
-        return most - self._before
-
-
-def _resident(name: str) -> int:
-    status = (_PROCESS / "status").read_text()
-    (kibibytes,) = re.findall(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
-    return int(kibibytes) * 1024
-
-
-def tensor_peak(call: Work) -> int:
-    """The most bytes that ``call`` has in tensors on the CPU at once, above what was there before.
-
-    Torch's allocator counts them, as on CUDA: exact, unlike resident memory. The call is slower.
-    """
-    # Else the profiler prints when it starts.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    gc.collect()
+    if on_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        return torch.cuda.max_memory_allocated() - before
     with profile(profile_memory=True) as profiler:
         call()
     results: Any = profiler.kineto_results

@@ -42,6 +42,8 @@ _PAIRS = 20_000
 #: pairs of Europarl v7 English-German, in words.
 _SPREAD, _RATIO_SPREAD = 0.68, 0.20
 _SHORTEST, _LONGEST = 3, 200
+#: fairseq-train's own: batches' sizes are multiples of it.
+_MULTIPLE = 8
 #: In a batch to translate, the shortest sentence has this share of the longest one's tokens:
 #: fairseq sorts by length.
 _SHORTEST_SHARE = 0.9
@@ -107,7 +109,7 @@ def random_batches(
     source = bounded(random_lengths(random, _PAIRS, _SPREAD))
     target = bounded(source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS)))
     pairs = _dataset(dictionary, seed, source, target)
-    batches = pairs.batch_by_size(pairs.ordered_indices(), **_limits(max_tokens))
+    batches = pairs.batch_by_size(pairs.ordered_indices(), max_tokens, None, _MULTIPLE)
     chosen = random.choice(len(batches), size=count, replace=count > len(batches))
     return [pairs.collater([pairs[index] for index in batches[number]]) for number in chosen]
 
@@ -125,14 +127,9 @@ def real_batches(
     task = make_task(vocabulary, config=cfg)
     task.load_dataset("train")
     pairs = task.dataset("train")
-    epoch = task.get_batch_iterator(pairs, **_limits(max_tokens), seed=1)
-    batches: Iterable[Values] = epoch.next_epoch_itr()
-    return batches
-
-
-def _limits(max_tokens: int) -> Values:
-    """fairseq-train's own limits of a batch."""
-    return {"max_tokens": max_tokens, "required_batch_size_multiple": 8}
+    limits = {"max_tokens": max_tokens, "required_batch_size_multiple": _MULTIPLE}
+    epoch = task.get_batch_iterator(pairs, **limits, seed=1)
+    return epoch.next_epoch_itr()
 
 
 def translation_batch(

@@ -42,6 +42,16 @@ BENCHMARKS: dict[str, type[Benchmark]] = {
     "training": TrainingBenchmark,
     "generation": GenerationBenchmark,
 }
+_OUT = "write FILE.json and FILE.md after each cell; the same command resumes"
+_OPTIONS = (
+    ("--row", "size of the models", str, "base", "ROW"),
+    ("--attention", "kinds of attention, or all", some_of(KINDS), "all", "KIND,..."),
+    ("--dtype", f"{', '.join(DTYPES)}, or all", some_of(DTYPES), "float32", "TYPE,..."),
+    ("--threads", "CPU threads", positive, cores(), "N"),
+    ("--repetitions", "rounds", positive, 5, "N"),
+    ("--vocab-size", "joined vocabulary", at_least(16), VOCABULARY, "N"),
+    ("--out", _OUT, Path, None, "FILE"),
+)
 #: What the reports say was held fixed; the command names the rest.
 _FIXED = ("row", "device", "threads", "vocab_size", "repetitions", "seed")
 #: What a report must share with the command that resumes it.
@@ -59,22 +69,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     for name, benchmark in BENCHMARKS.items():
         title = benchmark.title
         own = benchmarks.add_parser(name, help=title, description=title)
-        _add_common(own)
-        benchmark.add_options(own)
-
-
-def _add_common(parser: ArgumentParser) -> None:
-    add, device = partial(add_option, parser), "cuda" if torch.cuda.is_available() else "cpu"
-    add("--row", str, "base", "ROW", "size of the models")
-    add("--attention", some_of(KINDS), "all", "KIND,...", "kinds of attention, or all")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default=device)
-    add("--dtype", some_of(DTYPES), "float32", "TYPE,...", f"{', '.join(DTYPES)}, or all")
-    add("--threads", positive, cores(), "N", "CPU threads")
-    add("--repetitions", positive, 5, "N", "rounds")
-    add("--vocab-size", at_least(16), VOCABULARY, "N", "joined vocabulary")
-    add_seed(parser)
-    help_ = "write FILE.json and FILE.md after each cell; the same command resumes"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=help_)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        own.add_argument("--device", choices=["cpu", "cuda"], default=device)
+        for option in (*_OPTIONS, *benchmark.options):
+            add_option(own, *option)
+        for flag, text in benchmark.flags.items():
+            own.add_argument(flag, action="store_true", help=text)
+        add_seed(own)
+        own.set_defaults(**benchmark.defaults)
 
 
 def run(args: Namespace) -> None:
@@ -123,6 +125,8 @@ def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[
 
     It is forked from a server that never computed: quick, and safe with threads and CUDA.
     """
+    # Else torch's profiler prints when it starts, and when older memory is freed.
+    os.environ.update(KINETO_LOG_LEVEL="99", TORCH_CPP_LOG_LEVEL="ERROR")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, *{make.__module__ for make in makes.values()}])
     started = {}

@@ -2,9 +2,8 @@
 
 import itertools
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,7 +11,7 @@ import torch
 from fairseq.trainer import Trainer
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import Benchmark, Values, add_option
+from fairseq_mhe.bench.benchmark import Benchmark, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch
 from fairseq_mhe.common.arguments import positive, positive_list
 
@@ -24,22 +23,30 @@ class TrainingBenchmark(Benchmark):
     legend = "Seconds of an update on each batch, medians with quartiles; target tokens."
     columns: ClassVar = {"s": "total", "tokens/s": "units"}
 
-    @classmethod
-    def add_options(cls, parser: ArgumentParser) -> None:
-        add = partial(add_option, parser)
-        tokens = "4096" if torch.cuda.is_available() else "1024"
-        add("--max-tokens", positive_list, tokens, "N,...", "tokens of a batch")
-        add("--batches", positive, 4, "N", "updates of a repetition")
-        help_ = "data folder, each repetition on its next batches (default: random pairs)"
-        parser.add_argument("--data", type=Path, metavar="DATA", help=help_)
-        help_ = "compile each layer by torch.compile"
-        parser.add_argument("--compile", action="store_true", help=help_)
+    options: ClassVar = (
+        (
+            "--max-tokens",
+            "tokens of a batch (default: 1024, on a GPU 4096)",
+            positive_list,
+            None,
+            "N,...",
+        ),
+        ("--batches", "updates of a repetition", positive, 4, "N"),
+        (
+            "--data",
+            "data folder, each repetition on its next batches (default: random pairs)",
+            Path,
+            None,
+            "DATA",
+        ),
+    )
+    flags: ClassVar = {"--compile": "compile each layer by torch.compile"}
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
-        """By dtype and size of the batch."""
-        for dtype, tokens in itertools.product(args.dtype, args.max_tokens):
-            yield {"max_tokens": tokens, "dtype": dtype}
+        """Sizes of batches, and dtypes."""
+        usual = [4096 if args.device == "cuda" else 1024]
+        return combinations(max_tokens=args.max_tokens or usual, dtype=args.dtype)
 
     def prepare(self, cell: Values) -> None:
         """A trainer with its optimizer, and the batches."""

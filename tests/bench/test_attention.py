@@ -3,6 +3,7 @@
 import pytest
 
 from fairseq_mhe.bench.attention import PLACES, AttentionBenchmark
+from fairseq_mhe.bench.meters import peak_memory
 from tests.bench.conftest import make_settings
 
 CELL = {"length": 10, "batch": 3, "dtype": "float32"}
@@ -48,12 +49,11 @@ def test_memory_is_that_of_one_call() -> None:
     peaks = {}
     for kind in ("mha", "mhe_mul"):
         workload = prepared(kind, "encoder", length=128)
-        facts = workload.facts()
-        assert facts["weight_bytes"] == 4 * sum(p.numel() for p in workload._layer.parameters())
-        before = facts["peak_bytes"]
-        workload._measure(5)
-        assert workload.facts()["peak_bytes"] == before
-        peaks[kind] = before / (4 * 128 * 3 * 128)  # in tensors as large as the input (T, B, C)
+        weights = workload._layer.parameters()
+        assert workload.facts() == {"weight_bytes": 4 * sum(p.numel() for p in weights)}
+        peak = peak_memory(lambda call=workload: call._measure(1), on_gpu=False)
+        assert peak_memory(lambda call=workload: call._measure(5), on_gpu=False) == peak
+        peaks[kind] = peak / (4 * 128 * 3 * 128)  # in tensors as large as the input (T, B, C)
     # Queries, keys, values, heads, the heads joined, and the output, of which nothing is let go
     # before the backward pass; of shared keys and values a quarter each.
     assert peaks["mha"] > 6
