@@ -26,7 +26,5 @@ def prr(score: float, mha_score: float) -> float:
 
 
 def peop(score: float, sha_score: float, parameters: int, sha_parameters: int) -> float:
-    """Performance elasticity of parameters: relative gain over single-head attention's score for a
-    relative gain of attention parameters over its own (ZeroDivisionError where they are as many).
-    """
+    """Performance elasticity of parameters: relative gain of score over sha's by that of size."""
     return (score / sha_score - 1) / (parameters / sha_parameters - 1)

@@ -50,8 +50,7 @@ def compare(
     references: Texts,
     tokenise: str = "13a",
 ) -> Comparison:
-    """PRR and p-value of mean BLEU: the hypotheses of each training (seed) of a system, and of a
-    baseline, which may be another number of them.
+    """PRR and p-value of mean BLEU, from hypotheses of each seed of a system and of a baseline.
 
     A resample draws sentences, the same for all, and of each system's n seeds n - 1 with
     replacement (which gives a mean over few seeds its unbiased variance: Rao and Wu 1988): both
