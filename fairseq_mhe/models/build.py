@@ -43,8 +43,7 @@ def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
 
 @contextlib.contextmanager
 def without_memory() -> Iterator[None]:
-    """Build models on the device "meta", whose parameters have shapes and no memory."""
-    # To initialise them would take more than half of the time.
+    """Build models of parameters without memory; to initialise them would take half of the time."""
     draws = [name for name in vars(nn.init) if re.fullmatch(r"[a-z]\w*_", name)]
     nothing: Any = dict.fromkeys(draws, lambda tensor, *_, **__: tensor)
     with torch.device("meta"), patch.multiple(nn.init, **nothing):

@@ -117,7 +117,7 @@ class Family:
                 ARCHITECTURES[row.stock](values)
             for name, value in vars(values).items():
                 if not hasattr(args, name):
-                    # False there, where fairseq's dataclass takes numbers.
+                    # fairseq's dataclass takes no False there.
                     setattr(args, name, int(value) if name == "base_shuffle" else value)
             fill(args, self.model.CONFIG)
             check_options(args, self.places)
@@ -215,10 +215,10 @@ def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
     flags = {"arch": arch, "attention": options.get("attention")}
     for name in sorted(family.flags):
         value = options.get(name)
-        # Heads of tasks are no part of the model.
-        if value is None or "drop" in name or "checkpoint_heads" in name:
+        # Of tasks are their heads, and what ${task.tokens_per_sample} and the like refer to.
+        of_task = "checkpoint_heads" in name or str(value).startswith("${")
+        if of_task or "drop" in name or value is None:
             continue
-        # A reference to an option of the task, such as ${task.tokens_per_sample}, is no value.
-        if value != getattr(usual, name, None) and not str(value).startswith("${"):
+        if value != getattr(usual, name, None):
             flags[name] = value
     return flags

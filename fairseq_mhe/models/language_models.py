@@ -18,8 +18,7 @@ from fairseq_mhe.models.transformer import AnyKind, Decoder, Encoder
 from fairseq_mhe.models.understanding import HEADS
 
 ROBERTA, CAUSAL = "roberta_mhe", "transformer_lm_mhe"
-#: Options of ours that a model with attention in one place does not have.
-_OF_PLACES = tuple(PLACES.values())
+_OF_PLACES = tuple(PLACES.values())  # no options where attention has one place
 
 
 class _RobertaEncoder(RobertaEncoder):

@@ -25,10 +25,9 @@ def criterion_for(precision: str, name: str = "label_smoothed_cross_entropy") ->
 
 def _by_rows(values: Tensor, model: Any) -> bool:
     """Whether a loss of such values (logits or weights) of a model is quicker by rows."""
-    if values.dtype != torch.bfloat16 or values.is_cuda:
-        return False
     decoder = getattr(model, "decoder", None)
-    return getattr(decoder, "adaptive_softmax", None) is None
+    plain = getattr(decoder, "adaptive_softmax", None) is None
+    return plain and values.dtype == torch.bfloat16 and not values.is_cuda
 
 
 class _SmoothedLoss(torch.autograd.Function):

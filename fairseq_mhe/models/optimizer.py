@@ -58,10 +58,7 @@ AdamFused.__name__ = FairseqAdam.__name__
 
 
 class FP16Optimizer(fp16_optimizer.FP16Optimizer):
-    """fairseq's --bf16 and --fp16; with `AdamFused` on a GPU all copies are one kernel.
-
-    fairseq starts one for each weight, three times an update. Its checkpoints hold this name.
-    """
+    """fairseq's, as checkpoints name it; by `AdamFused` on a GPU one kernel copies all weights."""
 
     @functools.cached_property
     def _together(self) -> bool:

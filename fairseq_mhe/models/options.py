@@ -97,9 +97,8 @@ def fill(args: Any, config: type[FairseqDataclass]) -> None:
     """Set the options that ``args`` lacks to their defaults, unless these refer to the task's."""
     for declared in fields(config):
         name, value = declared.name, declared.default
-        if hasattr(args, name) or name.startswith("_"):
-            continue
-        if not str(value).startswith("${"):
+        refers = str(value).startswith("${")
+        if not (hasattr(args, name) or name.startswith("_") or refers):
             setattr(args, name, value)
     for name in ("decoder_input_dim", "decoder_output_dim"):  # as wide as the decoder
         if "decoder_embed_dim" in args and not isinstance(getattr(args, name, None), int):

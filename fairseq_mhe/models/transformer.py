@@ -151,8 +151,7 @@ class Decoder(stock.TransformerDecoderBase):
         """As fairseq's: tokens (B, T) -> (B, T, C), {"attn", "inner_states"}."""
         layer = options.pop("alignment_layer", None)
         none = layer is None and (self.training or not self.need_attn)
-        # By this fairseq takes a mask of padding without asking the GPU whether anything is padded:
-        # `CausalMask` asks, once.
+        # So fairseq does not ask the GPU whether anything is padded: `CausalMask` does, once.
         whole = tokens.is_cuda and incremental_state is None
         if whole and torch.is_grad_enabled():
             _fold_together(self, self.cfg)
@@ -214,8 +213,7 @@ class AnyKind(BaseFairseqModel):
         keep_freed_memory()
         options = our_options.plain_options(cfg)
         with one_clear_line(ValueError):
-            # Version 0.2 built sublayers to check options. Weights of a seed depend on these draws,
-            # and so do the numbers in results/.
+            # Weights of a seed, and numbers in results/, depend on these draws of version 0.2.
             for place in (*cls.PLACES, *cls.PLACES):
                 our_options.build_place(options, place)
             model = cls.assemble(options, task)
@@ -247,8 +245,7 @@ class AnyKind(BaseFairseqModel):
             ) from None
 
 
-# Without its dataclass: fairseq would fill a hydra configuration with the defaults of the dataclass
-# before the architecture could set its sizes.
+# Without its dataclass, with whose defaults fairseq would fill a hydra configuration too early.
 @register_model(MODEL_NAME)
 class TransformerMHEModel(AnyKind, TransformerModelBase):
     """fairseq's encoder-decoder Transformer with any of ``KINDS`` as its attention."""
