@@ -8,6 +8,7 @@ import logging
 import pickle
 import re
 import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import MagicMock, Mock
 
@@ -23,6 +24,7 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
+from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.build import build
@@ -212,3 +214,16 @@ def test_only_biases_that_exist_are_called_shared(caplog: pytest.LogCaptureFixtu
         for name in ("bias", "weight"):
             log.info(f"detected shared parameter: a.{name} <- b.{name}")
     assert caplog.messages == ["detected shared parameter: a.weight <- b.weight"]
+
+
+def test_only_modules_that_evaluate_options_have_another_eval() -> None:
+    names, folder = set(), Path(checkpoint_utils.__file__).parents[1]
+    for path in folder.glob("fairseq/**/*.py"):
+        if re.search(r"(?<![.\w])eval\(", path.read_text(encoding="utf-8")):
+            names.add(".".join(path.relative_to(folder).with_suffix("").parts))
+    own = {name for name in names if not name.startswith("fairseq.examples.")}
+    assert own == {f"fairseq.{name}" for name in fairseq_fixes.EVALUATING}
+    evaluate = vars(sys.modules["fairseq.utils"])["eval"]
+    assert own >= {
+        name for name, module in sys.modules.items() if vars(module).get("eval") is evaluate
+    }
