@@ -89,13 +89,11 @@ class AttentionBenchmark(Benchmark):
         self._times = max(1, round(settings.seconds / seconds))
 
     def repetition(self) -> Seconds:
-        """Seconds of one call: ``total``, ``forward`` and ``backward``."""
         spent = self._measure(self._times)
         parts = {part: seconds / self._times for part, seconds in spent.items()}
         return {"total": sum(parts.values()), **parts}
 
     def facts(self) -> Values:
-        """Bytes of the weights."""
         return {"weight_bytes": models.weight_bytes(self._layer)}
 
     def _measure(self, times: int) -> Seconds:

@@ -86,7 +86,6 @@ class Benchmark(ABC):
         self._peak = peak_memory(self.repetition, self.on_gpu)
 
     def turn(self) -> Seconds:
-        """Seconds by part."""
         if not self.on_gpu:
             return self.repetition()
         self.repetition()  # once more, as the last turn gave its memory back

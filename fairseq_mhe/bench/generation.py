@@ -35,11 +35,9 @@ _LENGTHS = list_of(at_least(2, 1024))  # fairseq's most positions
 
 
 class GenerationBenchmark(Benchmark):
-    """Cells: ``beam``, ``length`` of sources and outputs, ``batch``, ``dtype``.
+    """Cells: ``beam``, ``batch``, ``dtype``, and ``length`` of sources and outputs, ends included.
 
-    Lengths count the end of sentence. Every output has ``length`` tokens, whatever the random
-    weights say. A cell with ``sentences`` in place of ``length`` has so many of lengths as in news,
-    in batches of falling lengths and at most ``_BATCH_TOKENS`` tokens.
+    Or so many ``sentences`` of lengths as in news, in batches of falling lengths.
     """
 
     title = "translation by fairseq's beam search"
@@ -70,7 +68,6 @@ class GenerationBenchmark(Benchmark):
 
     @classmethod
     def variants(cls, args: Namespace) -> dict[str, type[Benchmark]]:
-        """Those that all benchmarks have, in 8-bit integers and bf16 too, and CTranslate2."""
         variants = super().variants(args)
         if (args.int8 or args.bf16) and (args.device != "cpu" or args.dtype != ["float32"]):
             raise UserError("--int8 and --bf16 are for --device cpu and --dtype float32")
@@ -106,8 +103,7 @@ class GenerationBenchmark(Benchmark):
     def repetition(self) -> Seconds:
         """Seconds: ``total``, of it ``reorder`` (following the hypotheses)."""
         watch, model = Stopwatch(self.on_gpu), self._model
-        # Only where fairseq reorders it is seen what the search holds. It fills the decoder's state
-        # in place, so that the last argument has the last step's keys and values.
+        # The search fills the decoder's state in place: the last argument has all keys and values.
         state = _spy(model.decoder, "reorder_incremental_state_scripting", watch)
         output = _spy(model.encoder, "reorder_encoder_out", watch)
         for length, batch in self._batches:
@@ -120,7 +116,6 @@ class GenerationBenchmark(Benchmark):
         return watch.seconds()
 
     def facts(self) -> Values:
-        """Sentences, and bytes of the weights and of what was held at the last step."""
         weights = models.weight_bytes(self._model)
         return {"units": self._sentences, "weight_bytes": weights, **self._held}
 
@@ -162,7 +157,6 @@ class CTranslate2Benchmark(GenerationBenchmark):
             self._weight_bytes = (folder / "model.bin").stat().st_size
 
     def repetition(self) -> Seconds:
-        """Seconds of the search."""
         watch = Stopwatch(self.on_gpu)
         limits = ("min_decoding_length", "max_decoding_length")
         with watch.part("total"):

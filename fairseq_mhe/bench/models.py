@@ -52,10 +52,7 @@ _SHORTEST_SHARE = 0.9
 def configuration(
     variant: str, settings: Namespace, dtype: str, extra: Sequence[str] = ()
 ) -> DictConfig:
-    """What ``fairseq-train`` would make of a model's options and ``extra`` words.
-
-    ``variant``: ``STOCK``, or a kind of attention, ``INT8`` or ``BF16`` behind it or not.
-    """
+    """Of ``STOCK``, or a kind with ``INT8`` or ``BF16`` behind it or not; and ``extra`` words."""
     chosen: Values = {dtype: dtype != "float32", "seed": settings.seed}
     chosen["cpu"] = settings.device == "cpu"
     if variant == STOCK:  # without what is quicker of ours
@@ -137,8 +134,8 @@ def translation_batch(
 ) -> Values:
     """One batch as fairseq-generate would see it: src_tokens (B, S), padded on the left.
 
-    The longest sentence has ``length`` tokens, its end among them; the others are down to a tenth
-    shorter. ``with_target``: as fairseq-train would see it, targets as long as sources.
+    Sentences have ``length`` tokens, their ends included, or down to a tenth fewer.
+    ``with_target``: as fairseq-train would see it, targets as long as sources.
     """
     shortest = max(2.0, length * _SHORTEST_SHARE)
     lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)

@@ -7,7 +7,6 @@ import numpy as np
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Values
 from fairseq_mhe.common.tables import align
 
-_MISSING = "-"
 #: Columns of all benchmarks, and on a GPU.
 _SHARED = {"peak, MiB": "peak_bytes", "weights, MiB": "weight_bytes"}
 _GPU = {"kernels": "kernels", "GPU waits": "busy_seconds"}
@@ -20,10 +19,7 @@ def label(cell: Values) -> str:
 
 
 def markdown(benchmark: type[Benchmark], results: Values) -> str:
-    """The whole report of what ``fairseq-mhe bench`` writes as JSON.
-
-    Ratios are quartiles of the ratios within each round, in which the machine is as busy for all.
-    """
+    """The report of a JSON file; ratios are of one round, in which all find the machine as busy."""
     facts = {"date": results["date"], "load average at the start": results["load_average"]}
     facts |= {"command": f"`{results['command']}`", **results["machine"]}
     facts |= {**results["software"], "settings": label(results["settings"])}
@@ -71,7 +67,7 @@ def _text(result: Values, heading: str, name: str) -> str:
         low, median, high = _quartiles(seconds[name]) * unit
         return f"{median:.3g} [{low:.3g}, {high:.3g}]"
     if value is None:
-        return _MISSING
+        return "-"
     if name.endswith("_bytes"):
         return f"{value / 2**20:,.1f}"
     _, total, _ = _quartiles(seconds["total"])

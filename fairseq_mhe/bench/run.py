@@ -56,7 +56,7 @@ _OPTIONS = (
 _FIXED = ("row", "device", "threads", "vocab_size", "repetitions", "seed")
 #: What a report must share with the command that resumes it.
 _SAME = ("command", "machine", "software")
-#: By variant the process that measures it.
+#: By variant.
 Workers = dict[str, ProcessPoolExecutor]
 _ADVICE = "leave it out, or choose smaller batches"
 #: In a process that measures: its variant's benchmark.
@@ -80,10 +80,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Measure every cell, and print the results as Markdown; ``--out``: write them after each.
-
-    The same command resumes what was stopped between two cells.
-    """
+    """Measure every cell that a stopped run left, and print or write the results."""
     benchmark, board = BENCHMARKS[args.bench], Board("turns")
     sizes(args.row)
     if args.device == "cuda" and not torch.cuda.is_available():
@@ -121,18 +118,14 @@ def run(args: Namespace) -> None:
 
 @contextlib.contextmanager
 def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[Workers]:
-    """A process for each variant while the block runs.
-
-    It is forked from a server that never computed: quick, and safe with threads and CUDA.
-    """
+    """A process for each variant, forked from a server that never computed: safe with CUDA."""
     # Else torch's profiler prints when it starts, and when older memory is freed.
     os.environ.update(KINETO_LOG_LEVEL="99", TORCH_CPP_LOG_LEVEL="ERROR")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, *{make.__module__ for make in makes.values()}])
     started = {}
     for variant, make in makes.items():
-        words = make, variant, settings
-        started[variant] = ProcessPoolExecutor(1, context, _start, words)
+        started[variant] = ProcessPoolExecutor(1, context, _start, (make, variant, settings))
     try:
         yield started
     finally:
@@ -141,7 +134,6 @@ def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[
 
 
 def _start(make: type[Benchmark], variant: str, settings: Namespace) -> None:
-    """Begin a process that measures."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     torch.set_num_threads(settings.threads)
@@ -166,8 +158,8 @@ def measure(
 ) -> dict[str, Values]:
     """Repeat a cell's work, each variant once a round and another one first in each round.
 
-    Returns by variant the ``seconds`` of each round by part, and the benchmark's result. Raises
-    UserError where a variant cannot be built or runs out of memory, or its process was killed.
+    Returns by variant the ``seconds`` of each round by part, and the benchmark's result; UserError
+    where a variant cannot be built or runs out of memory, or its process was killed.
     """
     variants = list(workers)
     results: dict[str, Values] = {name: {"seconds": defaultdict(list)} for name in variants}

@@ -44,12 +44,10 @@ class TrainingBenchmark(Benchmark):
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
-        """Sizes of batches, and dtypes."""
         usual = [4096 if args.device == "cuda" else 1024]
         return combinations(max_tokens=args.max_tokens or usual, dtype=args.dtype)
 
     def prepare(self, cell: Values) -> None:
-        """A trainer with its optimizer, and the batches."""
         tokens, settings = cell["max_tokens"], self.settings
         # fairseq saves the state where an update fails; there is nothing worth keeping here.
         extra = ["--max-tokens", str(tokens), "--save-dir", os.devnull]
@@ -70,7 +68,6 @@ class TrainingBenchmark(Benchmark):
         self._done: list[Values] = []
 
     def repetition(self) -> Seconds:
-        """Seconds of all updates."""
         batches = list(itertools.islice(self._batches, self.settings.batches))
         watch = Stopwatch(self.on_gpu)
         with watch.part("total"):

@@ -26,9 +26,8 @@ _HARMLESS = ("drop", "_path")
 def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     """Write the mean of weights, accumulated in float64, in float32, whole or not at all.
 
-    All that is no floating-point weight comes from the newest checkpoint; the optimizer's state is
-    left out. UserError where a checkpoint cannot be read, they are of different models, or they are
-    folds whose mean means nothing.
+    All else comes from the newest checkpoint, without the optimizer's state. UserError where they
+    are of different models, or folds whose mean means nothing.
     """
     newest = max(paths, key=lambda path: updates(read_checkpoint(path)))
     state = read_checkpoint(newest)
@@ -54,8 +53,8 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
 def saved_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a training's folder by their updates, fewest first, each number once.
 
-    checkpoint_best.pt and checkpoint.best_* are left out (they repeat others, or are not among the
-    last) and so are averages. UserError where there is none, or one cannot be read.
+    Averages are left out, and the best, which repeat others or are not among the last. UserError
+    where there is none.
     """
     by_updates: dict[int, Path] = {}
     # In falling order, so that numbered names replace checkpoint_last.

@@ -121,8 +121,7 @@ class Source:
 
 def open_source(path: Path) -> Source:
     """Read a checkpoint, or model.pt of a run folder, in float32 and evaluation mode."""
-    if path.is_dir():
-        path = path / "model.pt"
+    path = path / "model.pt" if path.is_dir() else path
     return source_of(path, read_checkpoint(path))
 
 
@@ -197,8 +196,11 @@ def save_model(
         "before": provenance(source.state) or None,
         "versions": installed(("fairseq-mhe", "torch")),
     }
+    # A dictionary whose items are attributes too, which CTranslate2's converter reads.
+    args = OrderedDict({**task, "task": task["_name"], **model})
+    vars(args).update(args)
     state = {
-        "args": _with_attributes({**task, "task": task["_name"], **model}),
+        "args": args,
         "cfg": cfg,
         "model": dict(parameters),
         "optimizer_history": [plain({**usual, **last, **updates})],
@@ -223,13 +225,6 @@ def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
             if isinstance(hidden, OSError):
                 raise hidden from None
             raise
-
-
-def _with_attributes(options: Mapping[str, Any]) -> OrderedDict[str, Any]:
-    """A dictionary whose items are attributes too, which CTranslate2's converter reads."""
-    both = OrderedDict(options)
-    vars(both).update(options)
-    return both
 
 
 def _task_options(args: argparse.Namespace | None) -> dict[str, Any]:

@@ -30,9 +30,8 @@ _OFTEN_TIED = (
 def inspect(path: Path) -> dict[str, Any]:
     """What is known of a checkpoint of a model of fairseq's or of ours, as plain values.
 
-    ``kinds``, ``attention_parameters``: by place; ``parameters``: all, shared ones once;
-    ``made_by``: which of our commands wrote it, None after training. UserError where it cannot be
-    read safely, or is of another model.
+    ``parameters``: all, shared ones once; ``made_by``: which of our commands wrote it, None after
+    training. UserError where it cannot be read safely, or is of another model.
     """
     state = read_checkpoint(path)
     options = model_options(state)

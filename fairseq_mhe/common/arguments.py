@@ -52,7 +52,6 @@ class Parser(ArgumentParser):
 
 
 def number(text: str) -> float:
-    """Of finite size."""
     with contextlib.suppress(ValueError):
         if math.isfinite(value := float(text)):
             return value
@@ -66,7 +65,6 @@ def _path(text: str) -> Path:
 
 
 def at_least(least: int, most: int = 10**15) -> Callable[[str], int]:
-    """A whole number that is not smaller than ``least``, nor absurdly large."""
 
     def convert(text: str) -> int:
         if not (text.isdecimal() and len(text) < 20 and least <= int(text) <= most):

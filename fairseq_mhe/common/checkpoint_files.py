@@ -19,8 +19,8 @@ from fairseq_mhe.common.files import check_input
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """A checkpoint as fairseq saved it, on the CPU; its tensors are read when they are used.
 
-    No code in it is run. Raises UserError where the file is missing, unreadable or truncated, holds
-    pickled code, or is no fairseq checkpoint.
+    UserError where the file is missing or damaged, holds pickled code, which is never run, or is
+    no fairseq checkpoint.
     """
     check_input(path, "give the path of a fairseq checkpoint (a .pt file)")
     try:
@@ -61,7 +61,6 @@ def _check_shape(state: Any) -> None:
 
 
 def _problem(path: Path, error: Exception) -> str:
-    """What to say of a checkpoint whose reading ended in ``error``."""
     if isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error):
         return (
             f"{path} holds pickled objects other than tensors and plain values; loading them could "

@@ -42,7 +42,7 @@ def with_huge_pages() -> dict[str, str]:
 
 
 def keep_freed_memory() -> bool:
-    """Keep blocks of up to 2 GiB in the process when they are freed; whether that was done.
+    """Keep freed blocks of up to 2 GiB in the process; whether that was done.
 
     Otherwise the system clears the logits of each batch page by page: a quarter of a training step.
     """

@@ -39,10 +39,7 @@ def check_output(path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``, which takes its place when the block ends well.
-
-    Raises UserError where something else than a file is there, or it cannot be written.
-    """
+    """A path beside ``path``, which takes its place when the block ends well, or UserError."""
     check_output(path)
     with _renamed_into(path) as temporary:
         yield temporary
@@ -84,13 +81,12 @@ def _remove(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` (UTF-8) to ``path``, whole or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON to ``path``, whole or not at all."""
+    """Indented, whole or not at all."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -147,10 +143,7 @@ def check_folder_version(folder: Path, content: Mapping[str, Any], advice: str) 
 
 @contextlib.contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Keep other processes out of ``folder``, and remove the work folders of a killed one.
-
-    Raises UserError where another process is at work there, or the folder cannot be written.
-    """
+    """Keep other processes out of ``folder``, or UserError; remove what a killed one left there."""
     place = output_folder(folder)
     with (place / ".lock").open("a") as lock:
         try:

@@ -73,10 +73,7 @@ class Board:
         self.tick()
 
     def update(self, name: str, done: int, total: int | None = None, note: str = "") -> None:
-        """Work has come so far, of a ``total`` if it was not added before; a note stays.
-
-        Where there is no terminal, its end is a line.
-        """
+        """Work has come so far, of a ``total`` if it was not added before; a note stays."""
         if name not in self._ids:
             self.add(name, total or 0)
         task = self._progress.tasks[self._ids[name]]
@@ -115,7 +112,6 @@ class Board:
                 self.say(f"{self._line(task)}{note}, left: {remaining}")
 
     def say(self, text: str) -> None:
-        """Print a line, on a terminal above the rows."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def warn(self, name: str, warnings: Iterable[str]) -> None:
