@@ -13,7 +13,6 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity
 
-Work = Callable[[], object]
 #: By part of the work.
 Seconds = dict[str, float]
 
@@ -51,7 +50,7 @@ class Stopwatch:
         return event
 
 
-def peak_memory(call: Work, on_gpu: bool) -> int:
+def peak_memory(call: Callable[[], object], on_gpu: bool) -> int:
     """The most bytes that ``call`` has in tensors at once, above what was there before.
 
     Torch's allocators count them, unlike resident memory to the byte. On a CPU the call is slower.
@@ -72,7 +71,7 @@ def peak_memory(call: Work, on_gpu: bool) -> int:
     return max(accumulate((event.nbytes() for event in events), initial=0))
 
 
-def gpu_work(call: Work) -> dict[str, float]:
+def gpu_work(call: Callable[[], object]) -> dict[str, float]:
     """How many ``kernels`` a call starts on the GPU, and ``busy_seconds`` in which it computes."""
     with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as profiler:
         call()

@@ -53,8 +53,8 @@ def configuration(
     variant: str, settings: Namespace, dtype: str, extra: Sequence[str] = ()
 ) -> DictConfig:
     """Of ``STOCK``, or a kind with ``INT8`` or ``BF16`` behind it or not; and ``extra`` words."""
-    chosen: Values = {dtype: dtype != "float32", "seed": settings.seed}
-    chosen["cpu"] = settings.device == "cpu"
+    chosen: Values = {dtype: dtype != "float32", "cpu": settings.device == "cpu"}
+    chosen["seed"] = settings.seed
     if variant == STOCK:  # without what is quicker of ours
         chosen |= {"arch": "transformer", **sizes(settings.row).options()}
         chosen |= {"criterion": criterion_for("float32"), "optimizer": "adam"}
@@ -97,15 +97,11 @@ def random_batches(
     dictionary: Dictionary, max_tokens: int, count: int, seed: int
 ) -> Iterable[Values]:
     """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``."""
-
-    def bounded(lengths: np.ndarray) -> np.ndarray:
-        longest = min(_LONGEST, max_tokens)
-        return lengths.round().clip(_SHORTEST, longest).astype(np.int64)
-
-    random = np.random.default_rng(seed)
-    source = bounded(random_lengths(random, _PAIRS, _SPREAD))
-    target = bounded(source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS)))
-    pairs = _dataset(dictionary, seed, source, target)
+    random, longest = np.random.default_rng(seed), min(_LONGEST, max_tokens)
+    source = random_lengths(random, _PAIRS, _SPREAD).round().clip(_SHORTEST, longest)
+    target = source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS))
+    sides = source, target.round().clip(_SHORTEST, longest)
+    pairs = _dataset(dictionary, seed, *(lengths.astype(np.int64) for lengths in sides))
     batches = pairs.batch_by_size(pairs.ordered_indices(), max_tokens, None, _MULTIPLE)
     chosen = random.choice(len(batches), size=count, replace=count > len(batches))
     return [pairs.collater([pairs[index] for index in batches[number]]) for number in chosen]

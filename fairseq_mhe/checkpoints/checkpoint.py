@@ -89,10 +89,7 @@ class Source:
     @property
     def stock_options(self) -> dict[str, Any]:
         """Of fairseq's own model of the same sizes."""
-        sizes = {}
-        for name, value in self.options.items():
-            if name not in OPTIONS:
-                sizes[name] = value
+        sizes = {k: value for k, value in self.options.items() if k not in OPTIONS}
         return {**sizes, "_name": self.family.stock, "arch": self.family.stock}
 
     def task(self) -> Any:
@@ -231,8 +228,6 @@ def _task_options(args: argparse.Namespace | None) -> dict[str, Any]:
     """The task's part of an old checkpoint's options."""
     name = getattr(args, "task", "translation")
     known: type[FairseqDataclass] = TASK_DATACLASS_REGISTRY.get(name, TranslationConfig)
-    options = {}
-    for declared in fields(known):
-        if hasattr(args, declared.name):
-            options[declared.name] = getattr(args, declared.name)
-    return {**options, "_name": name}
+    declared = {field.name for field in fields(known)}
+    options = vars(args) if args else {}
+    return {k: value for k, value in options.items() if k in declared} | {"_name": name}

@@ -31,7 +31,10 @@ def quiet_import() -> Iterator[None]:
     before, level = list(root.handlers), root.level
     # A command of fairseq has imported it.
     if "fairseq" in sys.modules and level == logging.DEBUG:
-        before, level = [h for h in before if not _is_basic(h)], logging.WARNING
+        level = logging.WARNING
+        for handler in root.handlers:  # those that basicConfig made without a format
+            if handler.formatter and handler.formatter._fmt == logging.BASIC_FORMAT:
+                before.remove(handler)
     disabled = root.manager.disable
     logging.disable(logging.WARNING)  # "Please install tensorboardX", for one
     try:
@@ -42,11 +45,6 @@ def quiet_import() -> Iterator[None]:
         logging.disable(disabled)
         root.handlers[:] = before
         root.setLevel(level)
-
-
-def _is_basic(handler: logging.Handler) -> bool:
-    """Whether ``logging.basicConfig`` made the handler without being given a format."""
-    return handler.formatter is not None and handler.formatter._fmt == logging.BASIC_FORMAT
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -111,9 +112,6 @@ def exact_int8() -> bool:
 def _cpuinfo(fact: str) -> str:
     """What Linux says of the first processor; nothing where it does not."""
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == fact:
-                return value.strip()
-    return ""
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    line = re.search(rf"^{fact}\s*:(.*)$", text, re.MULTILINE)
+    return line[1].strip() if line else ""
