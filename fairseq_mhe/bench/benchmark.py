@@ -3,7 +3,7 @@
 import gc
 import itertools
 from abc import ABC, abstractmethod
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
@@ -19,14 +19,6 @@ DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float1
 Values = dict[str, Any]
 
 
-def add_option(
-    parser: ArgumentParser, name: str, text: str, kind: Any, default: Any, metavar: str
-) -> None:
-    """An option whose help ends in its default, unless that is None."""
-    text += "" if default is None else " (default: %(default)s)"
-    parser.add_argument(name, type=kind, default=default, metavar=metavar, help=text)
-
-
 def combinations(**lists: Iterable[Any]) -> Iterator[Values]:
     """Cells: by name one value of each list."""
     for values in itertools.product(*lists.values()):
@@ -37,8 +29,8 @@ class Benchmark(ABC):
     """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention.
 
     Its class methods belong to the command, its others to the process that measures a variant.
-    ``options``: what `add_option` takes; ``flags``: their help by name; ``columns``: by heading the
-    name of a fact or of a part of the time.
+    ``options``: name, help, type, default, metavar of each; ``flags``: help by name; ``columns``:
+    by heading the name of a fact or of a part of the time.
     """
 
     title: ClassVar[str]

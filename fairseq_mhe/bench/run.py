@@ -24,7 +24,7 @@ import torch
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench.attention import AttentionBenchmark, MemoryBenchmark
-from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values, add_option
+from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
@@ -67,12 +67,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe bench``."""
     benchmarks = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
     for name, benchmark in BENCHMARKS.items():
-        title = benchmark.title
-        own = benchmarks.add_parser(name, help=title, description=title)
+        own = benchmarks.add_parser(name, help=benchmark.title, description=benchmark.title)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         own.add_argument("--device", choices=["cpu", "cuda"], default=device)
-        for option in (*_OPTIONS, *benchmark.options):
-            add_option(own, *option)
+        for flag, text, kind, default, metavar in (*_OPTIONS, *benchmark.options):
+            text += "" if default is None else " (default: %(default)s)"
+            own.add_argument(flag, type=kind, default=default, metavar=metavar, help=text)
         for flag, text in benchmark.flags.items():
             own.add_argument(flag, action="store_true", help=text)
         add_seed(own)
@@ -149,7 +149,7 @@ def _call(variant: str, method: str, *arguments: Any) -> Any:
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
-        reason = str(error).split("\n")[0]
+        (reason, *_) = str(error).split("\n")
         raise UserError(f"{variant} ran out of memory ({reason}): {_ADVICE}") from None
 
 

@@ -123,10 +123,7 @@ def open_source(path: Path) -> Source:
 
 
 def source_of(path: Path, state: dict[str, Any]) -> Source:
-    """As `open_source`, from what was read from ``path``.
-
-    UserError where it is of another model, options and weights do not fit, or one is not finite.
-    """
+    """Of what was read; UserError where it does not fit a model of ours, or is not finite."""
     try:
         options = _options(state)
         family = family_of(options)
@@ -174,8 +171,7 @@ def save_model(
 ) -> None:
     """Write a checkpoint that fairseq loads, in plain values, as `save_checkpoint`.
 
-    ``options``: of the model, ``_name`` (its architecture) among them; ``parameters``: its whole
-    state; ``facts``: how it was made from ``source``, ``made_by`` among them.
+    ``parameters``: its whole state; ``facts``: how it was made, ``made_by`` among them.
     """
     cfg = plain(source.state.get("cfg") or {})
     task = cfg.get("task") or plain(_task_options(source.state.get("args")))

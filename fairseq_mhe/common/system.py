@@ -96,7 +96,7 @@ def source_hash(package: Path = _PACKAGE) -> str:
 
 
 def cpu_flags() -> frozenset[str]:
-    """The instruction sets that the processor says it has, as Linux names them; none elsewhere."""
+    """Instruction sets by Linux's names; none elsewhere."""
     return frozenset(_cpuinfo("flags").split())
 
 

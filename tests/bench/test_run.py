@@ -94,6 +94,17 @@ def test_what_cannot_work_ends_before_anything_is_measured(
     assert message in f"{refused.value} {capsys.readouterr().err}"
 
 
+@pytest.mark.parametrize(("device", "tokens"), [("cpu", (2048, 1024)), ("cuda", (16384, 4096))])
+def test_usual_sizes_of_batches_follow_the_device(device: str, tokens: tuple[int, int]) -> None:
+    parser, cells = Parser(), []
+    command.add_arguments(parser)
+    for name in ("attention", "training"):
+        args = parser.parse_args([name, "--device", device])
+        cells.append(next(iter(command.BENCHMARKS[name].cells(args))))
+    attention, training = cells
+    assert (attention["length"] * attention["batch"], training["max_tokens"]) == tokens
+
+
 def test_ctranslate2_runs_in_float16_on_a_gpu_with_our_kinds_too() -> None:
     pytest.importorskip("ctranslate2")
     parser = Parser()
