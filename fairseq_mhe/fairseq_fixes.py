@@ -42,7 +42,9 @@ def apply() -> None:
             vars(module)["eval"] = _evaluate
 
 
-def _replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _replaces(
+    owner: Any, name: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Replace a function of fairseq by the decorated one, which gets it as its first argument."""
     original = getattr(owner, name)
 
@@ -128,11 +130,21 @@ def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
 
 #: The modules of fairseq that evaluate options, which may come from a checkpoint.
 EVALUATING = (
-    *("criterions.ctc", "data.audio.raw_audio_dataset", "data.codedataset", "models.fconv"),
+    *(
+        "criterions.ctc",
+        "data.audio.raw_audio_dataset",
+        "data.codedataset",
+        "models.fconv",
+    ),
     *("models.fconv_lm", "models.fconv_self_att", "models.hubert.hubert"),
     *("models.lightconv_lm", "models.multires_hubert.multires_hubert"),
     *("models.speech_to_text.s2t_wav_transformer", "models.transformer_lm"),
-    *("models.wav2vec.wav2vec", "models.wav2vec.wav2vec2", "optim.adafactor", "optim.adam"),
+    *(
+        "models.wav2vec.wav2vec",
+        "models.wav2vec.wav2vec2",
+        "optim.adafactor",
+        "optim.adam",
+    ),
     *("optim.adamax", "optim.cpu_adam", "optim.fused_lamb", "utils"),
 )
 
@@ -146,7 +158,9 @@ def _evaluate(text: str) -> Any:
 
 
 @_replaces(data_utils, "batch_by_size")
-def _keep_the_last_batch(batch_by_size: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
+def _keep_the_last_batch(
+    batch_by_size: Any, indices: Any, *args: Any, **kwargs: Any
+) -> Any:
     """Give back the last batch, which fairseq drops where its size does not suit it.
 
     By default (``--required-batch-size-multiple 8``) it silently loses the last ``len % 8``
@@ -217,6 +231,8 @@ def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Ten
     weights = getattr(optimizer, "fp32_params", None)
     if isinstance(weights, list):
         full = dict(zip(map(id, optimizer.fp16_params), weights, strict=True))
-        for name, parameter in trainer.get_model().named_parameters(remove_duplicate=False):
+        for name, parameter in trainer.get_model().named_parameters(
+            remove_duplicate=False
+        ):
             if id(parameter) in full:
                 yield name, full[id(parameter)], parameter

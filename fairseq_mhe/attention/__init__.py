@@ -36,7 +36,9 @@ def kind_class(name: str) -> type[Attention]:
     return KINDS[name]
 
 
-def build_attention(name: str, embed_dim: int, num_heads: int, **options: Any) -> Attention:
+def build_attention(
+    name: str, embed_dim: int, num_heads: int, **options: Any
+) -> Attention:
     """Build the attention sublayer ``name``, called as fairseq's ``MultiheadAttention`` is.
 
     ``name``: a key of ``KINDS``; sizes: as of :class:`Attention`; ``options``: its other arguments,

@@ -110,7 +110,9 @@ class Attention(nn.Module):
         **options: int | float | str | None,
     ) -> None:
         super().__init__()
-        unused = ", ".join(sorted(set(options) - {option.name for option in self.OPTIONS}))
+        unused = ", ".join(
+            sorted(set(options) - {option.name for option in self.OPTIONS})
+        )
         if unused:
             raise ValueError(f"attention {kind!r} does not use {unused}: leave it out")
         if embed_dim < 1 or num_heads < 1:
@@ -289,9 +291,13 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
         need = need_weights or need_head_weights, self.needs_row_sums and dropout > 0
         masks = key_padding_mask, attn_mask
-        heads, weights, row_sums = attend(q, k, v, self.score_scale, *masks, dropout, *need)
+        heads, weights, row_sums = attend(
+            q, k, v, self.score_scale, *masks, dropout, *need
+        )
         if weights is not None:
-            each = weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)  # (H, B, T, S)
+            each = weights.expand(-1, self.num_heads, -1, -1).transpose(
+                0, 1
+            )  # (H, B, T, S)
             weights = each if need_head_weights else each.mean(dim=0)  # (B, T, S)
         return self.merge(heads, row_sums), weights
 
@@ -322,7 +328,9 @@ def trains_on_gpu(x: Tensor) -> bool:
     return x.is_cuda and torch.is_grad_enabled()
 
 
-def _one_product(x: Tensor, layers: Sequence[tuple[Tensor, Tensor | None]]) -> list[Tensor]:
+def _one_product(
+    x: Tensor, layers: Sequence[tuple[Tensor, Tensor | None]]
+) -> list[Tensor]:
     """(T, B, C) by each weight (out, C) and bias (out,): views (T, B, out) of one product."""
     weights, biases = zip(*layers, strict=True)
     bias = None if biases[0] is None else torch.cat(biases)

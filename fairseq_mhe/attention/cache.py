@@ -39,7 +39,9 @@ class KeyValueCache:
         same = self.value is self.key
         self.key = self.key.index_select(0, rows)
         self.value = self.key if same else self.value.index_select(0, rows)
-        self.padding = None if self.padding is None else self.padding.index_select(0, rows)
+        self.padding = (
+            None if self.padding is None else self.padding.index_select(0, rows)
+        )
 
 
 def _hidden(padding: Tensor | None, key: Tensor) -> Tensor:
@@ -74,9 +76,14 @@ def version(tensor: Tensor) -> object:
 def _translated(
     new_order: Tensor, version: object, sentences: int, beam: int
 ) -> tuple[Tensor | None, int]:
-    rows, moved = new_order // beam, [index // beam for index in _listed(new_order, version)]
+    rows, moved = (
+        new_order // beam,
+        [index // beam for index in _listed(new_order, version)],
+    )
     firsts = moved[::beam]
-    if len(moved) % beam == 0 and moved == [first for first in firsts for _ in range(beam)]:
+    if len(moved) % beam == 0 and moved == [
+        first for first in firsts for _ in range(beam)
+    ]:
         rows, moved = rows[::beam], firsts
     else:
         beam = 1

@@ -63,13 +63,20 @@ class MHAConv(Attention):
             self.taps.flip(1).transpose(1, 2).unsqueeze(1)
         )  # (n, 1, d, 3), the own key's last
         k = (together * taps).sum(dim=4)  # (B, n, S, d)
-        return q.expand(-1, self.num_heads, -1, -1), k, v.expand(-1, self.num_heads, -1, -1)
+        return (
+            q.expand(-1, self.num_heads, -1, -1),
+            k,
+            v.expand(-1, self.num_heads, -1, -1),
+        )
 
     def written_out(self) -> WrittenOut:
         """Heads that read no key before their own, as after a conversion, are ordinary ones."""
         if self.taps[:, 1:].any():
             return super().written_out()  # the error
-        heads, factors = WrittenOut.of_projections(self), self.taps[:, 0].detach().double()
+        heads, factors = (
+            WrittenOut.of_projections(self),
+            self.taps[:, 0].detach().double(),
+        )
         query, bias = heads.query * factors.unsqueeze(2), heads.query_bias * factors
         return replace(heads, query=query, query_bias=bias)
 

@@ -35,7 +35,9 @@ class ELAttention(Attention):
 
     def written_out(self) -> WrittenOut:
         """Keys and values are slices of the input: rows of the identity."""
-        slices = torch.eye(self.kdim, dtype=torch.float64).unflatten(0, (self.num_heads, -1))
+        slices = torch.eye(self.kdim, dtype=torch.float64).unflatten(
+            0, (self.num_heads, -1)
+        )
         unbiased = slices.new_zeros(slices.shape[:2])  # (n, d), for slices of (n, d, M)
         query = projected(self.q_proj, self.num_heads)
         return WrittenOut.of(self, query, (slices, unbiased), (slices, unbiased))

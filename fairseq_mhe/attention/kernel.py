@@ -14,7 +14,9 @@ from fairseq_mhe.attention.cache import version
 # B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T
 # queries, S keys.
 _VECTOR = 16  # numbers of float32 in the longest vector register, AVX-512's
-_LONG = 512  # keys from which the CPU's fused kernel trains in bfloat16 no slower than steps
+_LONG = (
+    512  # keys from which the CPU's fused kernel trains in bfloat16 no slower than steps
+)
 _FLASH_WIDTH = 256  # numbers in the widest head that flash attention takes
 _MASK_STRIDE = 16  # numbers that spare the memory-efficient kernel a copy of its mask
 _LEVELS = 2**16  # values that `drop` can tell apart
@@ -80,7 +82,9 @@ def attend(
     if query.size(3) > key.size(3) and query.size(2) > 1:
         key = _side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
     if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
-        heads = _attend_fused(query, key, value, scale, key_padding_mask, attn_mask, dropout)
+        heads = _attend_fused(
+            query, key, value, scale, key_padding_mask, attn_mask, dropout
+        )
         return heads[..., : value.size(3)], None, None
     scores = masked_scores(query, key, scale, key_padding_mask, attn_mask)
     weights = softmax(scores)  # (N, H, T, S)
@@ -134,7 +138,12 @@ def _attend_fused(
     if causal and (not grouped or flash):
         options |= {"is_causal": True, "enable_gqa": grouped}
         return _torch_kernel(query, key, value, **options)
-    if kept == 1 and query.is_cuda and torch.is_grad_enabled() and len(query) == sentences:
+    if (
+        kept == 1
+        and query.is_cuda
+        and torch.is_grad_enabled()
+        and len(query) == sentences
+    ):
         # To add up the gradients of expanded keys takes fewer kernels than to copy queries.
         kept = query.size(1)
         key, value = (x.expand(-1, kept, -1, -1) for x in (key, value))
@@ -144,7 +153,9 @@ def _attend_fused(
     # On a GPU to make it is a kernel; on a CPU to keep it is memory.
     make = _additive_mask if query.is_cuda else _additive_mask.__wrapped__
     mask = make(*masks, versions, folded.size(2) // query.size(2), query.dtype)
-    return _unfold(_torch_kernel(folded, key, value, attn_mask=mask, **options), query.shape)
+    return _unfold(
+        _torch_kernel(folded, key, value, attn_mask=mask, **options), query.shape
+    )
 
 
 def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
@@ -191,7 +202,9 @@ def masked_scores(
 def _fill(scores: Tensor, padding: Tensor, number: float) -> Tensor:
     """(N, H, T, S) with a number where a key is padding (B, S); B divides N."""
     by_sentence = scores.unflatten(0, (len(padding), -1))  # (B, N / B, H, T, S)
-    return by_sentence.masked_fill(padding.bool()[:, None, None, None], number).flatten(0, 1)
+    return by_sentence.masked_fill(padding.bool()[:, None, None, None], number).flatten(
+        0, 1
+    )
 
 
 def _side_by_side(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
@@ -199,7 +212,9 @@ def _side_by_side(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
     if padding is not None:
         key = key.masked_fill(padding.bool()[:, None, :, None], 0.0)
     length = key.size(2)
-    return torch.cat([F.pad(key, (0, 0, j, 0))[:, :, :length] for j in range(count)], dim=3)
+    return torch.cat(
+        [F.pad(key, (0, 0, j, 0))[:, :, :length] for j in range(count)], dim=3
+    )
 
 
 def _added_up(scores: Tensor, count: int, padding: Tensor | None) -> Tensor:
@@ -276,7 +291,9 @@ def _additive_mask(
     """
     mask = None
     if attn_mask is not None:
-        mask = as_additive(attn_mask, dtype).repeat(repeats, 1)[None, None]  # (1, 1, R, S)
+        mask = as_additive(attn_mask, dtype).repeat(repeats, 1)[
+            None, None
+        ]  # (1, 1, R, S)
     if key_padding_mask is not None:
         padding = as_additive(key_padding_mask, dtype)[:, None, None]  # (B, 1, 1, S)
         mask = padding if mask is None else mask + padding

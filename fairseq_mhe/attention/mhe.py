@@ -18,7 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from fairseq_mhe.attention.base import Attention, Option, join_heads, shared_projection_init
+from fairseq_mhe.attention.base import (
+    Attention,
+    Option,
+    join_heads,
+    shared_projection_init,
+)
 from fairseq_mhe.attention.written_out import WrittenOut
 
 _SPREAD = "spread of the head embeddings' initial values N(0, std) (default: 0.02)"
@@ -122,7 +127,9 @@ class MHEMul(_HeadEmbeddingAttention):
         factors = query * key
         weights = stacked("q_proj.weight").unsqueeze(1)  # (L, 1, d, C)
         weights = (weights * factors.unsqueeze(3)).flatten(1, 2)  # (L, n d, C)
-        outputs = stacked("out_proj.weight") * value.flatten(1).unsqueeze(1)  # (L, C, n d)
+        outputs = stacked("out_proj.weight") * value.flatten(1).unsqueeze(
+            1
+        )  # (L, C, n d)
         biases: Sequence[Tensor | None] = [None] * len(sublayers)
         if sublayers[0].bias:
             each_head = stacked("q_proj.bias").unsqueeze(1) * factors  # (L, n, d)

@@ -28,5 +28,7 @@ class SharedKeyValueAttention(Attention):
 
     def written_out(self) -> WrittenOut:
         """One projection is key and value."""
-        query, shared = (projected(x, self.num_heads) for x in (self.q_proj, self.kv_proj))
+        query, shared = (
+            projected(x, self.num_heads) for x in (self.q_proj, self.kv_proj)
+        )
         return WrittenOut.of(self, query, shared, shared)

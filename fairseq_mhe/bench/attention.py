@@ -52,7 +52,9 @@ class AttentionBenchmark(Benchmark):
     def cells(cls, args: Namespace) -> Iterator[Values]:
         """Batches have about the same number of tokens: what a CPU does in seconds, or a GPU."""
         tokens = args.tokens or (16384 if args.device == "cuda" else 2048)
-        for cell in combinations(place=args.places, length=args.lengths, dtype=args.dtype):
+        for cell in combinations(
+            place=args.places, length=args.lengths, dtype=args.dtype
+        ):
             yield {**cell, "batch": max(1, tokens // cell["length"])}
 
     def prepare(self, cell: Values) -> None:

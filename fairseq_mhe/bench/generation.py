@@ -41,15 +41,32 @@ class GenerationBenchmark(Benchmark):
     """
 
     title = "translation by fairseq's beam search"
-    legend = "Seconds, medians with quartiles; cache and encoder output as at the last step."
+    legend = (
+        "Seconds, medians with quartiles; cache and encoder output as at the last step."
+    )
     columns: ClassVar = {"s": "total", "sentences/s": "units", "reordering, s": "reorder"}
-    columns |= {"cache, MiB": "cache_bytes", "encoder output, MiB": "encoder_output_bytes"}
+    columns |= {
+        "cache, MiB": "cache_bytes",
+        "encoder output, MiB": "encoder_output_bytes",
+    }
 
     options: ClassVar = (
         ("--beams", "hypotheses; 1 is greedy", positive_list, "1,5", "N,..."),
-        ("--lengths", "tokens of every source and output", _LENGTHS, "25,100,400", "N,..."),
+        (
+            "--lengths",
+            "tokens of every source and output",
+            _LENGTHS,
+            "25,100,400",
+            "N,...",
+        ),
         ("--batch-sizes", "sentences", positive_list, "1,8,32", "N,..."),
-        ("--sentences", "so many of lengths as in news, not --lengths", positive, None, "N"),
+        (
+            "--sentences",
+            "so many of lengths as in news, not --lengths",
+            positive,
+            None,
+            "N",
+        ),
     )
     flags: ClassVar = {
         "--int8": "also time kinds with int8_generation",
@@ -69,7 +86,9 @@ class GenerationBenchmark(Benchmark):
     @classmethod
     def variants(cls, args: Namespace) -> dict[str, type[Benchmark]]:
         variants = super().variants(args)
-        if (args.int8 or args.bf16) and (args.device != "cpu" or args.dtype != ["float32"]):
+        if (args.int8 or args.bf16) and (
+            args.device != "cpu" or args.dtype != ["float32"]
+        ):
             raise UserError("--int8 and --bf16 are for --device cpu and --dtype float32")
         suffixes = [INT8] * args.int8 + [BF16] * args.bf16
         for suffix, kind in itertools.product(suffixes, args.attention):
@@ -87,7 +106,10 @@ class GenerationBenchmark(Benchmark):
         cfg, task, model = models.build(self.variant, self.settings, cell["dtype"])
         limits = cfg.generation
         limits.beam, limits.max_len_a = cell["beam"], 0
-        self._task, self._model = task, model.to(self.settings.device, DTYPES[cell["dtype"]])
+        self._task, self._model = (
+            task,
+            model.to(self.settings.device, DTYPES[cell["dtype"]]),
+        )
         model.prepare_for_inference_(cfg)
         self._generator = task.build_generator([model], limits)
         words, seed = task.source_dictionary, self.settings.seed
@@ -144,14 +166,18 @@ class CTranslate2Benchmark(GenerationBenchmark):
         kind, _, precision = self.variant.rpartition(CTRANSLATE2)
         settings = self.settings
         options = vars(models.configuration(STOCK, settings, "float32").model)
-        _, task, model = models.build(kind.removesuffix("_") or STOCK, settings, "float32")
+        _, task, model = models.build(
+            kind.removesuffix("_") or STOCK, settings, "float32"
+        )
         weights = folded_parameters(model.eval()) if kind else model.state_dict()
         self._words = task.source_dictionary
         with tempfile.TemporaryDirectory() as name:
             place, folder = Path(name), Path(name, "model")
             for language in LANGUAGES:
                 self._words.save(str(place / f"dict.{language}.txt"))
-            convert_stock(options, weights, place, LANGUAGES, folder, precision, bool(kind))
+            convert_stock(
+                options, weights, place, LANGUAGES, folder, precision, bool(kind)
+            )
             where = settings.device, precision, settings.threads
             self._translator = open_translator(folder, *where)
             self._weight_bytes = (folder / "model.bin").stat().st_size
@@ -188,7 +214,9 @@ def shapes(cell: Values) -> list[tuple[int, int]]:
 
 def storage_bytes(value: Any) -> int:
     """Bytes behind all tensors in nested dictionaries and lists; what several share counts once."""
-    caches = [vars(leaf) for leaf in tree_leaves(value) if isinstance(leaf, KeyValueCache)]
+    caches = [
+        vars(leaf) for leaf in tree_leaves(value) if isinstance(leaf, KeyValueCache)
+    ]
     tensors = [leaf for leaf in tree_leaves([value, caches]) if isinstance(leaf, Tensor)]
     storages = [tensor.untyped_storage() for tensor in tensors]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())

@@ -30,7 +30,14 @@ from fairseq_mhe.prepare.data_folder import open_binary
 INT8, BF16 = "_int8", "_bf16"
 LANGUAGES = ("source", "target")
 _RECIPE = (
-    *("--task", "translation", "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]),
+    *(
+        "--task",
+        "translation",
+        "--source-lang",
+        LANGUAGES[0],
+        "--target-lang",
+        LANGUAGES[1],
+    ),
     *("--label-smoothing", "0.1"),
     *("--adam-betas", "(0.9, 0.98)", "--clip-norm", "0.0"),
     *("--lr-scheduler", "inverse_sqrt", "--lr", "0.0005", "--warmup-updates", "4000"),
@@ -64,7 +71,9 @@ def configuration(
         chosen["int8_generation"] = variant.endswith(INT8)
         chosen["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"
         chosen |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
-    return copy.deepcopy(configuration_of(("no-data", *_RECIPE, *as_words(chosen), *extra)))
+    return copy.deepcopy(
+        configuration_of(("no-data", *_RECIPE, *as_words(chosen), *extra))
+    )
 
 
 @functools.cache  # parsing takes longer than many a repetition
@@ -104,7 +113,9 @@ def random_batches(
     pairs = _dataset(dictionary, seed, *(lengths.astype(np.int64) for lengths in sides))
     batches = pairs.batch_by_size(pairs.ordered_indices(), max_tokens, None, _MULTIPLE)
     chosen = random.choice(len(batches), size=count, replace=count > len(batches))
-    return [pairs.collater([pairs[index] for index in batches[number]]) for number in chosen]
+    return [
+        pairs.collater([pairs[index] for index in batches[number]]) for number in chosen
+    ]
 
 
 def real_batches(
@@ -114,7 +125,9 @@ def real_batches(
     data = open_binary(folder)
     cfg = copy.deepcopy(cfg)
     cfg.data, (cfg.source_lang, cfg.target_lang) = str(data.binary), data.languages
-    words = max(len(Dictionary.load(str(path))) for path in data.binary.glob("dict.*.txt"))
+    words = max(
+        len(Dictionary.load(str(path))) for path in data.binary.glob("dict.*.txt")
+    )
     if words > vocabulary:
         raise UserError(f"{folder} has {words} words: give --vocab-size {words} or more")
     task = make_task(vocabulary, config=cfg)
@@ -126,7 +139,11 @@ def real_batches(
 
 
 def translation_batch(
-    dictionary: Dictionary, sentences: int, length: int, seed: int, with_target: bool = False
+    dictionary: Dictionary,
+    sentences: int,
+    length: int,
+    seed: int,
+    with_target: bool = False,
 ) -> Values:
     """One batch as fairseq-generate would see it: src_tokens (B, S), padded on the left.
 
@@ -135,11 +152,15 @@ def translation_batch(
     """
     shortest = max(2.0, length * _SHORTEST_SHARE)
     lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)
-    dataset = _dataset(dictionary, seed, *([lengths, lengths] if with_target else [lengths]))
+    dataset = _dataset(
+        dictionary, seed, *([lengths, lengths] if with_target else [lengths])
+    )
     return dataset.collater([dataset[index] for index in range(sentences)])
 
 
-def _dataset(dictionary: Dictionary, seed: int, *lengths: np.ndarray) -> LanguagePairDataset:
+def _dataset(
+    dictionary: Dictionary, seed: int, *lengths: np.ndarray
+) -> LanguagePairDataset:
     """Random sources, and targets if there are lengths for them, their ends among the tokens."""
     sides: list[Any] = []
     for side, counts in enumerate(lengths):

@@ -20,7 +20,10 @@ def label(cell: Values) -> str:
 
 def markdown(benchmark: type[Benchmark], results: Values) -> str:
     """The report of a JSON file; ratios are of one round, in which all find the machine as busy."""
-    facts = {"date": results["date"], "load average at the start": results["load_average"]}
+    facts = {
+        "date": results["date"],
+        "load average at the start": results["load_average"],
+    }
     facts |= {"command": f"`{results['command']}`", **results["machine"]}
     facts |= {**results["software"], "settings": label(results["settings"])}
     cells = {label(entry["cell"]): entry["variants"] for entry in results["cells"]}

@@ -67,7 +67,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe bench``."""
     benchmarks = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
     for name, benchmark in BENCHMARKS.items():
-        own = benchmarks.add_parser(name, help=benchmark.title, description=benchmark.title)
+        own = benchmarks.add_parser(
+            name, help=benchmark.title, description=benchmark.title
+        )
         device = "cuda" if torch.cuda.is_available() else "cpu"
         own.add_argument("--device", choices=["cpu", "cuda"], default=device)
         for flag, text, kind, default, metavar in (*_OPTIONS, *benchmark.options):
@@ -107,7 +109,9 @@ def run(args: Namespace) -> None:
         for cell in cells[len(results["cells"]) :]:
             name = label(cell)
             board.add(name, len(started) * args.repetitions)
-            measured = measure(started, cell, args.repetitions, partial(board.update, name))
+            measured = measure(
+                started, cell, args.repetitions, partial(board.update, name)
+            )
             results["cells"].append({"cell": cell, "variants": measured})
             text = markdown(benchmark, results)
             if out:
@@ -122,10 +126,14 @@ def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[
     # Else torch's profiler prints when it starts, and when older memory is freed.
     os.environ.update(KINETO_LOG_LEVEL="99", TORCH_CPP_LOG_LEVEL="ERROR")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, *{make.__module__ for make in makes.values()}])
+    context.set_forkserver_preload(
+        [__name__, *{make.__module__ for make in makes.values()}]
+    )
     started = {}
     for variant, make in makes.items():
-        started[variant] = ProcessPoolExecutor(1, context, _start, (make, variant, settings))
+        started[variant] = ProcessPoolExecutor(
+            1, context, _start, (make, variant, settings)
+        )
     try:
         yield started
     finally:
@@ -162,7 +170,9 @@ def measure(
     where a variant cannot be built or runs out of memory, or its process was killed.
     """
     variants = list(workers)
-    results: dict[str, Values] = {name: {"seconds": defaultdict(list)} for name in variants}
+    results: dict[str, Values] = {
+        name: {"seconds": defaultdict(list)} for name in variants
+    }
 
     def ask(variant: str, method: str, *arguments: Any) -> Any:
         try:

@@ -16,7 +16,15 @@ from fairseq_mhe.common.files import check_output
 
 #: How the names of options begin that change what weights mean.
 _MEANING = (
-    *("_name", "arch", "encoder", "decoder", "share", "activation_fn", "no_scale_embedding"),
+    *(
+        "_name",
+        "arch",
+        "encoder",
+        "decoder",
+        "share",
+        "activation_fn",
+        "no_scale_embedding",
+    ),
     *("attention", "cross", "head_", "collaborative", "no_token_positional_embeddings"),
 )
 #: Parts of the names of options among them that only say how a model was trained or started.
@@ -109,7 +117,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     help_ = "checkpoints, or with --last a folder"
     add("checkpoints", nargs="+", type=Path, metavar="CKPT", help=help_)
-    add("--output", required=True, type=Path, metavar="OUT", help="the averaged checkpoint")
+    add(
+        "--output",
+        required=True,
+        type=Path,
+        metavar="OUT",
+        help="the averaged checkpoint",
+    )
     help_ = "average the last N checkpoints of the folder CKPT"
     add("--last", type=positive, metavar="N", help=help_)
 

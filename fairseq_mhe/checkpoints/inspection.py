@@ -112,7 +112,9 @@ def describe(summary: dict[str, Any]) -> dict[str, str]:
         "options": _listed(summary["options"]) or "defaults",
         "all parameters": f"{summary['parameters']:,} ({', '.join(summary['dtypes'])})",
         "training updates": f"{summary['updates']:,}",
-        "training can resume": "yes" if summary["resumable"] else "no (no optimizer state)",
+        "training can resume": "yes"
+        if summary["resumable"]
+        else "no (no optimizer state)",
         "averaged from": ", ".join(summary["averaged_from"]) or "nothing",
         "made by": _steps(summary["made_by"]),
         "versions": _listed(summary["versions"]) or "not stored",

@@ -61,7 +61,9 @@ def number(text: str) -> float:
 def _path(text: str) -> Path:
     if text:
         return Path(text)
-    raise ArgumentTypeError("an empty path: name a file or folder (the current folder is .)")
+    raise ArgumentTypeError(
+        "an empty path: name a file or folder (the current folder is .)"
+    )
 
 
 def at_least(least: int, most: int = 10**15) -> Callable[[str], int]:

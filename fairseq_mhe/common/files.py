@@ -34,7 +34,9 @@ def check_input(path: Path, advice: str) -> None:
 def check_output(path: Path) -> None:
     """Raises UserError where ``path`` is a folder, device or pipe, which no file may replace."""
     if path.exists() and not path.is_file():
-        raise UserError(f"cannot write {path}: it is not a regular file; name another file")
+        raise UserError(
+            f"cannot write {path}: it is not a regular file; name another file"
+        )
 
 
 @contextlib.contextmanager
@@ -68,7 +70,9 @@ def _renamed_into(path: Path) -> Iterator[Path]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         advice = ": make room and give the same command again" if full else ""
-        raise UserError(f"cannot write {path}: {error.strerror or error}{advice}") from error
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}{advice}"
+        ) from error
     finally:
         _remove(temporary)
 
@@ -96,7 +100,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}; restore it, or delete it") from error
+        raise UserError(
+            f"cannot read {path}: {error}; restore it, or delete it"
+        ) from error
 
 
 def sha256(path: Path) -> str:

@@ -6,7 +6,14 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 #: Seconds between two pictures on a terminal, and between two reports in lines.
 _DRAW_EVERY, _LINE_EVERY = 0.1, 15.0
@@ -53,7 +60,9 @@ class Board:
         )
         self._ids: dict[str, TaskID] = {}
         for name in names:
-            self._ids[name] = self._progress.add_task(name, total=0, state=_WAITING, note="")
+            self._ids[name] = self._progress.add_task(
+                name, total=0, state=_WAITING, note=""
+            )
         self._planned = bool(self._ids)
 
     def __enter__(self) -> Self:
@@ -72,7 +81,9 @@ class Board:
             self._ids[name] = self._progress.add_task(name, note="", **row)
         self.tick()
 
-    def update(self, name: str, done: int, total: int | None = None, note: str = "") -> None:
+    def update(
+        self, name: str, done: int, total: int | None = None, note: str = ""
+    ) -> None:
         """Work has come so far, of a ``total`` if it was not added before; a note stays."""
         if name not in self._ids:
             self.add(name, total or 0)

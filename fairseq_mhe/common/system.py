@@ -69,7 +69,10 @@ def machine(device: str) -> dict[str, str]:
     facts["vector instructions"] = torch.backends.cpu.get_cpu_capability()
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
-        size, capability = f"{gpu.total_memory / _GIB:.0f} GiB", f"{gpu.major}.{gpu.minor}"
+        size, capability = (
+            f"{gpu.total_memory / _GIB:.0f} GiB",
+            f"{gpu.major}.{gpu.minor}",
+        )
         facts["gpu"] = f"{gpu.name}, {size}, compute capability {capability}"
     return facts
 

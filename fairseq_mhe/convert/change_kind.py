@@ -52,7 +52,9 @@ def convert(
     model.eval()
     weighted_by = str(material.data) if inputs else None
     report = {"kind": kind, "weighted_by": weighted_by, "loss": material.loss(model)}
-    save_model(source, options, model.state_dict(), output, {"made_by": "convert", **report})
+    save_model(
+        source, options, model.state_dict(), output, {"made_by": "convert", **report}
+    )
     return {
         **report,
         "loss_before": material.loss(source.model),
@@ -69,7 +71,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--to", required=True, choices=TARGETS, metavar="KIND", help=help_)
     for flag, (option, kinds) in size_options().items():
         if set(kinds) & set(TARGETS):
-            name, help_ = option.name.replace("_", "-"), f"{', '.join(kinds)}: {option.help}"
+            name, help_ = (
+                option.name.replace("_", "-"),
+                f"{', '.join(kinds)}: {option.help}",
+            )
             add(f"--{name}", dest=flag, type=int, metavar="N", help=help_)
     _add_measured(parser)
 

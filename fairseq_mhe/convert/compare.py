@@ -67,7 +67,9 @@ class Material:
     def inputs(self) -> dict[str, Inputs]:
         """What each sublayer of the source reads, by its name; nothing without measured text."""
         batches = tracked(self.measured, "measuring inputs")
-        return measure_inputs(self.source.model, batches, self._pad) if self.measured else {}
+        return (
+            measure_inputs(self.source.model, batches, self._pad) if self.measured else {}
+        )
 
     @torch.inference_mode()
     def difference(self, model: nn.Module) -> LogitDifference:
@@ -158,7 +160,9 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     task = load_task(data)
     words = len(task.source_dictionary), len(task.target_dictionary)
     if words != source.words:
-        own, expected = (" and ".join(map(str, counts)) for counts in (words, source.words))
+        own, expected = (
+            " and ".join(map(str, counts)) for counts in (words, source.words)
+        )
         raise UserError(
             f"{data.folder} does not belong to {source.path}: it has {own} words, the checkpoint "
             f"{expected}; give the data that the model was trained on"
@@ -166,7 +170,9 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     return task
 
 
-def pair_batches(task: TranslationTask, model: Any, subset: str, count: int) -> list[Batch]:
+def pair_batches(
+    task: TranslationTask, model: Any, subset: str, count: int
+) -> list[Batch]:
     """The first ``count`` pairs of a split that fit into a model's positions, short ones first.
 
     UserError where the split is missing, or has no such pair.

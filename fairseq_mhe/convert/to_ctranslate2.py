@@ -103,7 +103,9 @@ def check_exact(
     sources = _words(task.source_dictionary, batch["net_input"]["src_tokens"])
     targets = _words(task.target_dictionary, batch["target"])
     # One at a time: 4.8 cannot score padded targets with its layout ``multi_query``.
-    results = translator.score_batch(sources, targets, max_input_length=0, max_batch_size=1)
+    results = translator.score_batch(
+        sources, targets, max_input_length=0, max_batch_size=1
+    )
     off = 0.0
     for result, own, target in zip(results, logs, batch["target"], strict=True):
         length = len(result.log_probs)  # of the words and the end
@@ -133,7 +135,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, required=True, metavar="DIR", help="new folder")
     help_ = "number format of the stored weights (default: %(default)s)"
     add("--quantization", choices=_QUANTIZATIONS, default="float32", help=help_)
-    help_ = "store keys and values that heads share once (CTranslate2's multi-query layout)"
+    help_ = (
+        "store keys and values that heads share once (CTranslate2's multi-query layout)"
+    )
     add("--shared-heads", action="store_true", help=help_)
 
 

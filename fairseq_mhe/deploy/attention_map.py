@@ -37,7 +37,11 @@ class AttentionMap:
 
 def encode(trained: Trained, text: str, side: int) -> Tensor:
     """A plain sentence (side 0) or translation (1) as tokens (1, S) and their end; or UserError."""
-    task, name, longest = trained.task, ("sentence", "target")[side], trained.positions[side]
+    task, name, longest = (
+        trained.task,
+        ("sentence", "target")[side],
+        trained.positions[side],
+    )
     (pieces,) = trained.text.segment([text], side)
     if not pieces:
         raise UserError(f"the {name} is empty: give some text")
@@ -67,7 +71,9 @@ def attention_map(
     read = target.roll(1, dims=1)  # the decoder reads the end first, then all but the end
     layers = _weights(model, place, source, torch.tensor([source.size(1)]), read)
     sentence = _symbols(source, task.source_dictionary)
-    written, before = (_symbols(tokens, task.target_dictionary) for tokens in (target, read))
+    written, before = (
+        _symbols(tokens, task.target_dictionary) for tokens in (target, read)
+    )
     keys = before if place == "decoder" else sentence
     return AttentionMap(layers, sentence if place == "encoder" else written, keys)
 
@@ -102,7 +108,9 @@ def _weights(model: nn.Module, place: str, *inputs: Tensor) -> list[Tensor]:
     with ExitStack() as hooks:
         for _, where, module in sublayers(model):
             if where == place:
-                hooks.enter_context(module.register_forward_pre_hook(ask, with_kwargs=True))
+                hooks.enter_context(
+                    module.register_forward_pre_hook(ask, with_kwargs=True)
+                )
                 hooks.enter_context(module.register_forward_hook(keep))
         model(*inputs)
     return layers
@@ -147,13 +155,24 @@ def _ticks(tokens: Sequence[str], size: float) -> dict[str, Any]:
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe attention-map``."""
     add = parser.add_argument
-    help_ = "a trained model that translates, stock or ours: a run folder, or a checkpoint"
+    help_ = (
+        "a trained model that translates, stock or ours: a run folder, or a checkpoint"
+    )
     add("checkpoint", type=Path, metavar="CHECKPOINT", help=help_)
-    add("--data", type=Path, help="data folder of its training (default: the run folder's)")
+    add(
+        "--data",
+        type=Path,
+        help="data folder of its training (default: the run folder's)",
+    )
     add("--sentence", required=True, help="plain text in the source language")
     help_ = "its translation, as plain text (default: the model's own, by beam search)"
     add("--target", help=help_)
-    add("--place", choices=PLACES, default="cross", help="which attention (default: cross)")
+    add(
+        "--place",
+        choices=PLACES,
+        default="cross",
+        help="which attention (default: cross)",
+    )
     add("--out", type=Path, required=True, help=f"picture: a {', '.join(FORMATS)} file")
 
 

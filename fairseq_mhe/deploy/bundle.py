@@ -26,7 +26,9 @@ def open_bundle(folder: Path) -> Bundle:
     """Read a bundle, or raise UserError where bundle.json is missing or damaged."""
     path = folder / CONFIG
     if not path.is_file():
-        raise UserError(f"{folder} is no bundle: it has no {CONFIG}; make one with export")
+        raise UserError(
+            f"{folder} is no bundle: it has no {CONFIG}; make one with export"
+        )
     config = read_json(path)
     try:
         text = TextProcessing(config["text"], folder)

@@ -56,7 +56,9 @@ class CTranslate2Engine:
         """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         # fairseq's limit of a batch, by its longest source; neither end is counted.
         source = max(map(len, sentences)) + 1
-        limit = min(int(decoding.max_len_a * source + decoding.max_len_b), self._longest - 1)
+        limit = min(
+            int(decoding.max_len_a * source + decoding.max_len_b), self._longest - 1
+        )
         results = self.translator.translate_batch(
             sentences,
             beam_size=decoding.beam,

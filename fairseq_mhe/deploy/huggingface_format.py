@@ -22,7 +22,9 @@ from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import WEIGHTS, Trained
 
 _NEVER = -1e9  # in every number format
-_CONSTANTS = yaml.safe_load(Path(__file__).with_name("huggingface.yaml").read_text("utf-8"))
+_CONSTANTS = yaml.safe_load(
+    Path(__file__).with_name("huggingface.yaml").read_text("utf-8")
+)
 
 
 def write(trained: Trained, folder: Path) -> None:
@@ -34,7 +36,9 @@ def write(trained: Trained, folder: Path) -> None:
     tokenizer, rows = make_tokenizer(trained.text, words)
     tokenizer.save(str(folder / "tokenizer.json"))
     marks = {"bos": words.bos_word, "pad": words.pad_word, "eos": words.eos_word}
-    ids = {f"{name}_token_id": tokenizer.token_to_id(word) for name, word in marks.items()}
+    ids = {
+        f"{name}_token_id": tokenizer.token_to_id(word) for name, word in marks.items()
+    }
     ids["decoder_start_token_id"] = ids["eos_token_id"]
     settings = {f"{name}_token": word for name, word in marks.items()}
     settings["model_max_length"] = trained.positions[0]
@@ -77,7 +81,9 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
         if ".layers." in name or ".layer_norm." in name:
             weights[f"model.{name}"] = value
     for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
-        symbols = torch.full((1, trained.positions[0]), side.padding_idx + 1)  # no padding
+        symbols = torch.full(
+            (1, trained.positions[0]), side.padding_idx + 1
+        )  # no padding
         weights[f"model.{name}.embed_positions.weight"] = side.embed_positions(symbols)[0]
     return {name: value.detach().contiguous() for name, value in weights.items()}
 
@@ -111,7 +117,9 @@ def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
     return {
         "num_beams": decoding.beam,
         "length_penalty": decoding.lenpen,
-        "max_new_tokens": most if decoding.max_len_a else min(decoding.max_len_b + 1, most),
+        "max_new_tokens": most
+        if decoding.max_len_a
+        else min(decoding.max_len_b + 1, most),
         "bad_words_ids": [[ids["pad_token_id"]]],
         "forced_eos_token_id": ids["eos_token_id"],
     }

@@ -27,7 +27,9 @@ def cut(line: str, fits: Callable[[str], bool]) -> tuple[list[str], bool]:
     return [part.strip() for part in parts if part.strip()], inside
 
 
-def _packed(text: str, places: regex.Pattern[str], fits: Callable[[str], bool]) -> list[str]:
+def _packed(
+    text: str, places: regex.Pattern[str], fits: Callable[[str], bool]
+) -> list[str]:
     """Cut ``text`` at as few of the ``places`` as possible; what fits nowhere is a part."""
     if fits(text):
         return [text]
@@ -36,7 +38,9 @@ def _packed(text: str, places: regex.Pattern[str], fits: Callable[[str], bool]) 
     start = first = 0
     while first < len(ends):
         begin = start
-        too_long = bisect_left(ends, True, first, key=lambda end: not fits(text[begin:end]))
+        too_long = bisect_left(
+            ends, True, first, key=lambda end: not fits(text[begin:end])
+        )
         first = max(too_long, first + 1)
         parts.append(text[start : ends[first - 1]])
         start = ends[first - 1]

@@ -51,7 +51,9 @@ def _apostrophes(lang: str, alpha: str, digit: str) -> list[Rule]:
     """
     letter, other, number = _one_of(alpha), _none_of(alpha), _one_of(digit)
     others = other.replace("[^", "[^'")
-    in_letters = f"(?<=(?:^|^'|[^']|{other}')(?:{letter}'{letter}')*{letter})'(?={letter})"
+    in_letters = (
+        f"(?<=(?:^|^'|[^']|{other}')(?:{letter}'{letter}')*{letter})'(?={letter})"
+    )
     before = f"(?:^|{letter})(?:{other}{others}*'{other})*{other}{others}*"
     rules = [(f"(?<={before})'(?={other})", " ' ")]
     if lang == "en":
@@ -71,7 +73,10 @@ def _full_stops(moses: MosesTokenizer, alpha: str) -> Rule:
     letter = _one_of(alpha)
     kept = [f"(?<!{letter}[^ ]*\\.[^ ]*\\.)(?<!\\.[^ ]*{letter}[^ ]*\\.)"]
     kept.append(f"(?! {_one_of(moses.IsLower)})")
-    beside = {r"(?<!(?:^| )(?:{})\.)": prefixes, r"(?!(?<=(?:^| )(?:{})\.) [0-9])": numeric}
+    beside = {
+        r"(?<!(?:^| )(?:{})\.)": prefixes,
+        r"(?!(?<=(?:^| )(?:{})\.) [0-9])": numeric,
+    }
     for rule, words in beside.items():
         if words:
             kept.append(rule.format("|".join(sorted(map(re.escape, words)))))

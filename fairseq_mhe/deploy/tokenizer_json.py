@@ -16,7 +16,9 @@ from fairseq_mhe.prepare.tokenise import ESCAPED
 Numbered = tuple[Any, list[int | None]]
 _CONTROL = "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]|\x00"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"
-_UNKNOWN = "\x00"  # no normalised text has it: Unigram finds its unknown piece in any text
+_UNKNOWN = (
+    "\x00"  # no normalised text has it: Unigram finds its unknown piece in any text
+)
 
 
 def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
@@ -26,7 +28,9 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
 
     if text.punctuation or text.tokenizer == ESCAPED:
         reason = (
-            "punctuation normalised (--punctuation)" if text.punctuation else "XML escapes"
+            "punctuation normalised (--punctuation)"
+            if text.punctuation
+            else "XML escapes"
         )
         raise UserError(
             f"the model's data have {reason}, which a tokenizer.json cannot hold: export in "
@@ -71,10 +75,14 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     from tokenizers.models import BPE
 
     codes = text.model.path.read_text(encoding="utf-8").splitlines()
-    pairs = [line.split(" ") for line in codes if line and not line.startswith("#version")]
+    pairs = [
+        line.split(" ") for line in codes if line and not line.startswith("#version")
+    ]
     merges = list(dict.fromkeys((first, second) for first, second in pairs))
     names = dictionary.symbols[: dictionary.nspecial]
-    for word in dictionary.symbols[dictionary.nspecial :]:  # merging marks the end of a word
+    for word in dictionary.symbols[
+        dictionary.nspecial :
+    ]:  # merging marks the end of a word
         inside = word.endswith(NOT_LAST) and word != NOT_LAST
         names.append(word.removesuffix(NOT_LAST) if inside else word + END_OF_WORD)
     numbers = {name: row for row, name in enumerate(names)}
@@ -110,7 +118,9 @@ def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     scores += [min(scores)] * (len(names) - len(scores))
     model = Unigram(list(zip(names, scores, strict=True)), unk_id=learnt.unk_id())
     tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(WORD_START, prepend_scheme="always")
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
+        WORD_START, prepend_scheme="always"
+    )
     unknown = decoders.Replace(_UNKNOWN, dictionary.unk_word)
     tokenizer.decoder = _finish(text, unknown, decoders.Replace(WORD_START, " "))
     return tokenizer, rows

@@ -81,9 +81,13 @@ def read_bundle(bundle: Bundle) -> Trained:
             for name, first in (stored.metadata() or {}).items():
                 weights[name] = weights[first]
         files = [folder / f"dict.{language}.txt" for language in bundle.text.languages]
-        task = TranslationTask(TranslationConfig(), *map(Dictionary.load, map(str, files)))
+        task = TranslationTask(
+            TranslationConfig(), *map(Dictionary.load, map(str, files))
+        )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{folder} cannot be read ({error}): get the bundle again") from None
+        raise UserError(
+            f"{folder} cannot be read ({error}): get the bundle again"
+        ) from None
     options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
     state = {"cfg": {"model": options}, "model": weights}
     source = source_of(folder / WEIGHTS, state)
@@ -129,7 +133,9 @@ class FairseqEngine:
     ) -> list[list[Translation]]:
         """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         task, words = self._task, self._task.source_dictionary
-        tokens = [torch.tensor([*map(words.index, each), words.eos()]) for each in sentences]
+        tokens = [
+            torch.tensor([*map(words.index, each), words.eos()]) for each in sentences
+        ]
         dataset = task.build_dataset_for_inference(tokens, list(map(len, tokens)))
         batch = dataset.collater([dataset[index] for index in range(len(tokens))])
         if self._cuda:
@@ -148,7 +154,9 @@ def open_engine(
     trained: Trained, engine: str, precision: str, cpu: bool, threads: int | None
 ) -> FairseqEngine | CTranslate2Engine:
     """The engine for a model that fairseq runs; options as of `Translator.load`."""
-    if engine == "ctranslate2" or (engine == "auto" and _suits_ctranslate2(precision, cpu)):
+    if engine == "ctranslate2" or (
+        engine == "auto" and _suits_ctranslate2(precision, cpu)
+    ):
         try:
             with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as folder:
                 model = Path(folder) / "model"

@@ -25,16 +25,27 @@ CHUNK = 4000
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe translate``."""
     add = parser.add_argument
-    help_ = "a bundle (of fairseq-mhe export), a run folder, or a checkpoint (with --data)"
+    help_ = (
+        "a bundle (of fairseq-mhe export), a run folder, or a checkpoint (with --data)"
+    )
     add("model", type=Path, metavar="MODEL", help=help_)
-    help_ = "text, a sentence a line, plain or compressed (default: standard input, also -)"
+    help_ = (
+        "text, a sentence a line, plain or compressed (default: standard input, also -)"
+    )
     add("files", nargs="*", type=Path, metavar="FILE", help=help_)
     help_ = "file for all translations, whole or absent"
     add("--out", type=Path, metavar="FILE", help=help_)
-    add("--beam", type=positive, metavar="N", help="beam (default: as the model was scored)")
+    add(
+        "--beam",
+        type=positive,
+        metavar="N",
+        help="beam (default: as the model was scored)",
+    )
     help_ = "N translations a line: its number, TAB, score (log probability), TAB, text"
     add("--nbest", type=positive, metavar="N", help=help_)
-    help_ = "engine; auto: CTranslate2 if it is installed and agrees (default: %(default)s)"
+    help_ = (
+        "engine; auto: CTranslate2 if it is installed and agrees (default: %(default)s)"
+    )
     add("--engine", choices=ENGINES, default="auto", help=help_)
     help_ = (
         "number format of products on a CPU: int8 is an approximation, bf16 is for --engine "
@@ -43,7 +54,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--precision", choices=PRECISIONS, default="float32", help=help_)
     help_ = "subwords that are translated at a time (default: as the model was scored)"
     add("--batch-tokens", type=positive, metavar="N", help=help_)
-    add("--data", type=Path, metavar="DATA", help="data folder that a checkpoint belongs to")
+    add(
+        "--data",
+        type=Path,
+        metavar="DATA",
+        help="data folder that a checkpoint belongs to",
+    )
     add("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
     add("--cpu", action="store_true", help="do not use a GPU")
 
@@ -85,7 +101,10 @@ def _output(path: Path | None) -> Iterator[TextIO]:
             sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield sys.stdout
         return
-    with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="\n") as stream:
+    with (
+        atomic_path(path) as part,
+        part.open("w", encoding="utf-8", newline="\n") as stream,
+    ):
         yield stream
 
 

@@ -71,7 +71,9 @@ class Translator:
                 "example.py, or export the model with --format fairseq"
             )
         if precision == "bf16" and "ctranslate2" in (engine, form):
-            raise UserError("CTranslate2 has no bf16 on a CPU: choose fairseq, or float32")
+            raise UserError(
+                "CTranslate2 has no bf16 on a CPU: choose fairseq, or float32"
+            )
         if bundle and form == "ctranslate2":
             longest = bundle.positions[1]
             return cls(bundle, CTranslate2Engine(path, longest, precision, cpu, threads))
@@ -163,7 +165,8 @@ class Translator:
         while order:  # similar lengths together; ends and padding count as tokens
             size, most = 1, decoding.max_tokens
             while (
-                size < len(order) and (size + 1) * (len(sentences[order[size]]) + 1) <= most
+                size < len(order)
+                and (size + 1) * (len(sentences[order[size]]) + 1) <= most
             ):
                 size += 1
             batch, order = order[:size], order[size:]

@@ -68,7 +68,9 @@ def _row(row: str, kind: str) -> Json:
 def cost_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe cost``."""
     add = parser.add_argument
-    help_ = f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}; or an architecture of a "
+    help_ = (
+        f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}; or an architecture of a "
+    )
     help_ += f"language model: {', '.join(LANGUAGE_ARCHS)}"
     add("row", metavar="ROW", help=help_)
     add("attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}")
@@ -76,7 +78,9 @@ def cost_arguments(parser: ArgumentParser) -> None:
         help_ = f"another kind of {place} attention"
         add(f"--{place}-attention", metavar="KIND", help=help_)
     for name, (option, users) in size_options().items():
-        flags = dict.fromkeys(f"--{flag.replace('_', '-')}" for flag in (option.name, name))
+        flags = dict.fromkeys(
+            f"--{flag.replace('_', '-')}" for flag in (option.name, name)
+        )
         help_ = f"{', '.join(users)}: {option.help}"
         add(*flags, dest=name, type=int, metavar="N", help=help_)
     for name, default, what in (
@@ -93,7 +97,9 @@ def cost_arguments(parser: ArgumentParser) -> None:
 def cost(args: Namespace) -> None:
     """Print what a model costs, as a table or as JSON."""
     names = (*PLACES.values(), *size_options())
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    given = {
+        name: getattr(args, name) for name in names if getattr(args, name) is not None
+    }
     model = build_on_meta(args.row, args.attention, args.vocab_size, **given)
     parts = costs(model, args.source, (args.target + 1) / 2)
     parts["attention"] = sum((parts[place] for place in PLACES), Cost())
@@ -103,7 +109,9 @@ def cost(args: Namespace) -> None:
     sizes = (args.source, args.target)
     report = {
         "row": args.row,
-        "attention": {place: kind for place, kind in kinds(args).items() if place in places},
+        "attention": {
+            place: kind for place, kind in kinds(args).items() if place in places
+        },
         "source_tokens": args.source,
         "target_tokens": args.target,
         "beam": args.beam,

@@ -121,9 +121,7 @@ def finetune_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe finetune``."""
     add = parser.add_argument
     add("task", type=Path, metavar="TASK-DATA", help=f"a folder of {_TASKS}")
-    help_ = (
-        "a masked language model, stock or ours: a run folder of pretrain, or a checkpoint"
-    )
+    help_ = "a masked language model, stock or ours: a run folder of pretrain, or a checkpoint"
     add("--model", type=Path, required=True, metavar="MODEL", help=help_)
     _add_out(parser)
     add_seed(parser)
@@ -166,10 +164,16 @@ def nlu_table_arguments(parser: ArgumentParser) -> None:
     add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=help_)
     help_ = "kinds of attention, or all (default: %(default)s)"
     add("--kinds", type=kinds, default=_KINDS, metavar="KIND,...", help=help_)
-    help_ = "seeds of fine-tuning; of a causal model, of its training (default: %(default)s)"
+    help_ = (
+        "seeds of fine-tuning; of a causal model, of its training (default: %(default)s)"
+    )
     add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
     _add_number(parser, "epochs", "epochs of fine-tuning")
-    add("--no-table", action="store_true", help="train and score only, as a SLURM job does")
+    add(
+        "--no-table",
+        action="store_true",
+        help="train and score only, as a SLURM job does",
+    )
     _add_pretraining(parser)
     slurm.add_table_arguments(parser)
 
@@ -178,7 +182,9 @@ def nlu_table(args: Namespace) -> None:
     """Train what is not trained yet, and write and print the table."""
     masked = LANGUAGE_ARCHS[args.arch] is ROBERTA
     if masked and not args.tasks:
-        raise UserError(f"{args.arch} is fine-tuned on tasks: name their folders by --tasks")
+        raise UserError(
+            f"{args.arch} is fine-tuned on tasks: name their folders by --tasks"
+        )
     if not masked and (args.tasks or args.epochs):
         raise UserError(
             f"{args.arch} is not fine-tuned: leave --tasks and --epochs out; its table shows "
@@ -229,7 +235,9 @@ class LanguageTable:
     def _tuning(self, kind: str, task: TaskFolder) -> list[Job]:
         """The fine-tunings of a pre-trained kind on a task, one for each seed."""
         (start,) = self._pretraining(kind)
-        return [plan_finetuning(start.folder, task, n, self.args) for n in self.args.seeds]
+        return [
+            plan_finetuning(start.folder, task, n, self.args) for n in self.args.seeds
+        ]
 
     def train(self, kinds: Sequence[str]) -> None:
         """Pre-train all kinds, then fine-tune them on all tasks; finished runs are skipped."""
@@ -259,7 +267,9 @@ class LanguageTable:
         if unfinished := [kind for kind in kinds if kind not in finished]:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
         path = out / ("nlu-table.md" if self.tasks else "perplexity.md")
-        title = f"{self.args.arch}, text of {self.data.folder.resolve().name}; {self._seeds}"
+        title = (
+            f"{self.args.arch}, text of {self.data.folder.resolve().name}; {self._seeds}"
+        )
         values: Json
         if self.tasks:
             commonest = {task.task.name: commonest_score(task) for task in self.tasks}
@@ -293,7 +303,9 @@ class LanguageTable:
         job = self._pretraining(kind)[0]
         training = job.training
         versions = job.config["versions"]
-        pretraining = f"{training.updates:,} updates of {training.batch_tokens:,} blocks of "
+        pretraining = (
+            f"{training.updates:,} updates of {training.batch_tokens:,} blocks of "
+        )
         pretraining += (
             f"{training.options['tokens_per_sample']:,} subwords, in {training.precision}"
         )

@@ -42,14 +42,18 @@ def quickstart(args: Namespace) -> None:
     """Do it all, or what is not done yet, and print the table."""
     out = output_folder(args.out)
     devices.asked_for(args, len(args.attention))  # refused before anything is prepared
-    say(f"1 of 2: prepare {args.limit or 'all'} pairs of the embedded English-German corpus")
+    say(
+        f"1 of 2: prepare {args.limit or 'all'} pairs of the embedded English-German corpus"
+    )
     folder = out / (f"data-limit{args.limit}" if args.limit else "data")
     HomeAssistant(out=folder, limit=args.limit).prepare()
     data = open_data(folder)
     names = ", ".join(args.attention)
     say(f"2 of 2: train, translate and score {names}; {args.updates} updates each")
     tiny = recipe("tiny")
-    training = tiny.training.shortened(args.updates).with_precision(devices.precision(args))
+    training = tiny.training.shortened(args.updates).with_precision(
+        devices.precision(args)
+    )
     chosen = replace(tiny, training=training)
     table = TableRun(plan_jobs(chosen, args.attention, [args.seed], data, out), data, out)
     table.work(args)

@@ -34,7 +34,9 @@ def run_table_arguments(parser: ArgumentParser) -> None:
     add("--kinds", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
     help_ = "random seeds (default: %(default)s)"
     add("--seeds", type=seeds, default="1", metavar="N,...", help=help_)
-    add("--title", metavar="TEXT", help="heading (default: languages and number of pairs)")
+    add(
+        "--title", metavar="TEXT", help="heading (default: languages and number of pairs)"
+    )
     add_arguments(parser)
     slurm.add_table_arguments(parser)
 
@@ -47,7 +49,9 @@ def train_arguments(parser: ArgumentParser) -> None:
     help_ = "kind of attention, as fairseq-train's --attention"
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
     add_seed(parser)
-    add("--evaluate", action="store_true", help="translate and score the model afterwards")
+    add(
+        "--evaluate", action="store_true", help="translate and score the model afterwards"
+    )
     add_arguments(parser)
 
 
@@ -55,13 +59,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The options that ``run-table``, ``train`` and the studies share."""
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="prepared data folder")
-    add("--out", type=Path, required=True, metavar="RUNS", help="folder for the run folders")
+    add(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="RUNS",
+        help="folder for the run folders",
+    )
     add("--updates", type=positive, metavar="N", help="updates (default: the recipe's)")
     help_ = "tokens of an update, on all devices together"
     add("--batch-tokens", type=positive, metavar="N", help=help_)
     help_ = "tokens that a device takes at a time: less needs less memory"
     add("--max-tokens", type=positive, metavar="N", help=help_)
-    help_ = "a recipe of your own, in place of a row's: a YAML file (see fairseq-mhe recipe)"
+    help_ = (
+        "a recipe of your own, in place of a row's: a YAML file (see fairseq-mhe recipe)"
+    )
     add("--recipe", type=Path, metavar="FILE", help=help_)
     _add_scoring(parser)
     devices.add_arguments(parser)
@@ -292,7 +304,9 @@ def score(args: Namespace) -> None:
     references, hypotheses, *baseline = scoring.read_aligned(paths, advice)
     tokenise = scoring.bleu_tokeniser(args.language, args.bleu_tokenizer)
     scores = scoring.score(hypotheses, references, args.language, tokenise)
-    comparison = compare([hypotheses], baseline, references, tokenise) if baseline else None
+    comparison = (
+        compare([hypotheses], baseline, references, tokenise) if baseline else None
+    )
     if args.json:
         scores["comparison"] = comparison and asdict(comparison)
         print(json.dumps(scores, indent=2))

@@ -51,7 +51,9 @@ class Family:
         """How many words each dictionary has, from a state's tables (one, or some by frequency)."""
         sizes = []
         for table in self.tables:
-            parts = [w.size(0) for name, w in weights.items() if re.fullmatch(table, name)]
+            parts = [
+                w.size(0) for name, w in weights.items() if re.fullmatch(table, name)
+            ]
             sizes.append(sum(parts))
         return tuple(sizes)
 
@@ -134,7 +136,9 @@ class Family:
         rows = []
         for name, row in self.rows.items():
             sizes = {**row.options(), "dropout": None}
-            differences = {key: own.get(key) for key in sizes if own.get(key) != sizes[key]}
+            differences = {
+                key: own.get(key) for key in sizes if own.get(key) != sizes[key]
+            }
             impossible = on_command_line and False in differences.values()
             rows.append((impossible, len(differences), name, differences))
         _, _, name, differences = min(rows, key=lambda row: row[:2])
@@ -150,7 +154,9 @@ def make_dictionary(words: int) -> Dictionary:
     return dictionary
 
 
-def make_task(source: int, target: int | None = None, config: Any = None) -> TranslationTask:
+def make_task(
+    source: int, target: int | None = None, config: Any = None
+) -> TranslationTask:
     """A translation task of made-up words from the sizes of its dictionaries (default: one)."""
     dictionaries = make_dictionary(source), make_dictionary(target or source)
     return TranslationTask(config or TranslationConfig(), *dictionaries)
@@ -172,7 +178,9 @@ ROBERTA = Family(
     architectures.ROBERTA_ROWS,
     (r"encoder\.sentence_encoder\.embed_tokens\.weight",),
     # It adds <mask> to its own dictionary.
-    lambda words: MaskedLMTask(MaskedLMConfig(), copy.deepcopy(make_dictionary(words - 1))),
+    lambda words: MaskedLMTask(
+        MaskedLMConfig(), copy.deepcopy(make_dictionary(words - 1))
+    ),
     {},
 )
 CAUSAL = Family(
@@ -186,7 +194,9 @@ CAUSAL = Family(
 )
 FAMILIES = (TRANSLATION, ROBERTA, CAUSAL)
 #: Of language models, by name.
-LANGUAGE_ARCHS = {family.arch(row): family for family in FAMILIES[1:] for row in family.rows}
+LANGUAGE_ARCHS = {
+    family.arch(row): family for family in FAMILIES[1:] for row in family.rows
+}
 for _family in FAMILIES:
     _family.register()
 

@@ -39,7 +39,12 @@ class _SmoothedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, target: Tensor, epsilon: float, padding: int, replace: bool
+        ctx: Any,
+        logits: Tensor,
+        target: Tensor,
+        epsilon: float,
+        padding: int,
+        replace: bool,
     ) -> tuple[Tensor, Tensor]:
         """logits (N, V), over which the gradient may be written, target (N,) -> two in float32."""
         words = logits.size(1)
@@ -110,7 +115,9 @@ _Config = smoothed.LabelSmoothedCrossEntropyCriterionConfig
 
 
 @register_criterion("label_smoothed_cross_entropy_by_rows", dataclass=_Config)
-class LabelSmoothedCrossEntropyByRows(_ByRows, smoothed.LabelSmoothedCrossEntropyCriterion):
+class LabelSmoothedCrossEntropyByRows(
+    _ByRows, smoothed.LabelSmoothedCrossEntropyCriterion
+):
     """For translation."""
 
 

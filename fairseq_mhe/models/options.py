@@ -56,7 +56,9 @@ for _name, (_kind_option, _users) in kind_options().items():
     _help = _kind_option.help
     if len(_users) < len(KINDS):
         _help = f"{', '.join(_users)}: {_help}"
-    _add(_name, Optional[_kind_option.type], None, _help)  # None is the kind's own default
+    _add(
+        _name, Optional[_kind_option.type], None, _help
+    )  # None is the kind's own default
 _help = "generate on a CPU with large weights in 8-bit integers: faster, nearly the same"
 _add("int8_generation", bool, False, _help)
 _help = "products of large weights on a CPU; auto: bf16 where it has AVX512-BF16 or AMX"
@@ -85,7 +87,9 @@ def config(
     base: type = FairseqDataclass,
 ) -> type[FairseqDataclass]:
     """The dataclass of a model's options: fairseq's, and ours but for those ``without``."""
-    ours = [(option, *typed) for option, typed in OPTIONS.items() if option not in without]
+    ours = [
+        (option, *typed) for option, typed in OPTIONS.items() if option not in without
+    ]
     return make_dataclass(name, [*fairseqs, *ours], bases=(base,))
 
 
@@ -116,7 +120,9 @@ def plain_options(cfg: Any) -> argparse.Namespace:
 def kinds(args: Any) -> dict[str, str]:
     """The kind of attention at each place of ``PLACES``, from flat options."""
     usual = getattr(args, "attention", None) or DEFAULT_ATTENTION
-    return {place: getattr(args, option, None) or usual for place, option in PLACES.items()}
+    return {
+        place: getattr(args, option, None) or usual for place, option in PLACES.items()
+    }
 
 
 def check_options(args: Any, places: Sequence[str]) -> None:

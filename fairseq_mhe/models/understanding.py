@@ -55,7 +55,9 @@ def passage(tokens: Tensor, end: int) -> Tensor:
 
 def span_scores(model: Any, net_input: dict[str, Any], end: int) -> Tensor:
     """Logits of an answer's first and last token, -inf where none can be: (B, T, 2)."""
-    logits, _ = model(**net_input, features_only=True, classification_head_name=ANSWER_HEAD)
+    logits, _ = model(
+        **net_input, features_only=True, classification_head_name=ANSWER_HEAD
+    )
     possible = passage(net_input["src_tokens"], end)  # (B, T)
     possible[:, 0] = True  # <s> stands for no answer
     return logits.float().masked_fill(~possible.unsqueeze(-1), -math.inf)

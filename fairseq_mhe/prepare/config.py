@@ -148,8 +148,12 @@ class PrepareConfig(TextOptions):
     max_tokens: int = integer(
         250, "drop pairs with a side of over N tokens (without tokeniser: 8 N characters)"
     )
-    max_ratio: float | None = bounded(1.5, "drop train pairs with a side X times as long", 1)
-    punctuation: bool = option(False, "unify quotes, dashes and spaces, for the model only")
+    max_ratio: float | None = bounded(
+        1.5, "drop train pairs with a side X times as long", 1
+    )
+    punctuation: bool = option(
+        False, "unify quotes, dashes and spaces, for the model only"
+    )
 
     @property
     def langs(self) -> tuple[str, str]:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import key, no_colon
-from fairseq_mhe.prepare.manifest import MANIFEST, PARALLEL, TEXT, file_hashes, read_manifest
+from fairseq_mhe.prepare.manifest import (
+    MANIFEST,
+    PARALLEL,
+    TEXT,
+    file_hashes,
+    read_manifest,
+)
 from fairseq_mhe.prepare.subword import join
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
@@ -47,7 +53,9 @@ class DataFolder:
     def dictionary(self, side: int = 0) -> Path:
         """The dictionary of a side; running text has one."""
         is_text = self.manifest.get("form") == TEXT
-        return self.binary / ("dict.txt" if is_text else f"dict.{self.languages[side]}.txt")
+        return self.binary / (
+            "dict.txt" if is_text else f"dict.{self.languages[side]}.txt"
+        )
 
     def text(self, subset: str, side: int) -> Path:
         """The detokenised text of a split."""

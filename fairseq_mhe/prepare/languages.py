@@ -52,7 +52,9 @@ def has_spaces(code: str) -> bool:
 def restored_by_moses(code: str) -> bool:
     """Whether Moses' detokeniser gives text of a language back, but for rare cases."""
     restored = script_of(code) not in _SCRIPTS_NOT_RESTORED
-    return has_spaces(code) and restored and base_code(code) not in _LANGUAGES_NOT_RESTORED
+    return (
+        has_spaces(code) and restored and base_code(code) not in _LANGUAGES_NOT_RESTORED
+    )
 
 
 def bleu_tokeniser_of(code: str) -> str:

@@ -49,7 +49,9 @@ def read_manifest(data: Path, form: str = "") -> dict[str, Any]:
 def file_hashes(manifest: Facts) -> dict[str, str]:
     """Every file of a data folder -> its SHA-256."""
     steps = manifest["steps"].values()
-    return {name: entry["sha256"] for step in steps for name, entry in step["files"].items()}
+    return {
+        name: entry["sha256"] for step in steps for name, entry in step["files"].items()
+    }
 
 
 @dataclass
@@ -85,14 +87,21 @@ class Manifest:
         record = self.content["steps"].get(step, {})
         if record.get("made_from") != made_from:
             return False
-        sizes = {self.folder / name: file["bytes"] for name, file in record["files"].items()}
-        return all(path.is_file() and path.stat().st_size == sizes[path] for path in sizes)
+        sizes = {
+            self.folder / name: file["bytes"] for name, file in record["files"].items()
+        }
+        return all(
+            path.is_file() and path.stat().st_size == sizes[path] for path in sizes
+        )
 
     def _finish(self, step: str, made_from: Facts, counts: Counts, work: Path) -> None:
         """Move the files of a step to their places and record them."""
         paths = sorted(path for path in work.rglob("*") if path.is_file())
         files = {
-            str(path.relative_to(work)): {"bytes": path.stat().st_size, "sha256": checksum}
+            str(path.relative_to(work)): {
+                "bytes": path.stat().st_size,
+                "sha256": checksum,
+            }
             for path, checksum in sha256_of_all(paths, self.workers).items()
         }
         # The old record goes first: killed while files are moved, the step counts as not done.

@@ -45,10 +45,19 @@ _CHARACTERS_A_TOKEN = 8
 _USUAL_FROM = 100_000  # first pairs of a corpus
 _WARN_ABOVE = 10  # percent of the pairs that are dropped
 #: The options that decide what cleaning writes.
-_CLEANING = ("tokenizer", "max_tokens", "max_ratio", "punctuation", "lowercase", "hold_out")
+_CLEANING = (
+    "tokenizer",
+    "max_tokens",
+    "max_ratio",
+    "punctuation",
+    "lowercase",
+    "hold_out",
+)
 #: Why a pair is dropped, in counts and in words.
 _REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
-_REFERENCES = 2000  # lines of the test set that are compared with their tokens, joined again
+_REFERENCES = (
+    2000  # lines of the test set that are compared with their tokens, joined again
+)
 
 
 def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
@@ -82,7 +91,9 @@ def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
     return {f"{split}.{pair}.{lang}": f"{folder}/{split}.{lang}" for lang, split in names}
 
 
-def _clean(manifest: Manifest, config: PrepareConfig, files: dict[str, Corpora]) -> Counts:
+def _clean(
+    manifest: Manifest, config: PrepareConfig, files: dict[str, Corpora]
+) -> Counts:
     """The step from files to raw/ and tokenised/: read, normalise, tokenise, clean."""
 
     def action(work: Path) -> Counts:
@@ -167,7 +178,9 @@ def _fate(row: Row, config: PrepareConfig, max_ratio: float, usual: float) -> st
     if config.counts_characters:
         lengths: list[float] = [len(source), len(target) / usual]
         longest = max(len(source), len(target)) / _CHARACTERS_A_TOKEN
-        spare = _CHARACTERS_A_TOKEN  # a single word more or less makes no pair a wrong one
+        spare = (
+            _CHARACTERS_A_TOKEN  # a single word more or less makes no pair a wrong one
+        )
     else:
         lengths = [side.count(" ") + 1 for side in tokens]
         longest, spare = max(lengths), 0
@@ -191,7 +204,9 @@ def _summary(counts: Mapping[str, int]) -> tuple[float, str]:
     """The percentage of dropped pairs; how many were kept, held out, and dropped for what."""
     parts = [f"{counts['kept']:,} of {counts['read']:,} pairs kept"]
     names = {"held_out": "held out", **_REASONS}
-    parts += [f"{counts[name]:,} {fate}" for name, fate in names.items() if counts.get(name)]
+    parts += [
+        f"{counts[name]:,} {fate}" for name, fate in names.items() if counts.get(name)
+    ]
     dropped = sum(counts.get(name, 0) for name in _REASONS)
     return 100 * dropped / max(1, counts["read"]), ", ".join(parts)
 
@@ -207,12 +222,16 @@ def _say_not_restored(config: PrepareConfig) -> None:
         restored = restore(split(line))
         if restored != line:
             kept = set(restored.split())
-            words = " ".join([word for word in line.split() if word not in kept] or [line])
+            words = " ".join(
+                [word for word in line.split() if word not in kept] or [line]
+            )
             form = re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "A", words))
             forms[form] += 1
             examples.setdefault(form, words)
     if forms:
-        like = [f"{n} like {form} ({examples[form]!r})" for form, n in forms.most_common(4)]
+        like = [
+            f"{n} like {form} ({examples[form]!r})" for form, n in forms.most_common(4)
+        ]
         lost = f"{forms.total():,} of {len(lines):,} references"
         problem = "which no translation can match fully"
         say(f"test: Moses' rules do not restore {lost}, {problem}: {'; '.join(like)}")

@@ -33,7 +33,11 @@ _dictionary: Dictionary
 
 
 def text_facts(
-    langs: Sequence[str], subword: str, tokenizer: str, source: Facts | None, **options: Any
+    langs: Sequence[str],
+    subword: str,
+    tokenizer: str,
+    source: Facts | None,
+    **options: Any,
 ) -> Facts:
     """The keys of a manifest that `data_folder.DataFolder` reads, and some for people."""
     return {
@@ -89,7 +93,9 @@ def _learn(manifest: Manifest, config: TextOptions, train: list[str]) -> Subword
     return SubwordModel(kind, manifest.folder / name)
 
 
-def _segment(manifest: Manifest, model: SubwordModel, texts: list[str], most: int) -> None:
+def _segment(
+    manifest: Manifest, model: SubwordModel, texts: list[str], most: int
+) -> None:
     """Clean texts in subwords: subword/."""
 
     def action(work: Path) -> Counts:
@@ -104,7 +110,11 @@ def _segment(manifest: Manifest, model: SubwordModel, texts: list[str], most: in
                 for text, text_lengths in blocks:
                     stream.write(text)
                     lengths += text_lengths
-            sizes = {"lines": len(lengths), "tokens": sum(lengths), "longest": max(lengths)}
+            sizes = {
+                "lines": len(lengths),
+                "tokens": sum(lengths),
+                "longest": max(lengths),
+            }
             counts[path.name] = sizes
         return counts
 
@@ -158,7 +168,9 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
             unknown += int(np.count_nonzero(numbers == dictionary.unk()))
     with MMapIndexedDataset.Index.writer(f"{prefix}.idx", dtype) as index:
         index.write(lengths)
-    return f"{text.name}: {len(lengths)} lines, {sum(lengths)} tokens, {unknown} unknown\n"
+    return (
+        f"{text.name}: {len(lengths)} lines, {sum(lengths)} tokens, {unknown} unknown\n"
+    )
 
 
 def _number_text(block: bytes, dtype: Any) -> tuple[NDArray[Any], list[int]]:

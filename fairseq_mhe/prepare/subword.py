@@ -97,7 +97,9 @@ def _in_stretches(lines: Iterable[str]) -> Iterator[str]:
         if len(line.encode()) <= MAX_SENTENCE_BYTES:
             yield line
         else:  # a character has four bytes at most
-            yield from textwrap.wrap(line, MAX_SENTENCE_BYTES // 4, break_on_hyphens=False)
+            yield from textwrap.wrap(
+                line, MAX_SENTENCE_BYTES // 4, break_on_hyphens=False
+            )
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,9 @@ def _load(model: SubwordModel, changed: int) -> Callable[[list[str]], list[str]]
         return lambda lines: [" ".join(pieces) for pieces in encode(lines, out_type=str)]
     with model.path.open(encoding="utf-8") as codes:
         splits = _Splits(BPE(codes).bpe_codes)
-    return lambda lines: [" ".join(map(splits.__getitem__, line.split())) for line in lines]
+    return lambda lines: [
+        " ".join(map(splits.__getitem__, line.split())) for line in lines
+    ]
 
 
 class _Splits(dict[str, str]):
@@ -175,7 +179,9 @@ def split_long(line: str, most: int, kind: str) -> list[str]:
     tokens, lines = line.split(" "), []
     while len(tokens) > most:
         ends = range(most, 0, -1)
-        between = (end for end in ends if _between_words(tokens[end - 1], tokens[end], kind))
+        between = (
+            end for end in ends if _between_words(tokens[end - 1], tokens[end], kind)
+        )
         end = next(between, most)
         lines.append(" ".join(tokens[:end]))
         tokens = tokens[end:]
@@ -183,7 +189,9 @@ def split_long(line: str, most: int, kind: str) -> list[str]:
 
 
 def _between_words(before: str, after: str, kind: str) -> bool:
-    return not before.endswith(NOT_LAST) if kind == "bpe" else after.startswith(WORD_START)
+    return (
+        not before.endswith(NOT_LAST) if kind == "bpe" else after.startswith(WORD_START)
+    )
 
 
 def join(line: str, kind: str) -> str:

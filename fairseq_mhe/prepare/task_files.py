@@ -71,7 +71,9 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
                 elif drop:
                     dropped += 1
                 else:
-                    raise ValueError("a text or a label is missing; every example needs all")
+                    raise ValueError(
+                        "a text or a label is missing; every example needs all"
+                    )
     except _BAD_ROW as error:
         what = f"line {number} is no row of {task.name}"
         raise UserError(f"{path}, {what}: {_reason(error)}") from None
@@ -114,7 +116,9 @@ def _label(task: Task, row: Row) -> str:
     if task.labels is None:
         float(label or 0)
     elif label and label not in task.labels:
-        raise ValueError(f"there is no label {label!r:.40}, only {', '.join(task.labels)}")
+        raise ValueError(
+            f"there is no label {label!r:.40}, only {', '.join(task.labels)}"
+        )
     return label
 
 
@@ -133,13 +137,18 @@ def _answers(task: Task, row: Row) -> Iterator[Example]:
 
 
 #: COPA's questions about the premise, as SuperGLUE's baselines (jiant) have them.
-_QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
+_QUESTIONS = {
+    "cause": "What was the cause of this?",
+    "effect": "What happened as a result?",
+}
 
 
 def _choice(task: Task, row: Row) -> Iterator[Example]:
     """COPA: the premise with a question, and the two choices."""
     premise, *choices = (row[column] for column in task.columns)
-    yield Example((f"{premise} {_QUESTIONS[row['question']]}", *choices), _label(task, row))
+    yield Example(
+        (f"{premise} {_QUESTIONS[row['question']]}", *choices), _label(task, row)
+    )
 
 
 def _word_in_context(task: Task, row: Row) -> Iterator[Example]:
@@ -171,7 +180,10 @@ def _gap(task: Task, row: Row) -> Iterator[Example]:
         right, group = {answer["text"] for answer in query["answers"]}, str(query["idx"])
         for name in dict.fromkeys(names):
             filled = query["query"].replace("@placeholder", name)
-            texts, label = (text.replace("@highlight", " "), filled), str(int(name in right))
+            texts, label = (
+                (text.replace("@highlight", " "), filled),
+                str(int(name in right)),
+            )
             yield Example(texts, label, group, candidate=name)
 
 

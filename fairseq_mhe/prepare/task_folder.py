@@ -76,7 +76,9 @@ def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) ->
     with open_manifest(out, TASK, {"task": task.name, **facts}) as manifest:
         action = partial(_binarise, task, files, data, block)
         counts = manifest.run("binarise", {**facts, "inputs": inputs}, action)
-        manifest.complete(lines={name: count["examples"] for name, count in counts.items()})
+        manifest.complete(
+            lines={name: count["examples"] for name, count in counts.items()}
+        )
     for name, count in counts.items():
         parts = [f"{number:,} {what}" for what, number in count.items() if number]
         say(f"{task.name} {name}: {', '.join(parts)}")
@@ -93,7 +95,9 @@ def _binarise(
     words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
     for label in task.labels or ():
         labels.add_symbol(label)
-    dictionaries = {f"input{n}": words for n in range(len(task.columns))} | {"label": labels}
+    dictionaries = {f"input{n}": words for n in range(len(task.columns))} | {
+        "label": labels
+    }
     for name, dictionary in dictionaries.items():
         (binary / name).mkdir(parents=True)
         dictionary.save(str(binary / name / "dict.txt"))

@@ -55,7 +55,9 @@ def read_inputs(
     return Inputs(list(zip(*texts, strict=True)), counts, labels, facts, spans)
 
 
-def _marked(example: Example, parts: Sequence[Subwords], processing: TextProcessing) -> str:
+def _marked(
+    example: Example, parts: Sequence[Subwords], processing: TextProcessing
+) -> str:
     """The first and last token of both spans; a span that is cut off is its text's last subword."""
     places = []
     for index, begin, end in example.spans:
@@ -98,14 +100,18 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> 
         for question in group:
             if task.name == "squad1" and not question.answers:
                 where = f"{path}, question {question.identity}"
-                raise UserError(f"{where} has no answer: for SQuAD 2.0 name the task squad2")
+                raise UserError(
+                    f"{where} has no answer: for SQuAD 2.0 name the task squad2"
+                )
             words = processing.segment([question.text])[0].split()
             asked = words[: block // 6]
             truncated += asked != words
             ahead, bounds = len(asked) + 3, set()  # tokens before the window
             for answer, begin in question.answers[:1]:
                 first, last = context.covering(begin, begin + len(answer))
-            for start, end in windows(len(context.subwords), block - 1 - ahead, block // 3):
+            for start, end in windows(
+                len(context.subwords), block - 1 - ahead, block // 3
+            ):
                 label = NOWHERE
                 if question.answers and start <= first and last < end:
                     label = f"{ahead + first - start} {ahead + last - start}"
@@ -116,7 +122,11 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> 
             missed += bool(question.answers) and bounds == {NOWHERE}
             questions.append(question.identity)
         contexts.append({"text": passage, "begins": context.begins, "ends": context.ends})
-    counts = {"examples": len(labels), "questions": len(questions), "truncated": truncated}
+    counts = {
+        "examples": len(labels),
+        "questions": len(questions),
+        "truncated": truncated,
+    }
     counts["answers in no window"] = missed
     facts = {"contexts": contexts, "questions": questions, "windows": places}
     return Inputs(list(zip(*texts, strict=True)), counts, labels, facts, [])

@@ -32,7 +32,9 @@ class Task:
     form: str = CLASSES
     folder: str = ""  # in the official archive, where SPLIT and suffix name a file
     suffix: str = ".tsv"
-    files: Sequence[Mapping[str, Any]] = ()  # the published ones, as `RemoteFile` has them
+    files: Sequence[
+        Mapping[str, Any]
+    ] = ()  # the published ones, as `RemoteFile` has them
 
     @property
     def subsets(self) -> dict[str, str]:

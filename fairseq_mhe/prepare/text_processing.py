@@ -7,7 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.prepare.subword import MODEL_NAMES, WORD_START, SubwordModel, join, segment
+from fairseq_mhe.prepare.subword import (
+    MODEL_NAMES,
+    WORD_START,
+    SubwordModel,
+    join,
+    segment,
+)
 from fairseq_mhe.prepare.tokenise import detokeniser, punctuation_normaliser, tokeniser
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")

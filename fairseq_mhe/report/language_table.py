@@ -19,7 +19,9 @@ _OF_PAPER = {
 }
 
 
-def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> list[Block]:
+def task_blocks(
+    rows: Sequence[Row], commonest: Mapping[str, float | None]
+) -> list[Block]:
     """Benchmarks with the paper's figures beside ours, and below them a column for each task.
 
     PRR is of mha's score, PEoP of sha's score and parameters; a dash stands where these were not

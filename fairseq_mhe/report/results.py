@@ -42,7 +42,9 @@ class Result:
 def read_result(run: Job, subset: str) -> Result:
     folder = run.subset(subset)
     metrics = read_json(run.metrics) if run.metrics.exists() else {}  # or it is converted
-    scores, generation = (read_json(folder / f"{n}.json") for n in ("scores", "generation"))
+    scores, generation = (
+        read_json(folder / f"{n}.json") for n in ("scores", "generation")
+    )
     values = {
         "bleu": scores["bleu"]["score"],
         "bleu_confidence": scores["bleu"]["confidence"],
@@ -74,7 +76,9 @@ class Cell:
 def mean(values: Sequence[float | None]) -> float | None:
     """The mean over seeds; None if a seed has no value."""
     known = [value for value in values if value is not None]
-    return round(statistics.mean(known), 4) if known and len(known) == len(values) else None
+    return (
+        round(statistics.mean(known), 4) if known and len(known) == len(values) else None
+    )
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
@@ -118,7 +122,9 @@ def differences(one: Job, other: Job) -> dict[str, Any]:
     """Names of what differs between the trainings of two runs, and the values of the other."""
     first, second = _training_of(one), _training_of(other)
     both = first | second
-    return {name: second.get(name) for name in both if first.get(name) != second.get(name)}
+    return {
+        name: second.get(name) for name in both if first.get(name) != second.get(name)
+    }
 
 
 def check_scored_alike(cells: Sequence[Cell]) -> None:

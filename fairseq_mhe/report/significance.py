@@ -77,7 +77,9 @@ def compare(
     if baseline < LEAST_BASELINE:
         return Comparison()
     known = resampled[1] > 0
-    low, high = np.percentile(100 * resampled[0][known] / resampled[1][known], [2.5, 97.5])
+    low, high = np.percentile(
+        100 * resampled[0][known] / resampled[1][known], [2.5, 97.5]
+    )
     if system == baseline:
         p_value = 1.0  # sacreBLEU's rule would give equal systems the least p
     elif len(systems) == len(baselines) == 1:

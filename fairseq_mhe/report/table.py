@@ -88,7 +88,9 @@ def over_seeds(heading: str, name: str, digits: int = 2) -> Column:
         if not row.get(name):
             return "-"
         mean, spread = statistics.mean(row[name]), deviation(row[name])
-        return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+        return f"{mean:.{digits}f}" + (
+            "" if spread is None else f" ± {spread:.{digits}f}"
+        )
 
     return heading, show
 

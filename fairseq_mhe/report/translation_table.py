@@ -10,7 +10,14 @@ from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json, write_text
 from fairseq_mhe.common.tables import align, csv_text
 from fairseq_mhe.report import plots
-from fairseq_mhe.report.results import BASELINE, Cell, differences, gather, label, summarise
+from fairseq_mhe.report.results import (
+    BASELINE,
+    Cell,
+    differences,
+    gather,
+    label,
+    summarise,
+)
 from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Block, Row, Table, columns, filled
 from fairseq_mhe.runs.scoring import RESAMPLES
@@ -57,7 +64,9 @@ def write_table(
     seeds = sorted({str(seed) for row in rows for seed in row["seeds"]})
     heading = f"{title}; {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
     if paper and len({row["row"] for row in rows}) > 1:
-        points = [(r["attention"], r["row"], r["bleu"], r["bleu_confidence"]) for r in rows]
+        points = [
+            (r["attention"], r["row"], r["bleu"], r["bleu_confidence"]) for r in rows
+        ]
         plots.plot_categories(points, output / "picture.png", heading, plots.BLEU)
     else:
         curves = {label(cell, cells): cell.results[0].metrics for cell in cells}
@@ -86,7 +95,9 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     first, results = rows[0], [result for cell in cells for result in cell.results]
     training = _each(result.metrics.get("measured") for result in results)
     generation = _each(result.generation.get("measured") for result in results)
-    versions = _each((_words(result.run.config["versions"]) for result in results), " or ")
+    versions = _each(
+        (_words(result.run.config["versions"]) for result in results), " or "
+    )
     several = any(len(row["seeds"]) > 1 for row in rows)
     seeds = {}
     for cell, row in zip(cells, rows, strict=True):

@@ -115,7 +115,9 @@ def precision(args: Namespace) -> str:
     if args.precision != "auto":
         return str(args.precision)
     if on_gpu(args):
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+        return (
+            "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+        )
     return "bf16" if has_fast_bf16() else "float32"
 
 

@@ -49,7 +49,9 @@ class Job:
     log = _place("train.log")  # all that fairseq-train printed
     checkpoints = _place("checkpoints")  # fairseq-train's --save-dir
     last = _place("checkpoints", LAST)  # the model after its last update
-    metrics = _place("metrics.json")  # learning curve and speed, when the training has ended
+    metrics = _place(
+        "metrics.json"
+    )  # learning curve and speed, when the training has ended
     model = _place("model.pt")  # the averaged checkpoint, which translates
     counts = _place("counts.json")  # its parameters and cache
     scores = _place("scores.json")  # a language model's

@@ -24,7 +24,9 @@ _ERROR_LINE = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)"
 )
 #: A warning or error as fairseq logs it: date | LEVEL | logger | message.
-_WARNING = re.compile(r"\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| \S+ \| (.*)")
+_WARNING = re.compile(
+    r"\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| \S+ \| (.*)"
+)
 
 
 def user_dir() -> Path:

@@ -46,7 +46,9 @@ class Training:
     def changed(self, **options: Any) -> Training:
         """The same with other values; None leaves an option out."""
         both = {**self.options, **options}
-        return Training({name: value for name, value in both.items() if value is not None})
+        return Training(
+            {name: value for name, value in both.items() if value is not None}
+        )
 
     @property
     def updates(self) -> int:
@@ -55,10 +57,14 @@ class Training:
     @property
     def precision(self) -> str:
         """float32, bf16 or fp16."""
-        return next((name for name in ("bf16", "fp16") if self.options.get(name)), "float32")
+        return next(
+            (name for name in ("bf16", "fp16") if self.options.get(name)), "float32"
+        )
 
     def with_precision(self, precision: str) -> Training:
-        return self.changed(**{name: name == precision or None for name in ("bf16", "fp16")})
+        return self.changed(
+            **{name: name == precision or None for name in ("bf16", "fp16")}
+        )
 
     @property
     def patience(self) -> int:
@@ -74,7 +80,9 @@ class Training:
     @property
     def interval(self) -> int:
         """Updates between two checkpoints."""
-        return int(self.options.get("save_interval_updates") or max(1, self.updates // 100))
+        return int(
+            self.options.get("save_interval_updates") or max(1, self.updates // 100)
+        )
 
     @property
     def batch_tokens(self) -> int:
@@ -95,7 +103,11 @@ class Training:
         changes = {"max_update": updates}
         if "total_num_update" in self.options:
             changes["total_num_update"] = updates
-        intervals = ("warmup_updates", "save_interval_updates", "validate_interval_updates")
+        intervals = (
+            "warmup_updates",
+            "save_interval_updates",
+            "validate_interval_updates",
+        )
         for name in () if self.patience else intervals:
             if name in self.options:
                 changes[name] = max(1, int(self.options[name]) * updates // self.updates)
@@ -167,7 +179,9 @@ def read_recipe(path: Path) -> Recipe:
         if name not in options:
             raise UserError(f"{path} has no {place}: add it")
     training = Training(options)
-    if training.at_a_time >= 4096:  # large batches are for GPUs, which decode large ones too
+    if (
+        training.at_a_time >= 4096
+    ):  # large batches are for GPUs, which decode large ones too
         decoding = replace(decoding, max_tokens=4096)
     return Recipe(path.stem.lower(), training, decoding)
 

@@ -143,11 +143,15 @@ def described(scores: Json) -> list[str]:
         f"{name} {_described(scores[name.lower()], count)}" for name in ("BLEU", "chrF")
     ]
     if older := scores.get("tokenised"):
-        lines.append(f"tokenised, compounds split, as in older papers: {_described(older)}")
+        lines.append(
+            f"tokenised, compounds split, as in older papers: {_described(older)}"
+        )
     if given := scores.get("given_tokens"):
         lines.append(f"on the tokens of the given text: {given['line']}")
     return lines
 
 
 def _described(score: Json, more: str = "") -> str:
-    return f"{score['score']:.2f} ± {score['confidence']:.2f}  ({score['signature']}{more})"
+    return (
+        f"{score['score']:.2f} ± {score['confidence']:.2f}  ({score['signature']}{more})"
+    )

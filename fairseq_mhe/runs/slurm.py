@@ -39,7 +39,9 @@ def add_table_arguments(parser: ArgumentParser) -> None:
 
 def asked_for(args: Namespace) -> bool:
     """Whether jobs are to be submitted; raises UserError where only the way to do so is given."""
-    if (args.slurm_parallel or args.slurm_option) and not (args.slurm or args.finished_only):
+    if (args.slurm_parallel or args.slurm_option) and not (
+        args.slurm or args.finished_only
+    ):
         raise UserError(
             "--slurm-... options say how jobs are submitted: give --slurm too, or leave them out"
         )

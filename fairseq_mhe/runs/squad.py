@@ -100,7 +100,8 @@ def threshold(answers: Mapping[str, Answer], right: Right) -> float:
 def given(answers: Mapping[str, Answer], most: float) -> dict[str, str]:
     """Question -> its answer, none where the odds are above ``most``."""
     return {
-        name: "" if answer.odds > most else answer.text for name, answer in answers.items()
+        name: "" if answer.odds > most else answer.text
+        for name, answer in answers.items()
     }
 
 

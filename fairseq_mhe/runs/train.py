@@ -83,7 +83,9 @@ def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
             training.close()
 
 
-def _train(job: Job, device: Device, slot: int, board: Board) -> Generator[None, None, None]:
+def _train(
+    job: Job, device: Device, slot: int, board: Board
+) -> Generator[None, None, None]:
     """Train a job and write its metrics; yields as long as fairseq-train is at work."""
     job.keep()
     done = restore(job.checkpoints, device.workers)
@@ -138,7 +140,9 @@ def _start(job: Job, device: Device, slot: int, done: int) -> list[Child]:
     for rank in range(device.workers):
         log = job.log.with_name(f"train.process{rank}.log") if rank else job.log
         own = [*words, *as_words(device.rank_options(rank, port))]
-        child = Child("fairseq_cli.train", own, log, device.threads, headline, environment)
+        child = Child(
+            "fairseq_cli.train", own, log, device.threads, headline, environment
+        )
         children.append(child)
     return children
 
@@ -201,7 +205,9 @@ def learning_curve(lines: Iterable[str]) -> Json:
     return {
         "train": [list(point) for point in sorted(train.items())],
         "valid": [list(point) for point in sorted(valid.items())],
-        "tokens_per_second": round(statistics.median(speed.values()), 1) if speed else None,
+        "tokens_per_second": round(statistics.median(speed.values()), 1)
+        if speed
+        else None,
     }
 
 

@@ -13,7 +13,11 @@ from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
+from fairseq_mhe.models.counting import (
+    attention_parameters,
+    cache_bytes,
+    total_parameters,
+)
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.text import read_lines
@@ -41,7 +45,9 @@ def plan_jobs(
     places = {"data": str(data.folder)}
     for kind, seed in itertools.product(kinds, seeds):
         attention = dict.fromkeys(PLACES, kind)
-        settings = settings_of(recipe.row, attention, seed, recipe.training, data.identity)
+        settings = settings_of(
+            recipe.row, attention, seed, recipe.training, data.identity
+        )
         name = run_name(recipe.row, attention, seed)
         jobs.append(plan_job(folder / name, settings, places, recipe.decoding))
     return jobs
@@ -60,9 +66,13 @@ def make_model(job: Job) -> None:
                 "another --out"
             )
         saved = saved_checkpoints(job.checkpoints)
-        if training.patience:  # the mean is of epochs, and the last update may be within one
+        if (
+            training.patience
+        ):  # the mean is of epochs, and the last update may be within one
             saved = [path for path in saved if _EPOCHS.fullmatch(path.name)] or saved
-        average_checkpoints(saved[-training.average :], job.model)  # a trial may have fewer
+        average_checkpoints(
+            saved[-training.average :], job.model
+        )  # a trial may have fewer
     if not job.counts.exists():
         count(job)
 
@@ -80,7 +90,9 @@ def count(job: Job) -> None:
     write_json(job.counts, counts)
 
 
-def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Board) -> None:
+def translate(
+    job: Job, data: DataFolder, subset: str, device: Device, board: Board
+) -> None:
     """Translate ``subset`` of a data folder with a trained job's model, unless it is done.
 
     The job's folder of that name gets hypotheses.txt, references.txt, sources.txt (in tokens too,

@@ -111,7 +111,9 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
     training = Training({**facts["options"], **_recipe(row, data, args.epochs)})
     training = training.with_precision(devices.precision(args))
     own = {"task": task.name, "start": facts["sha256"]}
-    settings = settings_of(row, facts["attention"], seed, training, trained_on(data), **own)
+    settings = settings_of(
+        row, facts["attention"], seed, training, trained_on(data), **own
+    )
     places = {"data": str(data.folder), "start": str(checkpoint.resolve())}
     name = model.resolve().name if model.is_dir() else model.stem
     folder = output_folder(args.out) / f"{name}-{task.name}-seed{seed}"
@@ -187,7 +189,9 @@ def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]
     """A label or number of each example; of a candidate, how likely it is right, in logits."""
     head = _HEADS.get(task.form, CLASS_HEAD)
     options = {"features_only": True, "classification_head_name": head}
-    inputs = [batch[name] for name in batch if name.startswith("net_input")]  # one a choice
+    inputs = [
+        batch[name] for name in batch if name.startswith("net_input")
+    ]  # one a choice
     parts = [language_model.model(**each, **options)[0] for each in inputs]
     logits = torch.cat(parts, dim=1).float()  # (B, classes or choices)
     if task.form == CANDIDATES:
@@ -221,7 +225,9 @@ def best_answers(windows: Sequence[Span], facts: Json) -> dict[str, Answer]:
     """
     best: dict[int, tuple[float, str]] = {}
     none: dict[int, float] = {}
-    for (score, nothing, first, last), place in zip(windows, facts["windows"], strict=True):
+    for (score, nothing, first, last), place in zip(
+        windows, facts["windows"], strict=True
+    ):
         question, number, start, _ = place
         none[question] = min(none.get(question, nothing), nothing)
         if question not in best or score > best[question][0]:
@@ -275,7 +281,9 @@ def exact_groups(right: Labels, predicted: Labels, groups: Labels) -> float:
 
 
 def task_metrics(
-    task: Task, predictions: Mapping[str, Labels], right: Mapping[str, Mapping[str, Labels]]
+    task: Task,
+    predictions: Mapping[str, Labels],
+    right: Mapping[str, Mapping[str, Labels]],
 ) -> dict[str, float]:
     """Every metric in percent, and their mean as "score"; sets go by their official names."""
     values = {}

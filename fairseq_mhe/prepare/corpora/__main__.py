@@ -89,7 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m fairseq_mhe.prepare.corpora", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True)
     for name, options in CORPORA.items():
-        command = commands.add_parser(name, prog=f"{name}.sh", description=options.__doc__)
+        command = commands.add_parser(
+            name, prog=f"{name}.sh", description=options.__doc__
+        )
         add_options(command, options)
         if options is OfficialTask:
             tasks = [task.name for task in TASKS.values() if task.suite == name]

@@ -8,14 +8,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fairseq_mhe.prepare.config import vocabulary
-from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, PairCorpus, default_out
+from fairseq_mhe.prepare.corpora.known import (
+    PUBLISHED,
+    Downloads,
+    PairCorpus,
+    default_out,
+)
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import read_lines, write_lines
 
 TRAIN = "de-en/train.tags.de-en.{lang}"
 TEST = tuple(
     f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml"
-    for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+    for name in (
+        "TED.dev2010",
+        "TEDX.dev2012",
+        "TED.tst2010",
+        "TED.tst2011",
+        "TED.tst2012",
+    )
 )
 _NO_TEXT = re.compile("<(url|talkid|keywords)>")
 _MARKS = re.compile(r"</?(?:title|description)>")

@@ -16,7 +16,8 @@ from fairseq_mhe.prepare.parallel_text import prepare
 _KNOWN = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text("utf-8"))
 #: Corpus -> its published files.
 PUBLISHED = {
-    name: [RemoteFile(**file) for file in known["files"]] for name, known in _KNOWN.items()
+    name: [RemoteFile(**file) for file in known["files"]]
+    for name, known in _KNOWN.items()
 }
 
 
@@ -43,7 +44,10 @@ class Downloads:
         self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
     ) -> None:
         """Have in ``original`` what ``action`` writes of the downloaded ``files``, once."""
-        archives, checksums = self.original / "archives", {f.name: f.sha256 for f in files}
+        archives, checksums = (
+            self.original / "archives",
+            {f.name: f.sha256 for f in files},
+        )
         with open_manifest(self.original, DOWNLOADED, {}) as manifest:
             manifest.run(
                 "extract",

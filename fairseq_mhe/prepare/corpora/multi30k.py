@@ -57,6 +57,8 @@ class Multi30kBpe:
         texts = {split: self.folder / name for split, name in BPE_NAMES.items()}
         merges, source = self.folder / "code", {"corpus": "multi30k-bpe"}
         codes = merges if merges.is_file() else None
-        data = prepare_segmented(texts, ("en", "de"), self.out, codes=codes, source=source)
+        data = prepare_segmented(
+            texts, ("en", "de"), self.out, codes=codes, source=source
+        )
         warn_of_lines(data, "multi30k")
         return data

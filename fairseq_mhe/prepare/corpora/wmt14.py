@@ -10,7 +10,12 @@ import sacrebleu
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import option, vocabulary
-from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, PairCorpus, default_out
+from fairseq_mhe.prepare.corpora.known import (
+    PUBLISHED,
+    Downloads,
+    PairCorpus,
+    default_out,
+)
 from fairseq_mhe.prepare.download import extract
 
 #: Of two members of each archive, PREFIX.en and PREFIX.de.
