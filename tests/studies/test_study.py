@@ -16,6 +16,7 @@ from studies.variants import MHA, MHE, Variant, everywhere
 from tests.fixtures.trained import TABLE_SIZE, snapshot
 
 Words = Callable[..., list[str]]
+pytestmark = pytest.mark.early
 
 
 @pytest.fixture
