@@ -13,31 +13,18 @@ from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
 
-EXAMPLE = "Failed to connect."
-_STREAMLIT = (
-    "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
-    "--server.fileWatcherType=none --browser.gatherUsageStats=false"
-)
-
-
-def load(folder: str) -> Translator:
-    """The model of a bundle for fairseq, on the CPU; its first translation takes longer."""
-    translator = Translator.load(folder, engine="fairseq", cpu=True)
-    translator.translate([EXAMPLE])
-    return translator
-
 
 def show(translator: Translator, sentence: str) -> tuple[str, str, bytes]:
     """The translation, its time and cache in words, and a picture of the cross-attention (PNG)."""
-    trained = translator.model
+    translator.translate([sentence])  # the first translation of a model takes longer
     begin = time.perf_counter()
     (line,) = translator.translate([sentence])
     milliseconds = 1000 * (time.perf_counter() - begin)
     with TemporaryDirectory() as folder:
         picture = Path(folder, "map.png")
-        shown = draw_sentence(trained, "cross", sentence, line, picture)
+        shown = draw_sentence(translator.model, "cross", sentence, line, picture)
         size = len(shown.keys), len(shown.queries), translator.decoding.beam
-        cache = cache_bytes(trained.source.model).per_sentence(*size)
+        cache = cache_bytes(translator.model.source.model).per_sentence(*size)
         facts = f"{milliseconds:,.0f} ms on the CPU; key/value cache: {cache:,} bytes"
         return line, facts, picture.read_bytes()
 
@@ -47,9 +34,10 @@ def page(folders: list[str]) -> None:
     import streamlit as st
 
     st.set_page_config(page_title="fairseq-mhe", layout="wide")
-    sentence = st.text_input("A sentence", EXAMPLE)
+    sentence = st.text_input("A sentence", "Failed to connect.")
+    load = st.cache_resource(Translator.load)
     for column, folder in zip(st.columns(len(folders)), folders, strict=True):
-        translator = st.cache_resource(load)(folder)
+        translator = load(folder, engine="fairseq", cpu=True)
         if sentence.strip():
             translation, facts, picture = show(translator, sentence)
             column.text(translation)
@@ -58,7 +46,6 @@ def page(folders: list[str]) -> None:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe demo``; streamlit reads others from its environment variables."""
     help_ = "bundles of the format fairseq (fairseq-mhe export), a column each"
     parser.add_argument("bundles", nargs="+", type=Path, metavar="BUNDLE", help=help_)
 
@@ -68,8 +55,10 @@ def run(args: Namespace) -> None:
     require("streamlit")
     for path in args.bundles:
         open_bundle(path)
-    words = [sys.executable, *_STREAMLIT.split(), __file__, "--", *map(str, args.bundles)]
-    os.execv(sys.executable, words)  # noqa: S606 - Ctrl-C ends the server
+    words = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
+    words += "--server.fileWatcherType=none --browser.gatherUsageStats=false"
+    line = [sys.executable, *words.split(), __file__, "--", *map(str, args.bundles)]
+    os.execv(sys.executable, line)  # noqa: S606 - Ctrl-C ends the server
 
 
 if __name__ == "__main__":  # streamlit runs this file

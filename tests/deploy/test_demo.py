@@ -21,7 +21,9 @@ from tests.fixtures.processes import PYTHON
 def test_the_translation_the_cache_and_a_picture_are_shown(
     exported: Path, translator: Translator
 ) -> None:
-    line, facts, picture = demo.show(demo.load(str(exported)), SOURCES[0])
+    line, facts, picture = demo.show(
+        Translator.load(exported, engine="fairseq", cpu=True), SOURCES[0]
+    )
     assert [line] == translator.translate([SOURCES[0]])
     segment, cache = translator.model.text.segment, cache_bytes(trained().source.model)
     source, target = (
