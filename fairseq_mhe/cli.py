@@ -7,17 +7,16 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 import fairseq_mhe
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError, exit_status
+from fairseq_mhe.common.files import yaml_beside
 from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
 #: Name -> module and line of help, as the overview lists them.
-SUBCOMMANDS = yaml.safe_load(Path(__file__).with_name("commands.yaml").read_text("utf-8"))
+SUBCOMMANDS = yaml_beside(__file__, "commands.yaml")
 #: Subcommands that register our models with fairseq themselves, if they need them at all.
 _WITHOUT_FAIRSEQ = ("prepare", "translate")
 

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fairseq_mhe.common.errors import UserError
 
 #: What a JSON file holds.
@@ -103,6 +105,11 @@ def read_json(path: Path) -> Any:
         raise UserError(
             f"cannot read {path}: {error}; restore it, or delete it"
         ) from error
+
+
+def yaml_beside(module: str, name: str) -> Any:
+    """What the package's own YAML file ``name`` holds, in the folder of a module's ``__file__``."""
+    return yaml.safe_load(Path(module).with_name(name).read_text("utf-8"))
 
 
 def sha256(path: Path) -> str:

@@ -10,21 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from safetensors.torch import save
 from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json
+from fairseq_mhe.common.files import write_json, yaml_beside
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import WEIGHTS, Trained
 
 _NEVER = -1e9  # in every number format
-_CONSTANTS = yaml.safe_load(
-    Path(__file__).with_name("huggingface.yaml").read_text("utf-8")
-)
+_CONSTANTS = yaml_beside(__file__, "huggingface.yaml")
 
 
 def write(trained: Trained, folder: Path) -> None:

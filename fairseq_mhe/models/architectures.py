@@ -1,12 +1,10 @@
 """The sizes of all models, which architectures.yaml lists: ``--arch``."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import yaml_beside
 
 MODEL_NAME = "transformer_mhe"
 
@@ -36,7 +34,7 @@ class Row:
         return options
 
 
-_SIZES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+_SIZES = yaml_beside(__file__, "architectures.yaml")
 
 
 def _rows(group: str, **usual: Any) -> dict[str, Row]:

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import yaml
+from fairseq_mhe.common.files import yaml_beside
 
 # What a task asks for.
 CLASSES = "classes"  #: a class, or a number, of one or two texts
@@ -42,7 +41,7 @@ class Task:
         return dict(zip(("valid", "valid1"), self.scored, strict=False))
 
 
-_SUITES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+_SUITES = yaml_beside(__file__, "tasks.yaml")
 TASKS = {
     name: Task(name, suite, **facts)
     for suite, tasks in _SUITES.items()

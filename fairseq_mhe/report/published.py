@@ -1,11 +1,10 @@
 """What the paper (Xue & Aletras 2023) prints, in published.yaml, and its two figures of merit."""
 
-from pathlib import Path
 from typing import Any
 
-import yaml
+from fairseq_mhe.common.files import yaml_beside
 
-_PRINTED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+_PRINTED = yaml_beside(__file__, "published.yaml")
 #: Row -> kind -> parameters of attention in millions, BLEU, and BLEU in percent of MHA's.
 TRANSLATION: dict[str, dict[str, tuple[str, float, float]]] = _PRINTED["translation"]
 #: Kind -> parameters of attention in BERT-base's size, in millions.

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fairseq_mhe.common.errors import one_line
-from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.files import write_json, write_text, yaml_beside
 from fairseq_mhe.common.tables import Column, align, column
 
 #: The values of one row, by name.
@@ -69,8 +67,7 @@ class Table:
 
 def columns(part: str) -> list[Column]:
     """Those of a part of columns.yaml."""
-    path = Path(__file__).with_name("columns.yaml")
-    specs = yaml.safe_load(path.read_text(encoding="utf-8"))[part]
+    specs = yaml_beside(__file__, "columns.yaml")[part]
     return [(over_seeds if type(spec[-1]) is int else column)(*spec) for spec in specs]
 
 

@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from fairseq import checkpoint_utils, utils
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import Json, output_folder, read_json, sha256, write_json
+from fairseq_mhe.common.files import (
+    Json,
+    output_folder,
+    read_json,
+    sha256,
+    write_json,
+    yaml_beside,
+)
 from fairseq_mhe.models.families import ROBERTA, training_options
 from fairseq_mhe.models.understanding import (
     ANSWER_HEAD,
@@ -41,8 +47,7 @@ _HEADS = {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD}
 def _recipe(row: str, data: TaskFolder, epochs: int | None) -> Json:
     """fairseq-train's options of a model's row for a task, from finetuning.yaml."""
     task = data.task
-    path = Path(__file__).with_name("finetuning.yaml")
-    recipes = yaml.safe_load(path.read_text("utf-8"))
+    recipes = yaml_beside(__file__, "finetuning.yaml")
     options = {**recipes["every task"], **recipes["forms"][task.form]}
     of_row = recipes["base" if row == "base" else "small rows"]
     options |= {**of_row["others"], **of_row.get(task.name, {})}

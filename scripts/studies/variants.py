@@ -5,14 +5,12 @@ from argparse import ArgumentParser, Namespace
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, positive_list, some_of
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import yaml_beside
 from fairseq_mhe.convert.change_kind import TARGETS
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import without_memory
@@ -228,5 +226,5 @@ _MAKERS = {
     "uptrain": uptrain,
     "collaborative-curve": collaborative_curve,
 }
-_TEXTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+_TEXTS = yaml_beside(__file__, "variants.yaml")
 STUDIES = {name: Study(**_TEXTS[name], variants=make) for name, make in _MAKERS.items()}

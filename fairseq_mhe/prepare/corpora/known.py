@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from fairseq_mhe.common.files import yaml_beside
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, option
 from fairseq_mhe.prepare.download import RemoteFile, download
 from fairseq_mhe.prepare.manifest import DOWNLOADED, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare
 
-_KNOWN = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text("utf-8"))
+_KNOWN = yaml_beside(__file__, "files.yaml")
 #: Corpus -> its published files.
 PUBLISHED = {
     name: [RemoteFile(**file) for file in known["files"]]
