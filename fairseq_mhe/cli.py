@@ -18,7 +18,7 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 #: Name -> module and line of help, as the overview lists them.
 SUBCOMMANDS = yaml_beside(__file__, "commands.yaml")
 #: Subcommands that register our models with fairseq themselves, if they need them at all.
-_WITHOUT_FAIRSEQ = ("prepare", "translate")
+_WITHOUT_FAIRSEQ = ("prepare", "params", "translate")
 
 
 def _load_user_dir(argv: Sequence[str]) -> None:

@@ -1,11 +1,8 @@
 """The one way to build a model: from flat options or a configuration, whatever the words."""
 
 import argparse
-import contextlib
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from fairseq.models import BaseFairseqModel, build_model
@@ -15,6 +12,7 @@ from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION, family_of
+from fairseq_mhe.models.meta import without_memory
 from fairseq_mhe.models.options import PLACES
 
 #: Size of a joined dictionary where none is given.
@@ -39,15 +37,6 @@ def build(options: Any, task: Any, seed: int | None = None) -> BaseFairseqModel:
 def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
     """As `build`, our model for all flat options of fairseq's model or ours."""
     return build({**options, "_name": family_of(options).name}, task)
-
-
-@contextlib.contextmanager
-def without_memory() -> Iterator[None]:
-    """Build models of parameters without memory; to initialise them would take half of the time."""
-    draws = [name for name in vars(nn.init) if re.fullmatch(r"[a-z]\w*_", name)]
-    nothing: Any = dict.fromkeys(draws, lambda tensor, *_, **__: tensor)
-    with torch.device("meta"), patch.multiple(nn.init, **nothing):
-        yield
 
 
 def build_on_meta(

@@ -13,8 +13,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import yaml_beside
 from fairseq_mhe.convert.change_kind import TARGETS
 from fairseq_mhe.models.architectures import sizes
-from fairseq_mhe.models.build import without_memory
 from fairseq_mhe.models.counting import total_parameters
+from fairseq_mhe.models.meta import without_memory
 from fairseq_mhe.models.options import PLACES, build_place
 from fairseq_mhe.runs.job import kind_name
 from fairseq_mhe.runs.recipes import Recipe

@@ -1,4 +1,4 @@
-"""``params`` and ``cost``: parameters, multiply-adds and cache of rows and kinds of attention."""
+"""``fairseq-mhe cost``: parameters, multiply-adds and cache of a model."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -8,30 +8,13 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import Json
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS
-from fairseq_mhe.models.build import VOCABULARY, build_on_meta, without_memory
-from fairseq_mhe.models.counting import (
-    Cost,
-    cache_bytes,
-    costs,
-    embedding_parameters,
-    total_parameters,
-)
+from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.build import VOCABULARY, build_on_meta
+from fairseq_mhe.models.counting import Cost, cache_bytes, costs, embedding_parameters
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION
-from fairseq_mhe.models.options import PLACES, build_place, kinds, size_options
-from fairseq_mhe.report.published import BERT_BASE, published
+from fairseq_mhe.models.options import PLACES, kinds, size_options
 from fairseq_mhe.report.table import Block, Table
 
-#: The paper's: of translation, and of pre-trained language models, which have an encoder alone.
-_SIZES = {**ROWS, **SMALL_ROWS, "bert-base": ROBERTA_ROWS["base"]}
-_ROWS = (
-    column("row", "row"),
-    column("attention", "attention"),
-    column("attention parameters", "parameters", ","),
-    column("published (M)", "published"),
-    column("KV bytes/target token", "decoder", ",", "-"),
-    column("/source token", "cross", ",", "-"),
-)
 _PARTS = (
     column("part", "part"),
     column("parameters", "parameters", ","),
@@ -40,32 +23,7 @@ _PARTS = (
 )
 
 
-def params_arguments(parser: ArgumentParser) -> None:
-    """``fairseq-mhe params`` has no options."""
-
-
-def params(args: Namespace) -> None:
-    """Print the table."""
-    rows = [_row(row, kind) for row in _SIZES for kind in KINDS]
-    notes = ["cache in float32; all of a model: fairseq-mhe cost"]
-    table = Table("Attention without biases", [Block(_ROWS, rows)], notes)
-    print(table.markdown(), end="")
-
-
-def _row(row: str, kind: str) -> Json:
-    """Parameters of a row's attention, and bytes of cache at the places that have one."""
-    size, paper = _SIZES[row], published(row, kind)["paper_parameters"]
-    line: Json = {"row": row, "attention": kind, "parameters": 0}
-    options = Namespace(**size.options(), attention=kind)
-    for place in PLACES if len(size.sides) == 2 else size.sides:
-        with without_memory():  # all layers have the same
-            sublayer = build_place(options, place)
-        line["parameters"] += size.layers * total_parameters(sublayer)
-        line[place] = 4 * size.layers * sublayer.cached_values
-    return {**line, "published": BERT_BASE.get(kind) if row == "bert-base" else paper}
-
-
-def cost_arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe cost``."""
     add = parser.add_argument
     help_ = (
@@ -94,7 +52,7 @@ def cost_arguments(parser: ArgumentParser) -> None:
     add("--json", action="store_true", help="print JSON, for programs")
 
 
-def cost(args: Namespace) -> None:
+def run(args: Namespace) -> None:
     """Print what a model costs, as a table or as JSON."""
     names = (*PLACES.values(), *size_options())
     given = {
