@@ -20,6 +20,7 @@ from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build, build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.families import FAMILIES, TRANSLATION, make_task, training_options
+from fairseq_mhe.models.meta import without_memory
 from fairseq_mhe.report.published import TRANSLATION as PUBLISHED
 from tests.fixtures.processes import fairseq
 
@@ -36,7 +37,6 @@ TABLE = {
 }
 #: Whoever looked for it would fail in another way.
 NO_DATA = "/no such folder/bin"
-from fairseq_mhe.models.meta import without_memory
 
 
 def parse(*words: str) -> Any:
