@@ -122,14 +122,12 @@ class MHEMul(_HeadEmbeddingAttention):
             return torch.stack([one.get_parameter(name) for one in sublayers])
 
         offset = sublayers[0].head_embedding_offset
-        # (L, n, d) each
-        query, key, value = (offset + stacked(name) for name in _EMBEDDINGS)
+        query, key, value = (offset + stacked(name) for name in _EMBEDDINGS)  # (L, n, d)
         factors = query * key
         weights = stacked("q_proj.weight").unsqueeze(1)  # (L, 1, d, C)
         weights = (weights * factors.unsqueeze(3)).flatten(1, 2)  # (L, n d, C)
-        outputs = stacked("out_proj.weight") * value.flatten(1).unsqueeze(
-            1
-        )  # (L, C, n d)
+        each_input = value.flatten(1).unsqueeze(1)  # (L, 1, n d)
+        outputs = stacked("out_proj.weight") * each_input  # (L, C, n d)
         biases: Sequence[Tensor | None] = [None] * len(sublayers)
         if sublayers[0].bias:
             each_head = stacked("q_proj.bias").unsqueeze(1) * factors  # (L, n, d)

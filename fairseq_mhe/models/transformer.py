@@ -1,6 +1,7 @@
 """fairseq's encoder-decoder Transformer with any attention; its stacks serve all our models."""
 
 import argparse
+import functools
 from collections import defaultdict
 from textwrap import shorten
 from typing import Any, Self
@@ -53,18 +54,6 @@ class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         """fairseq would set ``need_attn`` here; the decoder decides."""
 
 
-def _fold_together(stack: nn.Module, cfg: TransformerConfig) -> None:
-    """Let the sublayers of each kind do together what depends on their weights alone."""
-    if cfg.checkpoint_activations:  # layers are computed again in the backward pass
-        return
-    by_kind: dict[type[Attention], list[Attention]] = defaultdict(list)
-    for module in stack.modules():
-        if isinstance(module, Attention):
-            by_kind[type(module)].append(module)
-    for kind, sublayers in by_kind.items():
-        kind.fold_together(sublayers)
-
-
 class Encoder(stock.TransformerEncoderBase):
     """fairseq's encoder with our layers; its output is kept once a sentence, whatever the beam."""
 
@@ -76,8 +65,6 @@ class Encoder(stock.TransformerEncoderBase):
         """As fairseq's, of tokens (B, S); on a GPU no layer asks whether anything is padded."""
         if not tokens.is_cuda:
             return super().forward_scriptable(tokens, *options)
-        if trains_on_gpu(tokens):
-            _fold_together(self, self.cfg)
         _, return_all_hiddens, embeddings = options
         padding = tokens.eq(self.padding_idx)  # (B, S)
         x, embedding = self.forward_embedding(tokens, embeddings)  # (B, S, C)
@@ -152,10 +139,7 @@ class Decoder(stock.TransformerDecoderBase):
         layer = options.pop("alignment_layer", None)
         none = layer is None and (self.training or not self.need_attn)
         # So fairseq does not ask the GPU whether anything is padded: `CausalMask` does, once.
-        whole = tokens.is_cuda and incremental_state is None
-        if whole and torch.is_grad_enabled():
-            _fold_together(self, self.cfg)
-        self.cross_self_attention: bool = whole
+        self.cross_self_attention: bool = tokens.is_cuda and incremental_state is None
         options["alignment_layer"] = -1 if none else layer  # -1 is no layer
         options["incremental_state"] = incremental_state
         x, extra = super().extract_features(tokens, **options)
@@ -222,6 +206,25 @@ class AnyKind(BaseFairseqModel):
         model.generation_precision = precision or "float32"
         _quicken(model)
         return model
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's; in training on a GPU first what depends on weights alone."""
+        # Not where layers are computed again in the backward pass.
+        again = getattr(self.args, "checkpoint_activations", False)
+        if not again and trains_on_gpu(next(self.parameters())):
+            for sublayers in self._alike:
+                sublayers[0].fold_together(sublayers)
+        return super().forward(*args, **kwargs)
+
+    @functools.cached_property
+    def _alike(self) -> list[list[Attention]]:
+        """Sublayers of one kind whose weights have the same shapes."""
+        alike: dict[Any, list[Attention]] = defaultdict(list)
+        for module in self.modules():
+            if isinstance(module, Attention):
+                shapes = [parameter.shape for parameter in module.parameters()]
+                alike[type(module), *shapes].append(module)
+        return list(alike.values())
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:
