@@ -110,10 +110,8 @@ class Attention(nn.Module):
         **options: int | float | str | None,
     ) -> None:
         super().__init__()
-        unused = ", ".join(
-            sorted(set(options) - {option.name for option in self.OPTIONS})
-        )
-        if unused:
+        known = {option.name for option in self.OPTIONS}
+        if unused := ", ".join(sorted(set(options) - known)):
             raise ValueError(f"attention {kind!r} does not use {unused}: leave it out")
         if embed_dim < 1 or num_heads < 1:
             sizes = f"embed_dim {embed_dim} and num_heads {num_heads}"
@@ -291,14 +289,11 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
         need = need_weights or need_head_weights, self.needs_row_sums and dropout > 0
         masks = key_padding_mask, attn_mask
-        heads, weights, row_sums = attend(
-            q, k, v, self.score_scale, *masks, dropout, *need
-        )
+        options = self.score_scale, *masks, dropout, *need
+        heads, weights, row_sums = attend(q, k, v, *options)
         if weights is not None:
-            each = weights.expand(-1, self.num_heads, -1, -1).transpose(
-                0, 1
-            )  # (H, B, T, S)
-            weights = each if need_head_weights else each.mean(dim=0)  # (B, T, S)
+            each = weights.expand(-1, self.num_heads, -1, -1)  # (B, H, T, S)
+            weights = each.transpose(0, 1) if need_head_weights else each.mean(dim=1)
         return self.merge(heads, row_sums), weights
 
     def make_generation_fast_(self, **kwargs: Any) -> None:

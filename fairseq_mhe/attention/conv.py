@@ -39,9 +39,8 @@ class MHAConv(Attention):
         # Filters begin with random signs, so that heads differ, and norm 1.
         heads = 1 if self.one_projection else self.num_heads
         self.project(heads, kept=heads)
-        ones = torch.randint(
-            0, 2, (self.num_heads, TAPS, self.head_dim)
-        )  # (n, 3, d), 0 or 1
+        shape = self.num_heads, TAPS, self.head_dim
+        ones = torch.randint(0, 2, shape)  # (n, 3, d), 0 or 1
         # In place: without memory ("meta"), a new tensor's product imports half of torch first.
         signs = ones.to(torch.get_default_dtype()).mul_(2).sub_(1)
         self.taps = nn.Parameter(signs.mul_(TAPS**-0.5))  # (n, 3, d), e_ij
@@ -59,24 +58,18 @@ class MHAConv(Attention):
         if padding is not None:
             k = k.masked_fill(padding.bool()[:, None, :, None], 0.0)
         together = pad(k, (0, 0, TAPS - 1, 0)).unfold(2, TAPS, 1)  # (B, 1 or n, S, d, 3)
-        taps = (
-            self.taps.flip(1).transpose(1, 2).unsqueeze(1)
-        )  # (n, 1, d, 3), the own key's last
+        # The own key's tap last: (n, 1, d, 3).
+        taps = self.taps.flip(1).transpose(1, 2).unsqueeze(1)
         k = (together * taps).sum(dim=4)  # (B, n, S, d)
-        return (
-            q.expand(-1, self.num_heads, -1, -1),
-            k,
-            v.expand(-1, self.num_heads, -1, -1),
-        )
+        q, v = (x.expand(-1, self.num_heads, -1, -1) for x in (q, v))
+        return q, k, v
 
     def written_out(self) -> WrittenOut:
         """Heads that read no key before their own, as after a conversion, are ordinary ones."""
         if self.taps[:, 1:].any():
             return super().written_out()  # the error
-        heads, factors = (
-            WrittenOut.of_projections(self),
-            self.taps[:, 0].detach().double(),
-        )
+        heads = WrittenOut.of_projections(self)
+        factors = self.taps[:, 0].detach().double()  # (n, d)
         query, bias = heads.query * factors.unsqueeze(2), heads.query_bias * factors
         return replace(heads, query=query, query_bias=bias)
 
