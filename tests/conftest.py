@@ -5,17 +5,12 @@ import signal
 import threading
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = [
-    "tests.fixtures.processes",
-    "tests.fixtures.models",
-    "tests.fixtures.checkpoints",
-    "tests.fixtures.runs",
-    "tests.fixtures.sandbox",
-    "tests.fixtures.trained",
-    "tests.fixtures.text",
+pytest_plugins = ["tests.fixtures.processes"]
+FIXTURES = [
+    f"tests.fixtures.{name}"
+    for name in ("models", "checkpoints", "runs", "sandbox", "trained", "text")
 ]
 
 # To search for new examples instead: pytest --hypothesis-profile=default
@@ -23,6 +18,15 @@ settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load fixtures, and with them fairseq: but not to hand tests to others, who wait for it."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return
+    pytest.register_assert_rewrite(*FIXTURES)
+    for name in FIXTURES:
+        config.pluginmanager.import_plugin(name)
 
 
 def pytest_sessionstart() -> None:
@@ -39,12 +43,6 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those marked ``early`` first, so that no process waits for another's."""
     items.sort(key=lambda item: item.get_closest_marker("early") is None)
-
-
-@pytest.fixture(autouse=True)
-def fixed_seed() -> None:
-    """Models and inputs that a test makes without a generator of its own."""
-    torch.manual_seed(0)
 
 
 # A run in the background ignores Ctrl-C, and all that it starts would: tests of Ctrl-C would hang.
