@@ -23,6 +23,7 @@ from fairseq_mhe.attention.base import (
     Option,
     join_heads,
     shared_projection_init,
+    split_heads,
 )
 from fairseq_mhe.attention.written_out import WrittenOut
 
@@ -99,6 +100,12 @@ class MHEMul(_HeadEmbeddingAttention):
 
         psi(Q) psi(K)^T = (Q * (1 + e^Q)) (K * (1 + e^K))^T = (Q * (1 + e^Q) * (1 + e^K)) K^T.
         """
+        if self._kept is not None and x.is_cuda:
+            # A kernel fewer: a step of decoding takes as long as its kernels start.
+            bias = self.kept(self.heads_bias) if self.bias else None
+            return split_heads(
+                linear(x, self.kept(self.heads_weight), bias), self.num_heads
+            )
         return self.shared_query(x) * self.kept(self.score_factors).unsqueeze(1)
 
     def score_factors(self) -> Tensor:
@@ -106,6 +113,14 @@ class MHEMul(_HeadEmbeddingAttention):
         offset = self.head_embedding_offset
         factors = (offset + self.query_embedding) * (offset + self.key_embedding)
         return factors if self._kept is None else factors * self.scaling
+
+    def heads_weight(self) -> Tensor:
+        """(n d, C): W_Q by each head's factors."""
+        return (self.score_factors().unsqueeze(2) * self.q_proj.weight).flatten(0, 1)
+
+    def heads_bias(self) -> Tensor:
+        """(n d,): the bias of W_Q by each head's factors."""
+        return (self.score_factors() * self.q_proj.bias).flatten()
 
     def query_weight(self) -> tuple[Tensor, Tensor | None]:
         """W_Q by each head's factors, (n d, C): on a GPU cheaper than a product with queries."""

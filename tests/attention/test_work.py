@@ -93,7 +93,12 @@ def test_generation_computes_nothing_anew_that_depends_on_weights_alone(place: s
 
 
 @torch.no_grad()
-def test_generation_is_the_same_and_has_no_more_parameters(kind: str, place: str) -> None:
+@pytest.mark.parametrize("gpu", [False, True])
+def test_generation_is_the_same_and_has_no_more_parameters(
+    kind: str, place: str, gpu: bool, monkeypatch: Any
+) -> None:
+    """Also by what runs on GPUs, computed on the CPU."""
+    monkeypatch.setattr(Tensor, "is_cuda", property(lambda self: gpu))
     layer = make_layer(kind, bias=True)
     x = random(5, 3, EMBED_DIM)
     y = random(7, 3, EMBED_DIM, seed=1) if place == "cross" else x

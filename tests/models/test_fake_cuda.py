@@ -88,6 +88,23 @@ def test_kernels_of_an_update(kind: str, most: int, monkeypatch: pytest.MonkeyPa
     assert 500 < watch.started.total() <= most
 
 
+def test_a_step_of_decoding_starts_no_more_kernels_than_mhas() -> None:
+    started = {}
+    for kind in ("mha", "mhe_mul"):
+        model = model_of(kind).eval()
+        model.make_generation_fast_(need_attn=False)
+        with fake_cuda({DECODER: False}) as watch, torch.no_grad():
+            moved(model, torch.float16)
+            source, lengths = empty(B, S, dtype=torch.long), empty(B, dtype=torch.long)
+            state: dict[str, Any] = {}
+            inputs = {"encoder_out": model.encoder(source, lengths), "incremental_state": state}
+            for step in (1, 2):  # in the first, what depends on weights alone is computed
+                watch.started.clear()
+                model.decoder(empty(B, step, dtype=torch.long), **inputs)
+        started[kind] = watch.started.total()
+    assert 30 < started["mhe_mul"] <= started["mha"]
+
+
 @every_kind
 def test_decoding_asks_no_more_than_it_must(kind: str, dtype: str) -> None:
     """Two models, as in an ensemble: all layers of both ask together how a search went on."""
