@@ -53,16 +53,22 @@ def test_a_killed_worker_and_an_error_in_it_reach_the_caller() -> None:
 
 
 WORKING = """
-import time
+import os, threading, time
 from fairseq_mhe.prepare.parallel import ordered_map
 def work(number):
-    print(__import__("os").getpid(), flush=True)
-    time.sleep(60)
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+def join(thread):
+    print("waiting for the workers", flush=True)
+    wait(thread)
+wait, threading.Thread.join = threading.Thread.join, join
 list(ordered_map(work, range(2), 2))
 """
 
 
-def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signals", [[signal.SIGKILL], [signal.SIGINT, signal.SIGINT]])
+def test_workers_end_with_their_parent(tmp_path: Path, signals: list[signal.Signals]) -> None:
+    """Killed, or by Ctrl-C twice: the second stops Python's own wait for them."""
     script = tmp_path / "working.py"
     script.write_text(WORKING)
     command = [sys.executable, str(script)]
@@ -70,7 +76,9 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     try:
         assert parent.stdout is not None
         assert len({parent.stdout.readline() for _ in range(2)}) == 2  # both are at work
-        parent.kill()
+        for number in signals:
+            parent.send_signal(number)
+            parent.stdout.readline()  # it waits, or has ended
         # Reads until the last process that can write to the pipe has ended.
         parent.communicate(timeout=20)
     finally:
