@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256, write_json
 from fairseq_mhe.common.progress import say
@@ -88,6 +89,7 @@ def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) ->
 def _binarise(
     task: Task, files: dict[str, Path], data: DataFolder, block: int, work: Path
 ) -> Counts:
+    fairseq_mhe.register()
     from fairseq.data import Dictionary
 
     binary, raw = work / "bin", work / "raw"

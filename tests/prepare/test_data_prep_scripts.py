@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,9 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.prepare.corpora import __main__ as corpora
 from fairseq_mhe.prepare.manifest import read_manifest
+from tests.fixtures.processes import PYTHON
+from tests.fixtures.task_files import put_task
+from tests.prepare.conftest import LINES
 
 FOLDER = Path(__file__).resolve().parents[2] / "data-prep"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh") if path.name != "prepare.sh")
@@ -31,14 +33,19 @@ def test_every_script_explains_itself(script: str, capsys: pytest.CaptureFixture
     assert "--out" in capsys.readouterr().out
 
 
-def test_bash_prepares_a_folder_with_a_blank_in_its_name(tmp_path: Path) -> None:
-    data = tmp_path / "my data"
-    words = ["--out", data, "--limit", "50", "--vocab-size", "200", "--workers", "1"]
-    command = ["bash", FOLDER / "home_assistant_en_de.sh", *words]
-    environment = {**os.environ, "PYTHON": sys.executable}
+def test_bash_prepares_a_folder_with_a_blank_in_its_name(
+    tmp_path: Path, language_text: Path
+) -> None:
+    """Standard error has our own lines only, and none of fairseq's."""
+    data, files = tmp_path / "my data", put_task(tmp_path / "in", "rte", LINES, 4)
+    words = ["rte", "--folder", files, "--text", language_text, "--out", data]
+    command = ["bash", FOLDER / "glue.sh", *words]
+    environment = {**os.environ, "PYTHON": PYTHON}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{data}\n"), done.stderr
-    assert read_manifest(data)["lines"] == {"train": 50, "valid": 5, "test": 5}
+    begins = [line.partition(":")[0] for line in done.stderr.splitlines()]
+    assert begins == ["binarise", "rte train", "rte valid"], done.stderr
+    assert read_manifest(data)["lines"] == {"train": 4, "valid": 4}
 
 
 def test_a_bad_file_is_one_line_with_the_scripts_name(
