@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora import iwslt14, multi30k
 from fairseq_mhe.prepare.corpora.iwslt14 import TEST, TRAIN, Iwslt14, training_sentences
@@ -78,6 +79,9 @@ def test_an_archive_without_a_side_is_one_line_and_leaves_nothing(
     path = miniature.archives / miniature.files[0].name
     write_archive(path, {f"{PREFIXES[0]}.en": "a\n"})
     miniature.files[0] = remote_file(path)
+    with pytest.raises(UserError, match=r"nowhere/newstest2013\.en is not there"):
+        miniature.prepare(tmp_path / "data", server.url, newstest=Path("nowhere"))
+    assert not server.requests
     with pytest.raises(UserError, match=r"-europarl-v7\.tgz has no training/europarl.*\.de"):
         miniature.prepare(tmp_path / "data", server.url)
     left = [path.name for path in (tmp_path / "data" / "original").iterdir()]
@@ -155,6 +159,8 @@ def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
     clean = counts["kept"] + counts["held_out"]
     train, valid = (lines_of(data, f"raw/{split}.en") for split in ("train", "valid"))
     assert (len(valid), len(train)) == (clean // 23, clean - clean // 23)
+    record = read_manifest(data / "original")["steps"]["extract"]
+    assert record["counts"] == {"de-en.tgz": sha256(archives / "de-en.tgz")}
     # The 23rd clean pair, not the 23rd pair.
     together = train[:22] + valid[:1]
     assert [en for en, _ in small[:sentences] if en in together] == together

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.files import yaml_beside
+from fairseq_mhe.common.files import sha256, yaml_beside
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, option
 from fairseq_mhe.prepare.download import RemoteFile, download
@@ -43,16 +43,15 @@ class Downloads:
         self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
     ) -> None:
         """Have in ``original`` what ``action`` writes of the downloaded ``files``, once."""
-        archives, checksums = (
-            self.original / "archives",
-            {f.name: f.sha256 for f in files},
-        )
+
+        def extract(work: Path) -> dict[str, str]:
+            paths = download(files, self.original / "archives", self.mirror)
+            action(paths, work)
+            return {path.name: sha256(path) for path in paths}  # not all are published
+
+        published = {file.name: file.sha256 for file in files}
         with open_manifest(self.original, DOWNLOADED, {}) as manifest:
-            manifest.run(
-                "extract",
-                checksums,
-                lambda work: action(download(files, archives, self.mirror), work),
-            )
+            manifest.run("extract", published, extract)
             manifest.complete()
 
 

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import dataclass
 from http.client import HTTPException
+from itertools import product
 from pathlib import Path
 from tarfile import TarError
 
@@ -17,6 +18,7 @@ from fairseq_mhe.prepare.corpora.known import (
     default_out,
 )
 from fairseq_mhe.prepare.download import extract
+from fairseq_mhe.prepare.text import side_path
 
 #: Of two members of each archive, PREFIX.en and PREFIX.de.
 PREFIXES = (
@@ -44,6 +46,9 @@ class Wmt14(Downloads, PairCorpus):
     )
 
     def prepare(self) -> Path:
+        if self.newstest:  # a wrong folder is refused before the downloads
+            for name, lang in product(_NEWSTEST, self.langs):
+                side_path(self.newstest / name, lang)
         self.unpack(PUBLISHED["wmt14"], self._unpack)
         folder = self.newstest or copy_from_sacrebleu(self.original)
         valid, test = (folder / name for name in _NEWSTEST)
