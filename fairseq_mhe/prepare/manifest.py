@@ -26,6 +26,8 @@ from fairseq_mhe.common.system import installed
 MANIFEST = "manifest.json"
 #: The "form" of a manifest.
 PARALLEL, TEXT, TASK, DOWNLOADED = "parallel", "text", "task", "downloaded"
+#: What makes a folder of a form; of parallel text, `fairseq-mhe prepare`.
+_MAKERS = {TEXT: "data-prep/text.sh", TASK: "data-prep/glue.sh, superglue.sh or squad.sh"}
 #: Packages that decide what the steps write.
 _PACKAGES = ("ve-fairseq", "fairseq", "sacremoses", "subword-nmt", "sentencepiece")
 
@@ -37,7 +39,8 @@ def read_manifest(data: Path, form: str = "") -> dict[str, Any]:
     """A data folder's manifest; UserError if it is missing, damaged, or not of version and form."""
     path = data / MANIFEST
     if not path.exists():
-        raise UserError(f"{path} is missing; make {data} with fairseq-mhe prepare")
+        maker = _MAKERS.get(form, "fairseq-mhe prepare")
+        raise UserError(f"{path} is missing; make {data} with {maker}")
     manifest: dict[str, Any] = read_json(path)
     check_folder_version(data, manifest, "prepare it again, into a new folder")
     if form and manifest["form"] != form:
@@ -132,7 +135,7 @@ def open_manifest(
 
     ``facts``: the manifest's keys above its steps: no path, time or machine, so that equal data
     have equal manifests. Raises UserError where the folder is of another form, in use, or cannot be
-    written.
+    written, or a file of the block cannot be read.
     """
     packages = installed(("fairseq-mhe", *_PACKAGES))
     versions = {"python": platform.python_version(), **packages}
@@ -145,4 +148,5 @@ def open_manifest(
             yield Manifest(data, content, workers)
     except OSError as error:
         reason = f"{error.filename or data}: {error.strerror or error}"
-        raise UserError(f"cannot write {reason}") from error
+        advice = "mend that and run the same command again"
+        raise UserError(f"cannot read or write {reason}; {advice}") from error

@@ -87,8 +87,10 @@ def learn_sentencepiece(texts: Sequence[Path], pieces: int, path: Path) -> None:
                 minloglevel=2,
             )
     except RuntimeError as error:
-        message = f"SentencePiece cannot learn {pieces} pieces from this text: {error}"
-        raise UserError(message) from error
+        # "INTERNAL: FILE(LINE) [CONDITION] REASON Increase OPTION": options that we have not
+        reason = str(error).rpartition("] ")[2].partition(" Increase")[0]
+        problem = f"SentencePiece cannot learn {pieces} pieces from this text: {reason}"
+        raise UserError(f"{problem}; choose another --vocab-size") from error
 
 
 def _in_stretches(lines: Iterable[str]) -> Iterator[str]:

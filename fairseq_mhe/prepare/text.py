@@ -27,9 +27,8 @@ def side_path(prefix: Path, lang: str) -> Path:
         if path.is_file():
             return existing_text(path)
     endings = ", ".join(SUFFIXES[1:])
-    raise UserError(
-        f"{prefix}.{lang} is not there (nor with {endings}): name another prefix"
-    )
+    advice = f"name another path, without its .{lang}"
+    raise UserError(f"{prefix}.{lang} is not there (nor with {endings}): {advice}")
 
 
 def existing_text(path: Path) -> Path:
@@ -50,7 +49,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
                 yield from stream
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {path}: {reason}") from error
+        raise UserError(f"cannot read {path}: {reason}; give a whole file") from error
 
 
 def read_lines(path: Path) -> Iterator[str]:

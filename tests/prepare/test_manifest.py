@@ -69,7 +69,7 @@ def test_a_missing_or_cut_file_redoes_it(tmp_path: Path, damage: Callable[[Path]
 def test_stopped_while_files_are_moved_counts_as_not_done(tmp_path: Path) -> None:
     run(tmp_path, Action("one"))
     (tmp_path / "two").mkdir()  # in the way of the second run's second file
-    with pytest.raises(UserError, match="cannot write"):
+    with pytest.raises(UserError, match="two: Is a directory; mend that and run"):
         run(tmp_path, Action("one", "two", text="new!"), made_from="b")
     assert (tmp_path / "one").read_text() == "new!"
     action = Action("one")

@@ -238,7 +238,7 @@ def test_a_full_disk_ends_in_one_line(config: PrepareConfig, corpus: dict[str, P
     words += ["--source-lang", "en", "--target-lang", "de", "--out", config.out]
     done = python(RUN, "prepare", *map(str, words))
     assert done.returncode == 2
-    assert "error: cannot write" in done.stderr.strip().splitlines()[-1]
+    assert "error: cannot read or write" in done.stderr.strip().splitlines()[-1]
     assert [path.name for path in config.out.iterdir()] == [".lock"]
 
 

@@ -86,5 +86,5 @@ def test_what_nothing_can_be_learnt_from_is_refused(tmp_path: Path, lines: list[
     with pytest.raises(UserError, match="nothing to learn BPE from"):
         subword.learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
     write_lines(tmp_path / "text", lines)
-    with pytest.raises(UserError, match="cannot learn 5 pieces"):
+    with pytest.raises(UserError, match=r"5 pieces .* 5 vs \d+\.; choose another --vocab-size$"):
         learn_sentencepiece([tmp_path / "text"], 5, tmp_path / "model")

@@ -298,6 +298,8 @@ def test_folders_are_of_one_task_each(language_text: Path, tmp_path: Path) -> No
         prepare_task(TASKS["rte"], tmp_path / "in", language_text, language_text, block=64)
     with pytest.raises(UserError, match="holds text data, not task data"):
         open_task(language_text)
+    with pytest.raises(UserError, match=r"manifest.json is missing; .* data-prep/text\.sh"):
+        prepare_task(TASKS["rte"], tmp_path / "in", tmp_path, tmp_path / "out", block=64)
     missing = r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"
     with pytest.raises(UserError, match=missing):
         prepare_task(TASKS["rte"], tmp_path, language_text, tmp_path / "out", block=64)
