@@ -35,6 +35,7 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import VOCABULARY
+from fairseq_mhe.prepare.parallel import end_with_parent
 
 BENCHMARKS: dict[str, type[Benchmark]] = {
     "attention": AttentionBenchmark,
@@ -71,7 +72,8 @@ def add_arguments(parser: ArgumentParser) -> None:
             name, help=benchmark.title, description=benchmark.title
         )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        own.add_argument("--device", choices=["cpu", "cuda"], default=device)
+        help_ = "where to measure (default: %(default)s)"
+        own.add_argument("--device", choices=["cpu", "cuda"], default=device, help=help_)
         for flag, text, kind, default, metavar in (*_OPTIONS, *benchmark.options):
             text += "" if default is None else " (default: %(default)s)"
             own.add_argument(flag, type=kind, default=default, metavar=metavar, help=text)
@@ -142,6 +144,7 @@ def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[
 
 
 def _start(make: type[Benchmark], variant: str, settings: Namespace) -> None:
+    end_with_parent()
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     torch.set_num_threads(settings.threads)

@@ -69,9 +69,10 @@ def _path(text: str) -> Path:
 def at_least(least: int, most: int = 10**15) -> Callable[[str], int]:
 
     def convert(text: str) -> int:
-        if not (text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
-            limits = f"{least} and at most {most}" if text.isdecimal() else least
-            raise ArgumentTypeError(f"{text!r} is no whole number of at least {limits}")
+        if not text.isdecimal() or int(text) < least:
+            raise ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
+        if int(text) > most:
+            raise ArgumentTypeError(f"{text} is more than {most:,}")
         return int(text)
 
     return convert

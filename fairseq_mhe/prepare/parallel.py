@@ -36,7 +36,7 @@ class _Forking(ForkContext):
     Process = _Worker
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """In a worker: leave Ctrl-C to the parent, and end when the parent has been killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -89,7 +89,7 @@ def _results(
         yield from map(function, items)
         return
     executor = ProcessPoolExecutor(
-        workers, mp_context=_Forking(), initializer=_end_with_parent
+        workers, mp_context=_Forking(), initializer=end_with_parent
     )
     pending: deque[Future[Result]] = deque()
     try:

@@ -109,6 +109,9 @@ def test_a_process_of_its_own_measures_until_it_is_killed() -> None:
         assert result["units"] == 1
         (process,) = started["stock"]._processes.values()
         assert process.pid != os.getpid()
+        # As `end_with_parent` has it, by which no process outlives a killed command.
+        answer = started["stock"].submit(signal.getsignal, signal.SIGINT).result()
+        assert answer is signal.SIG_IGN
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         with pytest.raises(UserError, match="the process of stock was killed"):
