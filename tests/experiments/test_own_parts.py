@@ -12,12 +12,15 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.runs.processes import OWN_USER_DIR
-from fairseq_mhe.runs.recipes import FOLDER, NAMES, recipe
+from fairseq_mhe.runs.recipes import FOLDER, NAMES, read_recipe, recipe
 from tests.docs.test_attention_page import EXAMPLE, NEW
 from tests.fixtures.language import small_text
 from tests.fixtures.small_runs import MADE
 
 PACKAGE = Path(cli.__file__).parent
+PATHS = sorted(FOLDER.glob("*.yaml"))
+#: A recipe for each set of options; tests/runs/test_recipes.py compares what all are read as.
+ROWS = {tuple(read_recipe(path).training.options): path.stem for path in PATHS}
 
 
 def command(module: str, *words: str, **more: str) -> str:
@@ -51,7 +54,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_text(tmp_path_factory.mktemp("text"), lines)
 
 
-@pytest.mark.parametrize("row", sorted(path.stem for path in FOLDER.glob("*.yaml")))
+@pytest.mark.parametrize("row", ROWS.values())
 def test_hydra_trains_as_the_command_line_does(row: str, text: Path, tmp_path: Path) -> None:
     """Two updates by both of fairseq's programs, of one layer and a small batch: equal losses."""
     is_translation = row in NAMES
