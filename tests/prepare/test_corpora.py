@@ -235,7 +235,7 @@ def test_subwords_of_others_stay_and_the_text_is_what_a_person_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_segmented(tmp_path, EN)
-    (tmp_path / "code").write_text("#version: 0.2\nr u\n")
+    (tmp_path / "code.gz").write_bytes(gzip.compress(b"#version: 0.2\nr u\n"))
     monkeypatch.setattr(multi30k, "BPE_NAMES", dict(zip(SPLITS, SPLITS, strict=True)))
     corpus = Multi30kBpe(folder=tmp_path, out=tmp_path / "out")
     data = open_data(corpus.prepare())

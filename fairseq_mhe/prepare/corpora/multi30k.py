@@ -13,6 +13,7 @@ from fairseq_mhe.prepare.corpora.known import (
     warn_of_lines,
 )
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
+from fairseq_mhe.prepare.text import SUFFIXES
 
 #: The names of train, valid and test, as published and as preprocessed.
 NAMES = ("train", "val", "test_2016_flickr")
@@ -45,8 +46,8 @@ class Multi30kBpe:
 
     folder: Path = option(
         None,
-        "where {train,valid,test.2016}.{en,de} lie, lower-cased, tokenised and split by BPE (plain "
-        "or packed), and the file code of its merges, if there is one",
+        "where {train,valid,test.2016}.{en,de} lie, lower-cased, tokenised and split by BPE, and "
+        "the file code of its merges, if there is one; all plain or packed",
         type=Path,
         required=True,
     )
@@ -55,10 +56,9 @@ class Multi30kBpe:
     def prepare(self) -> Path:
         """Make the data folder, or what is missing; raises UserError as `prepare_segmented`."""
         texts = {split: self.folder / name for split, name in BPE_NAMES.items()}
-        merges, source = self.folder / "code", {"corpus": "multi30k-bpe"}
-        codes = merges if merges.is_file() else None
-        data = prepare_segmented(
-            texts, ("en", "de"), self.out, codes=codes, source=source
-        )
+        merges = [self.folder / f"code{suffix}" for suffix in SUFFIXES]
+        codes = next(filter(Path.is_file, merges), None)
+        source = {"corpus": "multi30k-bpe"}
+        data = prepare_segmented(texts, ("en", "de"), self.out, codes, source)
         warn_of_lines(data, "multi30k")
         return data
