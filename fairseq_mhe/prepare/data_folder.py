@@ -52,10 +52,9 @@ class DataFolder:
 
     def dictionary(self, side: int = 0) -> Path:
         """The dictionary of a side; running text has one."""
-        is_text = self.manifest.get("form") == TEXT
-        return self.binary / (
-            "dict.txt" if is_text else f"dict.{self.languages[side]}.txt"
-        )
+        if self.manifest.get("form") == TEXT:
+            return self.binary / "dict.txt"
+        return self.binary / f"dict.{self.languages[side]}.txt"
 
     def text(self, subset: str, side: int) -> Path:
         """The detokenised text of a split."""
@@ -71,7 +70,7 @@ class DataFolder:
         return TextProcessing(settings, self.folder / "subword")
 
     def given_tokens(self, lines: Iterable[str]) -> list[str] | None:
-        """Subwords as the tokens that others score, if others tokenised the text; else None."""
+        """Moses' tokens of lines in subwords if the text came tokenised, for BLEU4; else None."""
         if self.manifest.get("tokenizer") != ESCAPED:
             return None
         kind = self.manifest["subword"]

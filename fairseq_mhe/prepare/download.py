@@ -85,7 +85,7 @@ def _download(url: str, path: Path) -> None:
 
 
 def _resume(session: requests.Session, url: str, part: Path) -> bool:
-    """Download the rest of ``part``, an ETag of which is in .version; whether all has come."""
+    """Download the rest of ``part``, whose ETag is in .version; True if it is whole then."""
     have, version = part.stat().st_size, part.with_suffix(".version")
     headers = {"Accept-Encoding": "identity"}
     etag = version.read_text("utf-8") if have and version.exists() else ""

@@ -90,23 +90,19 @@ class Manifest:
         record = self.content["steps"].get(step, {})
         if record.get("made_from") != made_from:
             return False
-        sizes = {
-            self.folder / name: file["bytes"] for name, file in record["files"].items()
-        }
-        return all(
-            path.is_file() and path.stat().st_size == sizes[path] for path in sizes
-        )
+        for name, file in record["files"].items():
+            path = self.folder / name
+            if not path.is_file() or path.stat().st_size != file["bytes"]:
+                return False
+        return True
 
     def _finish(self, step: str, made_from: Facts, counts: Counts, work: Path) -> None:
         """Move the files of a step to their places and record them."""
         paths = sorted(path for path in work.rglob("*") if path.is_file())
-        files = {
-            str(path.relative_to(work)): {
-                "bytes": path.stat().st_size,
-                "sha256": checksum,
-            }
-            for path, checksum in sha256_of_all(paths, self.workers).items()
-        }
+        files = {}
+        for path, checksum in sha256_of_all(paths, self.workers).items():
+            facts = {"bytes": path.stat().st_size, "sha256": checksum}
+            files[str(path.relative_to(work))] = facts
         # The old record goes first: killed while files are moved, the step counts as not done.
         steps = self.content["steps"]
         stale = steps.pop(step, {"files": {}})

@@ -55,9 +55,7 @@ _CLEANING = (
 )
 #: Why a pair is dropped, in counts and in words.
 _REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
-_REFERENCES = (
-    2000  # lines of the test set that are compared with their tokens, joined again
-)
+_REFERENCES = 2000  # lines of the test set whose tokens are joined again and compared
 
 
 def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
@@ -102,16 +100,16 @@ def _clean(
             (work / folder).mkdir()
         for split, corpora in files.items():
             for texts, fates in _cleaned(config, split, corpora):
-                parts = defaultdict(list)
                 first = counts[split]["kept"] + counts[split]["held_out"] + 1
-                rows = zip(*[text.split("\n") for text in texts], strict=True)
-                for number, row in enumerate(rows, first):
-                    parts[config.split_of(number, split)].append(row)
-                for part, own in parts.items():
-                    _append(work, config, part, own)
-                    if part != split:
-                        counts[part].update(read=len(own), kept=len(own))
-                        fates.update(held_out=len(own), kept=-len(own))
+                lines = zip(*[text.split("\n") for text in texts], strict=True)
+                rows_of = defaultdict(list)
+                for number, row in enumerate(lines, first):
+                    rows_of[config.split_of(number, split)].append(row)
+                for name, rows in rows_of.items():
+                    _append(work, config, name, rows)
+                    if name != split:
+                        counts[name].update(read=len(rows), kept=len(rows))
+                        fates.update(held_out=len(rows), kept=-len(rows))
                 counts[split].update(fates, read=fates.total())
             _check_kept(corpora[0][0], counts[split], config.max_dropped)
         if not all(count["kept"] for count in counts.values()):
@@ -127,6 +125,7 @@ def _clean(
 
 def _append(work: Path, config: PrepareConfig, split: str, rows: list[Row]) -> None:
     """Write clean pairs to the ends of a split's files."""
+    # Two files if the model reads the plain text: the row's tokens are the same text again.
     names = dict.fromkeys(product(("raw", config.model_folder), config.langs))
     for (folder, lang), lines in zip(names, zip(*rows, strict=True), strict=False):
         with (work / folder / f"{split}.{lang}").open("a", encoding="utf-8") as stream:
@@ -178,9 +177,7 @@ def _fate(row: Row, config: PrepareConfig, max_ratio: float, usual: float) -> st
     if config.counts_characters:
         lengths: list[float] = [len(source), len(target) / usual]
         longest = max(len(source), len(target)) / _CHARACTERS_A_TOKEN
-        spare = (
-            _CHARACTERS_A_TOKEN  # a single word more or less makes no pair a wrong one
-        )
+        spare = _CHARACTERS_A_TOKEN  # a word more or less makes no pair a wrong one
     else:
         lengths = [side.count(" ") + 1 for side in tokens]
         longest, spare = max(lengths), 0
@@ -222,9 +219,8 @@ def _say_not_restored(config: PrepareConfig) -> None:
         restored = restore(split(line))
         if restored != line:
             kept = set(restored.split())
-            words = " ".join(
-                [word for word in line.split() if word not in kept] or [line]
-            )
+            lost = [word for word in line.split() if word not in kept]
+            words = " ".join(lost or [line])
             form = re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "A", words))
             forms[form] += 1
             examples.setdefault(form, words)
@@ -232,9 +228,9 @@ def _say_not_restored(config: PrepareConfig) -> None:
         like = [
             f"{n} like {form} ({examples[form]!r})" for form, n in forms.most_common(4)
         ]
-        lost = f"{forms.total():,} of {len(lines):,} references"
+        share = f"{forms.total():,} of {len(lines):,} references"
         problem = "which no translation can match fully"
-        say(f"test: Moses' rules do not restore {lost}, {problem}: {'; '.join(like)}")
+        say(f"test: Moses' rules do not restore {share}, {problem}: {'; '.join(like)}")
 
 
 def prepare_segmented(

@@ -61,7 +61,7 @@ def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
 
 
 def documents(paths: Sequence[Path], begins: str = EMPTY_LINES) -> Iterator[list[str]]:
-    """The documents of some files, each its normalised paragraphs; none is without text."""
+    """The documents of some files, each a list of normalised paragraphs, at least one."""
     for path in paths:
         document: list[str] = []
         for line in read_lines(path):

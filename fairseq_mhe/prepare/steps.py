@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
 
 SEGMENT_BYTES = 1 << 20  # of text at a time
 BINARY_BYTES = 1 << 21
-# Not an argument of `_number_text`: forked processes have it without its being sent to them.
+# Not an argument of `_number_text`: forked processes inherit it, and nothing is pickled.
 _dictionary: Dictionary
 
 
@@ -110,12 +110,11 @@ def _segment(
                 for text, text_lengths in blocks:
                     stream.write(text)
                     lengths += text_lengths
-            sizes = {
+            counts[path.name] = {
                 "lines": len(lengths),
                 "tokens": sum(lengths),
                 "longest": max(lengths),
             }
-            counts[path.name] = sizes
         return counts
 
     (checksum,) = manifest.checksums([f"subword/{model.path.name}"]).values()

@@ -98,10 +98,9 @@ def _in_stretches(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         if len(line.encode()) <= MAX_SENTENCE_BYTES:
             yield line
-        else:  # a character has four bytes at most
-            yield from textwrap.wrap(
-                line, MAX_SENTENCE_BYTES // 4, break_on_hyphens=False
-            )
+        else:
+            characters = MAX_SENTENCE_BYTES // 4  # of four bytes at most
+            yield from textwrap.wrap(line, characters, break_on_hyphens=False)
 
 
 @dataclass(frozen=True)
@@ -180,20 +179,19 @@ def split_long(line: str, most: int, kind: str) -> list[str]:
     """A line in lines of at most ``most`` subwords, split between words, or in too long words."""
     tokens, lines = line.split(" "), []
     while len(tokens) > most:
-        ends = range(most, 0, -1)
-        between = (
-            end for end in ends if _between_words(tokens[end - 1], tokens[end], kind)
-        )
-        end = next(between, most)
+        end = most
+        while end and not _between_words(tokens[end - 1], tokens[end], kind):
+            end -= 1
+        end = end or most
         lines.append(" ".join(tokens[:end]))
         tokens = tokens[end:]
     return [*lines, " ".join(tokens)]
 
 
 def _between_words(before: str, after: str, kind: str) -> bool:
-    return (
-        not before.endswith(NOT_LAST) if kind == "bpe" else after.startswith(WORD_START)
-    )
+    if kind == "bpe":
+        return not before.endswith(NOT_LAST)
+    return after.startswith(WORD_START)
 
 
 def join(line: str, kind: str) -> str:

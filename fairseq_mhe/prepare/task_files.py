@@ -22,9 +22,7 @@ class Example(NamedTuple):
     texts: tuple[str, ...]
     label: str
     group: str = ""  # what is scored together
-    spans: Sequence[
-        tuple[int, int, int]
-    ] = ()  # text (0 or 1), first character, one after last
+    spans: Sequence[tuple[int, int, int]] = ()  # text (0 or 1), first character, end
     candidate: str = ""  # what fills the gap
 
 
@@ -71,9 +69,7 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
                 elif drop:
                     dropped += 1
                 else:
-                    raise ValueError(
-                        "a text or a label is missing; every example needs all"
-                    )
+                    raise ValueError("a text or a label is missing: add it")
     except _BAD_ROW as error:
         what = f"line {number} is no row of {task.name}"
         raise UserError(f"{path}, {what}: {_reason(error)}") from None
@@ -180,11 +176,8 @@ def _gap(task: Task, row: Row) -> Iterator[Example]:
         right, group = {answer["text"] for answer in query["answers"]}, str(query["idx"])
         for name in dict.fromkeys(names):
             filled = query["query"].replace("@placeholder", name)
-            texts, label = (
-                (text.replace("@highlight", " "), filled),
-                str(int(name in right)),
-            )
-            yield Example(texts, label, group, candidate=name)
+            texts = text.replace("@highlight", " "), filled
+            yield Example(texts, str(int(name in right)), group, candidate=name)
 
 
 _PARSERS = {

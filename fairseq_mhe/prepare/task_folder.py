@@ -97,9 +97,8 @@ def _binarise(
     words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
     for label in task.labels or ():
         labels.add_symbol(label)
-    dictionaries = {f"input{n}": words for n in range(len(task.columns))} | {
-        "label": labels
-    }
+    dictionaries = {f"input{n}": words for n in range(len(task.columns))}
+    dictionaries["label"] = labels
     for name, dictionary in dictionaries.items():
         (binary / name).mkdir(parents=True)
         dictionary.save(str(binary / name / "dict.txt"))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.subword import NOT_LAST, WORD_START
-from fairseq_mhe.prepare.task_files import Example, read_squad, read_task
+from fairseq_mhe.prepare.task_files import Example, Question, read_squad, read_task
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, Task
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
@@ -26,6 +26,19 @@ class Inputs(NamedTuple):
     labels: list[str]
     facts: dict[str, Any]  # what scoring needs beside the model's output
     spans: list[str]  # first and last token of two spans, the text's <s> counted
+
+
+class Aligned(NamedTuple):
+    """Subwords, and the first character of each and the one after its last."""
+
+    subwords: list[str]
+    begins: list[int]
+    ends: list[int]
+
+    def covering(self, begin: int, end: int) -> tuple[int, int]:
+        """The first subword of a stretch of characters, and its last."""
+        first = min(bisect_right(self.ends, begin), len(self.ends) - 1)
+        return first, max(first, bisect_left(self.begins, end) - 1)
 
 
 def read_inputs(
@@ -106,20 +119,13 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> 
             words = processing.segment([question.text])[0].split()
             asked = words[: block // 6]
             truncated += asked != words
-            ahead, bounds = len(asked) + 3, set()  # tokens before the window
-            for answer, begin in question.answers[:1]:
-                first, last = context.covering(begin, begin + len(answer))
-            for start, end in windows(
-                len(context.subwords), block - 1 - ahead, block // 3
-            ):
-                label = NOWHERE
-                if question.answers and start <= first and last < end:
-                    label = f"{ahead + first - start} {ahead + last - start}"
+            labelled = _labelled_windows(question, context, len(asked), block)
+            for start, end, label in labelled:
                 texts.append([" ".join(asked), " ".join(context.subwords[start:end])])
                 places.append([len(questions), len(contexts), start, end - start])
                 labels.append(label)
-                bounds.add(label)
-            missed += bool(question.answers) and bounds == {NOWHERE}
+            is_nowhere = all(label == NOWHERE for *_, label in labelled)
+            missed += bool(question.answers) and is_nowhere
             questions.append(question.identity)
         contexts.append({"text": passage, "begins": context.begins, "ends": context.ends})
     counts = {
@@ -132,23 +138,26 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> 
     return Inputs(list(zip(*texts, strict=True)), counts, labels, facts, [])
 
 
+def _labelled_windows(
+    question: Question, context: Aligned, asked: int, block: int
+) -> list[tuple[int, int, str]]:
+    """First and end of each window of a question of ``asked`` subwords, and its label."""
+    ahead, first, last = asked + 3, -1, -1  # tokens before the window; no answer
+    for answer, begin in question.answers[:1]:
+        first, last = context.covering(begin, begin + len(answer))
+    labelled = []
+    for start, end in windows(len(context.subwords), block - 1 - ahead, block // 3):
+        label = NOWHERE
+        if start <= first and last < end:
+            label = f"{ahead + first - start} {ahead + last - start}"
+        labelled.append((start, end, label))
+    return labelled
+
+
 def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:
     """First and end of windows of at most ``most`` subwords, ``stride`` subwords apart."""
     starts = range(0, max(1, length - most + stride), stride)
     return [(start, min(start + most, length)) for start in starts]
-
-
-class Aligned(NamedTuple):
-    """Subwords, and the first character of each and the one after its last."""
-
-    subwords: list[str]
-    begins: list[int]
-    ends: list[int]
-
-    def covering(self, begin: int, end: int) -> tuple[int, int]:
-        """The first subword of a stretch of characters, and its last."""
-        first = min(bisect_right(self.ends, begin), len(self.ends) - 1)
-        return first, max(first, bisect_left(self.begins, end) - 1)
 
 
 def aligned(processing: TextProcessing, text: str) -> Aligned:

@@ -21,9 +21,7 @@ class Task:
     name: str
     suite: str
     columns: Sequence[str]  # of its texts
-    labels: Sequence[str] | None = (
-        None  # in the order of classes; None: a number is predicted
-    )
+    labels: Sequence[str] | None = None  # in the order of classes; None: for a number
     metrics: Sequence[str] = ("accuracy",)  # names of `runs.understanding`
     label: str = "label"  # column
     scored: Sequence[str] = ("dev",)  # official names of the sets that are scored
@@ -31,9 +29,7 @@ class Task:
     form: str = CLASSES
     folder: str = ""  # in the official archive, where SPLIT and suffix name a file
     suffix: str = ".tsv"
-    files: Sequence[
-        Mapping[str, Any]
-    ] = ()  # the published ones, as `RemoteFile` has them
+    files: Sequence[Mapping[str, Any]] = ()  # published, as `RemoteFile` has them
 
     @property
     def subsets(self) -> dict[str, str]:

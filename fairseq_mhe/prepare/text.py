@@ -66,9 +66,7 @@ def read_lines(path: Path) -> Iterator[str]:
         if number == 1:
             line = line.removeprefix("\ufeff")
             if "\r" in line.rstrip() and not line.endswith("\n"):
-                problem = (
-                    "lines end with carriage returns; convert the file to line feeds"
-                )
+                problem = "lines end with carriage returns; convert them to line feeds"
                 raise UserError(f"{path}: {problem}")
         yield line.rstrip("\r\n")
 

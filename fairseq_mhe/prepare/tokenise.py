@@ -15,9 +15,7 @@ from fairseq_mhe.prepare.languages import base_code
 TOKENIZERS = ("moses", "none")
 #: Moses' tokens as its scripts write them, with XML escapes (&apos;): of text that others made.
 ESCAPED = "moses-escaped"
-CACHED_WORDS = (
-    500_000  # of a language; the commonest come first, the memory stays bounded
-)
+CACHED_WORDS = 500_000  # of a language: the memory stays bounded, common words come early
 _LETTERS = "zqz"  # in which no rule sees more than that they are letters
 _BOUND = "',."  # at the ends of words whose tokens depend on the context
 _MARKS = re.escape("\"'`()[]<>,.:;!?/%&=+*-\u2013\u2014\u2026\u201e\u201c\u201d")
@@ -122,9 +120,8 @@ class WordwiseMoses:
     def _ask_everywhere(self, shape: str) -> bool:
         """Whether the tokens are the same in every context."""
         contexts = product((True, False), ("", "a", "1", "X"))
-        return (
-            len({self._in_context(first, shape, kind) for first, kind in contexts}) == 1
-        )
+        tokens = {self._in_context(first, shape, kind) for first, kind in contexts}
+        return len(tokens) == 1
 
 
 @cache

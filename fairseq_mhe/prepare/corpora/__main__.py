@@ -50,9 +50,8 @@ class OfficialTask(Downloads):
         """Download a task's official files; returns their folder, raises UserError as `unpack`."""
 
         def unpack(paths: list[Path], work: Path) -> None:
-            if (
-                task.name == "mrpc"
-            ):  # the second file names the pairs of the first that are dev
+            if task.name == "mrpc":
+                # The second file names the pairs of the first that are dev.
                 (header, *rows), pairs = map(list, map(read_lines, paths))
                 dev = [row for row in rows if "\t".join(row.split("\t")[1:3]) in pairs]
                 train = [row for row in rows if row not in dev]

@@ -18,16 +18,8 @@ from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import read_lines, write_lines
 
 TRAIN = "de-en/train.tags.de-en.{lang}"
-TEST = tuple(
-    f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml"
-    for name in (
-        "TED.dev2010",
-        "TEDX.dev2012",
-        "TED.tst2010",
-        "TED.tst2011",
-        "TED.tst2012",
-    )
-)
+TED_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+TEST = tuple(f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml" for name in TED_SETS)
 _NO_TEXT = re.compile("<(url|talkid|keywords)>")
 _MARKS = re.compile(r"</?(?:title|description)>")
 _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
