@@ -6,6 +6,7 @@ Loukas & Jaggi 2020, section 3.3 (arXiv 2006.16362). Exact for D = n d.
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,8 @@ def convert(
     model.eval()
     weighted_by = str(material.data) if inputs else None
     report = {"kind": kind, "weighted_by": weighted_by, "loss": material.loss(model)}
-    save_model(
-        source, options, model.state_dict(), output, {"made_by": "convert", **report}
-    )
+    facts = {"made_by": "convert", **report}
+    save_model(source, options, model.state_dict(), output, facts)
     return {
         **report,
         "loss_before": material.loss(source.model),
@@ -69,13 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     help_ = f"kind of attention: {', '.join(TARGETS)} (collaborative: to-collaborative)"
     add("--to", required=True, choices=TARGETS, metavar="KIND", help=help_)
-    for flag, (option, kinds) in size_options().items():
+    for dest, (option, kinds) in size_options().items():
         if set(kinds) & set(TARGETS):
-            name, help_ = (
-                option.name.replace("_", "-"),
-                f"{', '.join(kinds)}: {option.help}",
-            )
-            add(f"--{name}", dest=flag, type=int, metavar="N", help=help_)
+            flag = f"--{option.name.replace('_', '-')}"
+            help_ = f"{', '.join(kinds)}: {option.help}"
+            add(flag, dest=dest, type=int, metavar="N", help=help_)
     _add_measured(parser)
 
 
@@ -127,6 +125,6 @@ def _convert_and_report(args: argparse.Namespace, kind: str, **how: Any) -> None
         columns = "sublayer", "error of the scores", "rounds of least squares"
         rows = [(x["name"], f"{x['error']:.2e}", f"{x['iterations']}") for x in layers]
         print(f"\n{align(columns, rows)}\n")
-    flags = " ".join(as_words(training_options(report["options"])))
-    command = f"fairseq-train DATA-BIN --user-dir fairseq_mhe {flags}"
-    print(f"go on with: {command} --finetune-from-model {args.output} ...")
+    words = as_words(training_options(report["options"]))
+    flags = shlex.join([*words, "--finetune-from-model", str(args.output)])
+    print(f"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe {flags} ...")

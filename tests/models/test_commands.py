@@ -1,6 +1,7 @@
 """fairseq's own commands with the user-dir: training, resuming, every way of decoding."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -76,12 +77,12 @@ def test_the_command_that_convert_prints(folder: Path, tmp_path: Path) -> None:
     sizes = "--encoder-layers 2 --decoder-layers 2 --encoder-ffn-embed-dim 512"
     post_norm = f"--arch transformer_mhe_multi30k {sizes} --decoder-ffn-embed-dim 512"
     train(folder, tmp_path / "run", *post_norm.split())
-    source, converted = tmp_path / "run" / "checkpoint_last.pt", tmp_path / "converted.pt"
+    source, converted = tmp_path / "run" / "checkpoint_last.pt", tmp_path / "my converted.pt"
     words = ["convert", str(source), str(converted), "--to", "mqa"]
     line = [sys.executable, "-m", "fairseq_mhe.cli", *words]
     printed = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     command = printed.splitlines()[-1].removeprefix("go on with: fairseq-train DATA-BIN")
-    train(folder, tmp_path / "on", *command.removesuffix(" ...").split())
+    train(folder, tmp_path / "on", *shlex.split(command.removesuffix(" ...")))
 
 
 def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Path) -> None:
