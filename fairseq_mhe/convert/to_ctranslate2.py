@@ -48,8 +48,8 @@ def convert(
     model = source.stock_options, folded_parameters(source.model)
     try:
         convert_stock(*model, dictionaries, languages, output, quantization, shared_heads)
-    except OSError as error:
-        raise UserError(f"cannot write {output}: {error.strerror or error}") from error
+    except OSError:  # as of a full disk, which `new_folder` explains
+        raise
     except Exception as error:  # its converter does not check what a model has
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         what = f"CTranslate2 cannot hold {source.path}: {reason}"
@@ -103,9 +103,8 @@ def check_exact(
     sources = _words(task.source_dictionary, batch["net_input"]["src_tokens"])
     targets = _words(task.target_dictionary, batch["target"])
     # One at a time: 4.8 cannot score padded targets with its layout ``multi_query``.
-    results = translator.score_batch(
-        sources, targets, max_input_length=0, max_batch_size=1
-    )
+    how = {"max_input_length": 0, "max_batch_size": 1}
+    results = translator.score_batch(sources, targets, **how)
     off = 0.0
     for result, own, target in zip(results, logs, batch["target"], strict=True):
         length = len(result.log_probs)  # of the words and the end

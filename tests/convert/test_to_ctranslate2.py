@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -127,6 +129,19 @@ def test_what_ctranslate2_cannot_hold_is_one_line(
     assert status == 2
     assert "CTranslate2 cannot hold" in error or "probabilities are not" in error
     assert error.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
+
+
+def test_a_full_disk_is_one_line(
+    tmp_path: Path, command: Convert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "hidden.part")
+
+    monkeypatch.setattr(to_ctranslate2, "convert_stock", write)
+    status, _, error = command(make_model(attention="mqa"), {"attention": "mqa"})
+    assert status == 2
+    assert f"cannot write {tmp_path}/out: No space left on device: make room" in error
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
