@@ -76,14 +76,11 @@ def version(tensor: Tensor) -> object:
 def _translated(
     new_order: Tensor, version: object, sentences: int, beam: int
 ) -> tuple[Tensor | None, int]:
-    rows, moved = (
-        new_order // beam,
-        [index // beam for index in _listed(new_order, version)],
-    )
+    rows = new_order // beam  # (N,), the sentence that each new hypothesis comes from
+    moved = [index // beam for index in _listed(new_order, version)]
     firsts = moved[::beam]
-    if len(moved) % beam == 0 and moved == [
-        first for first in firsts for _ in range(beam)
-    ]:
+    in_groups = [first for first in firsts for _ in range(beam)]
+    if moved == in_groups:
         rows, moved = rows[::beam], firsts
     else:
         beam = 1

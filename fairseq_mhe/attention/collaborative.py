@@ -65,10 +65,8 @@ class CollaborativeAttention(Attention):
 
     def picks(self) -> Tensor:
         """(n, 1, n): head i of the query reads number i of the content terms, unscaled."""
-        one_each = torch.eye(
-            self.num_heads, out=self.mixing.new_empty(self.num_heads, self.num_heads)
-        )
-        return (one_each / self.scaling).unsqueeze(1)
+        empty = self.mixing.new_empty(self.num_heads, self.num_heads)
+        return (torch.eye(self.num_heads, out=empty) / self.scaling).unsqueeze(1)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim), (S, B, vdim) -> (B, 1, S, D), (B, n, S, d); with biases D + n for D."""

@@ -35,9 +35,8 @@ class ELAttention(Attention):
 
     def written_out(self) -> WrittenOut:
         """Keys and values are slices of the input: rows of the identity."""
-        slices = torch.eye(self.kdim, dtype=torch.float64).unflatten(
-            0, (self.num_heads, -1)
-        )
-        unbiased = slices.new_zeros(slices.shape[:2])  # (n, d), for slices of (n, d, M)
+        identity = torch.eye(self.kdim, dtype=torch.float64)  # (n d, M)
+        slices = identity.unflatten(0, (self.num_heads, -1))  # (n, d, M)
+        unbiased = slices.new_zeros(slices.shape[:2])  # (n, d)
         query = projected(self.q_proj, self.num_heads)
         return WrittenOut.of(self, query, (slices, unbiased), (slices, unbiased))

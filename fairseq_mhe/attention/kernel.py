@@ -14,9 +14,7 @@ from fairseq_mhe.attention.cache import version
 # B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T
 # queries, S keys.
 _VECTOR = 16  # numbers of float32 in the longest vector register, AVX-512's
-_LONG = (
-    512  # keys from which the CPU's fused kernel trains in bfloat16 no slower than steps
-)
+_LONG = 512  # keys from which the CPU's fused kernel is as fast in bfloat16 training
 _FLASH_WIDTH = 256  # numbers in the widest head that flash attention takes
 _MASK_STRIDE = 16  # numbers that spare the memory-efficient kernel a copy of its mask
 _LEVELS = 2**16  # values that `drop` can tell apart
@@ -82,9 +80,8 @@ def attend(
     if query.size(3) > key.size(3) and query.size(2) > 1:
         key = _side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
     if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
-        heads = _attend_fused(
-            query, key, value, scale, key_padding_mask, attn_mask, dropout
-        )
+        masks = key_padding_mask, attn_mask
+        heads = _attend_fused(query, key, value, scale, *masks, dropout)
         return heads[..., : value.size(3)], None, None
     scores = masked_scores(query, key, scale, key_padding_mask, attn_mask)
     weights = softmax(scores)  # (N, H, T, S)
@@ -138,12 +135,8 @@ def _attend_fused(
     if causal and (not grouped or flash):
         options |= {"is_causal": True, "enable_gqa": grouped}
         return _torch_kernel(query, key, value, **options)
-    if (
-        kept == 1
-        and query.is_cuda
-        and torch.is_grad_enabled()
-        and len(query) == sentences
-    ):
+    trained_on_gpu = query.is_cuda and torch.is_grad_enabled()
+    if trained_on_gpu and kept == 1 and len(query) == sentences:
         # To add up the gradients of expanded keys takes fewer kernels than to copy queries.
         kept = query.size(1)
         key, value = (x.expand(-1, kept, -1, -1) for x in (key, value))
@@ -153,9 +146,8 @@ def _attend_fused(
     # On a GPU to make it is a kernel; on a CPU to keep it is memory.
     make = _additive_mask if query.is_cuda else _additive_mask.__wrapped__
     mask = make(*masks, versions, folded.size(2) // query.size(2), query.dtype)
-    return _unfold(
-        _torch_kernel(folded, key, value, attn_mask=mask, **options), query.shape
-    )
+    heads = _torch_kernel(folded, key, value, attn_mask=mask, **options)  # (B, Hk, R, dv)
+    return _unfold(heads, query.shape)
 
 
 def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
@@ -202,9 +194,8 @@ def masked_scores(
 def _fill(scores: Tensor, padding: Tensor, number: float) -> Tensor:
     """(N, H, T, S) with a number where a key is padding (B, S); B divides N."""
     by_sentence = scores.unflatten(0, (len(padding), -1))  # (B, N / B, H, T, S)
-    return by_sentence.masked_fill(padding.bool()[:, None, None, None], number).flatten(
-        0, 1
-    )
+    hidden = padding.bool()[:, None, None, None]  # (B, 1, 1, 1, S)
+    return by_sentence.masked_fill(hidden, number).flatten(0, 1)
 
 
 def _side_by_side(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
@@ -212,9 +203,8 @@ def _side_by_side(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
     if padding is not None:
         key = key.masked_fill(padding.bool()[:, None, :, None], 0.0)
     length = key.size(2)
-    return torch.cat(
-        [F.pad(key, (0, 0, j, 0))[:, :, :length] for j in range(count)], dim=3
-    )
+    moved = [F.pad(key, (0, 0, j, 0))[:, :, :length] for j in range(count)]
+    return torch.cat(moved, dim=3)
 
 
 def _added_up(scores: Tensor, count: int, padding: Tensor | None) -> Tensor:
@@ -270,9 +260,8 @@ def _unfold(x: Tensor, shape: torch.Size) -> Tensor:
     rows, heads, length = shape[:3]
     sentences, kept, _, width = x.shape
     if rows > sentences and kept > 1:
-        x = x.unflatten(2, (rows // sentences, -1)).transpose(
-            1, 2
-        )  # (B, beam, K, group * T, e)
+        x = x.unflatten(2, (rows // sentences, -1))  # (B, K, beam, group * T, e)
+        x = x.transpose(1, 2)  # (B, beam, K, group * T, e)
     return x.reshape(rows, heads, length, width)
 
 
@@ -291,9 +280,8 @@ def _additive_mask(
     """
     mask = None
     if attn_mask is not None:
-        mask = as_additive(attn_mask, dtype).repeat(repeats, 1)[
-            None, None
-        ]  # (1, 1, R, S)
+        mask = as_additive(attn_mask, dtype).repeat(repeats, 1)  # (R, S)
+        mask = mask[None, None]
     if key_padding_mask is not None:
         padding = as_additive(key_padding_mask, dtype)[:, None, None]  # (B, 1, 1, S)
         mask = padding if mask is None else mask + padding

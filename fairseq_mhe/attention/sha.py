@@ -26,6 +26,5 @@ class SingleHeadAttention(Attention):
 
     def summed_output(self) -> Tensor:
         """(C, d): the sum of what W_O has for each copy."""
-        return self.out_proj.weight.unflatten(1, (self.num_heads, self.head_dim)).sum(
-            dim=1
-        )
+        copies = self.out_proj.weight.unflatten(1, (self.num_heads, -1))  # (C, n, d)
+        return copies.sum(dim=1)

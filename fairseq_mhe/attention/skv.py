@@ -28,7 +28,6 @@ class SharedKeyValueAttention(Attention):
 
     def written_out(self) -> WrittenOut:
         """One projection is key and value."""
-        query, shared = (
-            projected(x, self.num_heads) for x in (self.q_proj, self.kv_proj)
-        )
+        query = projected(self.q_proj, self.num_heads)
+        shared = projected(self.kv_proj, self.num_heads)
         return WrittenOut.of(self, query, shared, shared)

@@ -66,10 +66,10 @@ class Material:
 
     def inputs(self) -> dict[str, Inputs]:
         """What each sublayer of the source reads, by its name; nothing without measured text."""
+        if not self.measured:
+            return {}
         batches = tracked(self.measured, "measuring inputs")
-        return (
-            measure_inputs(self.source.model, batches, self._pad) if self.measured else {}
-        )
+        return measure_inputs(self.source.model, batches, self._pad)
 
     @torch.inference_mode()
     def difference(self, model: nn.Module) -> LogitDifference:
@@ -98,10 +98,8 @@ class Material:
             # By the model itself: with an adaptive softmax its output is no logits.
             logs = model.get_normalized_probs(model(**batch["net_input"]), log_probs=True)
             rows = logs.flatten(0, 1).float()  # (B T, vocabulary)
-            loss = nn.functional.nll_loss(
-                rows, target, ignore_index=self._pad, reduction="sum"
-            )
-            total += loss.double()
+            how: Any = {"ignore_index": self._pad, "reduction": "sum"}
+            total += nn.functional.nll_loss(rows, target, **how).double()
             tokens += int(target.ne(self._pad).sum())
         return float(total) / max(1, tokens)
 
@@ -160,9 +158,7 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     task = load_task(data)
     words = len(task.source_dictionary), len(task.target_dictionary)
     if words != source.words:
-        own, expected = (
-            " and ".join(map(str, counts)) for counts in (words, source.words)
-        )
+        own, expected = (" and ".join(map(str, x)) for x in (words, source.words))
         raise UserError(
             f"{data.folder} does not belong to {source.path}: it has {own} words, the checkpoint "
             f"{expected}; give the data that the model was trained on"

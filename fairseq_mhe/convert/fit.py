@@ -39,26 +39,22 @@ class Problem:
         self.iterations = iterations
         self.width, self.bias = new.head_dim, new.bias
         query, moments = self.heads.query, inputs.query.second  # (n, k, C), (C, C)
-        if (
-            self.bias
-        ):  # one more entry of the query's input is always 1: X = C + 1, else C
+        # X is C, or C + 1 with biases: one more entry of the query's input is always 1.
+        if self.bias:
             biases = self.heads.query_bias.unsqueeze(2)  # (n, k, 1)
             query = torch.cat((query, biases), dim=2)  # (n, k, X)
             mean = pad(inputs.query.mean, (0, 1), value=1.0)  # (X,)
-            moments = pad(inputs.query.covariance, (0, 1, 0, 1)) + mean.outer(
-                mean
-            )  # (X, X)
-        self.scores = (
-            query.transpose(1, 2) @ self.heads.key
-        )  # (n, X, M), without the scale
+            covariance = pad(inputs.query.covariance, (0, 1, 0, 1))  # (X, X)
+            moments = covariance + mean.outer(mean)  # (X, X)
+        # (n, X, M), without the scale
+        self.scores = query.transpose(1, 2) @ self.heads.key
         self.outputs = heads.output @ heads.value  # (n, C, M), without biases
         # (C,), what heads add whatever the input: value biases through the output, and its own.
         values = heads.output @ heads.value_bias.unsqueeze(2)  # (n, C, 1)
         self.constant = values.sum(dim=0).squeeze(1) + heads.output_bias
         self.of_query = root(moments)  # (X, X) twice
-        self.of_memory = root(
-            inputs.memory.covariance
-        )  # (M, M): softmax ignores the mean
+        # (M, M) twice: softmax ignores the mean
+        self.of_memory = root(inputs.memory.covariance)
         # Where a bias can make up for the mean, only what varies counts in the output.
         self.of_value = self.of_memory if self.bias else root(inputs.memory.second)
 
@@ -89,9 +85,8 @@ class Problem:
 
     def lost_constant(self, value: Tensor, output: Tensor) -> Tensor:
         """(C,): the heads' constants, and what the approximation misses at the memory's mean."""
-        each = value.repeat_interleave(
-            len(self.outputs) // len(value), dim=0
-        )  # (n, d, M)
+        group = len(self.outputs) // len(value)
+        each = value.repeat_interleave(group, dim=0)  # (n, d, M)
         missed = (self.outputs - output @ each).sum(dim=0) @ self.inputs.memory.mean
         return missed + self.constant
 
@@ -99,9 +94,8 @@ class Problem:
         """Shared projections, and the factors (n, d) of a shared query that come closest."""
         weighted = self.of_query[0] @ self.scores @ self.of_memory[0]  # (n, X, M)
         rank = self.heads.key.size(1)
-        self.components = components = decompose(
-            weighted, self.width, rank, self.iterations
-        )
+        components = decompose(weighted, self.width, rank, self.iterations)
+        self.components = components
         # Factors of size 1 on average, as those of a new model are.
         size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
         factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
@@ -116,9 +110,8 @@ def fit_grouped(p: Problem) -> Parameters:
     """gqa, mqa: a group's scores share the rows of its key, its outputs the rows of its value."""
     keys, queries, values, outputs = [], [], [], []
     groups = p.new.key_heads
-    for scores, output in zip(
-        p.scores.chunk(groups), p.outputs.chunk(groups), strict=True
-    ):
+    grouped = zip(p.scores.chunk(groups), p.outputs.chunk(groups), strict=True)
+    for scores, output in grouped:
         # Errors count by the query's size: rows are chosen with it, then every query is free.
         rows, factors = shared_rows(p.of_query[0] @ scores, p.of_memory, p.width)
         keys.append(rows)
@@ -145,10 +138,8 @@ def fit_mhe_mul(p: Problem) -> Parameters:
 def fit_mhe_conv(p: Problem) -> Parameters:
     """As MHE-Mul comes closest, without neighbours."""
     parameters, factors = p.factors_of_scores()
-    nothing = torch.zeros_like(factors)  # (n, d)
-    parameters["taps"] = torch.stack(
-        (factors, *[nothing] * (TAPS - 1)), dim=1
-    )  # (n, 3, d)
+    taps = [factors, *[torch.zeros_like(factors)] * (TAPS - 1)]  # (n, d) each
+    parameters["taps"] = torch.stack(taps, dim=1)  # (n, 3, d)
     return parameters
 
 
@@ -187,9 +178,8 @@ def fit_collaborative(p: Problem) -> Parameters:
     scores = heads.scale * heads.query.transpose(1, 2) @ heads.key  # (n, C, M), no biases
     forms = query_root @ scores / heads.scale @ key_root
     rank = min(heads.key.size(1), *forms.shape[1:])
-    p.components = components = decompose(
-        forms, p.new.collaborative_dim, rank, p.iterations
-    )
+    components = decompose(forms, p.new.collaborative_dim, rank, p.iterations)
+    p.components = components
     parameters = {
         "q_proj.weight": components.query @ query_inverse,  # (D, C)
         "k_proj.weight": components.key @ key_inverse,  # (D, M)

@@ -79,9 +79,8 @@ def measure_inputs(
         for name, place, module in sublayers(model):
             measured[name] = Inputs(Moments(module.embed_dim), Moments(module.kdim))
             listener = partial(listen, measured[name], place)
-            hooks.enter_context(
-                module.register_forward_pre_hook(listener, with_kwargs=True)
-            )
+            hook = module.register_forward_pre_hook(listener, with_kwargs=True)
+            hooks.enter_context(hook)
         for batch in batches:
             inputs = batch["net_input"]
             real["encoder"] = inputs["src_tokens"].ne(pad).T

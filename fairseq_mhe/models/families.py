@@ -32,9 +32,8 @@ class Family:
     stock: str  # of fairseq's
     model: type[AnyKind]
     rows: Mapping[str, Row]  # by the end of their architectures' names
-    tables: tuple[
-        str, ...
-    ]  # pattern of the names of its tables of words, for each dictionary
+    #: Pattern of the names of its tables of words, for each dictionary.
+    tables: tuple[str, ...]
     task: Callable[..., Any]  # from the sizes of dictionaries
     tied: Mapping[str, bool]  # the option that shares the tables
 
@@ -51,10 +50,8 @@ class Family:
         """How many words each dictionary has, from a state's tables (one, or some by frequency)."""
         sizes = []
         for table in self.tables:
-            parts = [
-                w.size(0) for name, w in weights.items() if re.fullmatch(table, name)
-            ]
-            sizes.append(sum(parts))
+            parts = [w for name, w in weights.items() if re.fullmatch(table, name)]
+            sizes.append(sum(map(len, parts)))
         return tuple(sizes)
 
     @functools.cached_property

@@ -123,8 +123,7 @@ def _positions(args: argparse.Namespace, task: Any) -> int:
     for options in (args, getattr(task, "args", None)):
         for name in ("max_target_positions", "tokens_per_sample"):
             value = getattr(options, name, None)
-            if isinstance(
-                value, int
-            ):  # not a reference such as ${task.tokens_per_sample}
+            # Not a reference such as ${task.tokens_per_sample}.
+            if isinstance(value, int):
                 return value
     return transformer_lm.DEFAULT_MAX_TARGET_POSITIONS

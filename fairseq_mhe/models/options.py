@@ -56,9 +56,8 @@ for _name, (_kind_option, _users) in kind_options().items():
     _help = _kind_option.help
     if len(_users) < len(KINDS):
         _help = f"{', '.join(_users)}: {_help}"
-    _add(
-        _name, Optional[_kind_option.type], None, _help
-    )  # None is the kind's own default
+    # None is the kind's own default.
+    _add(_name, Optional[_kind_option.type], None, _help)
 _help = "generate on a CPU with large weights in 8-bit integers: faster, nearly the same"
 _add("int8_generation", bool, False, _help)
 _help = "products of large weights on a CPU; auto: bf16 where it has AVX512-BF16 or AMX"
