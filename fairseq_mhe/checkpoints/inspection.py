@@ -13,7 +13,7 @@ from torch import Tensor
 from fairseq_mhe.checkpoints import checkpoint
 from fairseq_mhe.checkpoints.checkpoint import plain
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
-from fairseq_mhe.common.errors import one_line
+from fairseq_mhe.common.errors import UserError, one_line
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import place_of
 from fairseq_mhe.models.families import family_of
@@ -35,7 +35,10 @@ def inspect(path: Path) -> dict[str, Any]:
     """
     state = read_checkpoint(path)
     options = model_options(state)
-    family = family_of(options)
+    try:
+        family = family_of(options)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
     architecture = str(options.get("arch") or options.get("_name"))
     row, differences = family.nearest_row(options)
     weights: dict[str, Tensor] = state["model"]

@@ -86,9 +86,12 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     groups: dict[tuple[str, str], list[Result]] = {}
     for folder in folders:
         run = read_job(folder)
-        for path in (run.metrics, run.counts, run.subset(subset) / "scores.json"):
+        for path in (run.metrics, run.counts):
             if not path.is_file():
-                raise run.unfinished(str(path.relative_to(folder)))
+                raise run.unfinished(path.name)
+        if not (run.subset(subset) / "scores.json").is_file():
+            advice = f"fairseq-mhe evaluate {folder} --subset {subset}"
+            raise UserError(f"{folder} is not scored on {subset}: give {advice}")
         groups.setdefault((run.row, run.kind), []).append(read_result(run, subset))
     if not groups:
         raise UserError("no runs: give the folders of finished runs")
