@@ -91,7 +91,7 @@ def chosen_recipe(row: str | None, args: Namespace) -> Recipe:
     """A row's recipe, or that of --recipe, with what the options change."""
     if (row is None) == (args.recipe is None):
         raise UserError("give a row or --recipe FILE, one of the two")
-    chosen = read_recipe(args.recipe) if args.recipe else recipe(row or "")
+    chosen = read_recipe(args.recipe) if args.recipe else recipe(str(row))
     training = chosen.training.shortened(args.updates or chosen.training.updates)
     if args.batch_tokens or args.max_tokens:
         training = training.batched(args.batch_tokens, args.max_tokens)
@@ -175,7 +175,7 @@ def train(args: Namespace) -> None:
 
 def run_table(args: Namespace) -> None:
     """Do what is not done yet, and print the table."""
-    rows = args.rows if args.recipe else args.rows or ",".join(ROWS)
+    rows = ",".join(ROWS) if args.rows is None and args.recipe is None else args.rows
     names = [None] if rows is None else dict.fromkeys(rows.lower().split(","))
     recipes = [chosen_recipe(name, args) for name in names]
     table = _open(recipes, args.kinds, args.seeds, args)

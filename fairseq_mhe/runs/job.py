@@ -1,5 +1,6 @@
 """One training and its folder: config.json says what made it, the other files are its results."""
 
+import filecmp
 import json
 import shutil
 from argparse import ArgumentParser, Namespace
@@ -95,7 +96,7 @@ class Job:
         """The error where a finished job is needed."""
         return UserError(
             f"{self.folder} is not finished: it has no {missing}; run the same training command "
-            "again to resume"
+            "again, which resumes, or fairseq-mhe evaluate for a data set's scores"
         )
 
 
@@ -185,7 +186,7 @@ def keep_arguments(parser: ArgumentParser) -> None:
 
 
 def keep(args: Namespace) -> None:
-    """Copy finished runs without their checkpoints; none of them where one has no scores."""
+    """Copy finished runs without checkpoints, unless done; none of them if one has no scores."""
     for folder in args.runs:
         job = read_job(folder)
         if not job.scores.exists() and not any(folder.glob("*/scores.json")):
@@ -194,6 +195,14 @@ def keep(args: Namespace) -> None:
     without = shutil.ignore_patterns("*.pt", "checkpoints", ".*")  # hidden: locks
     for folder in args.runs:
         target = out / folder.resolve().name
-        with new_folder(target) as copy:
-            shutil.copytree(folder, copy, ignore=without)
+        if target.exists():
+            names = [str(path.relative_to(folder)) for path in folder.rglob("*.json")]
+            same, *_ = filecmp.cmpfiles(folder, target, names, shallow=False)
+            if len(same) < len(names):
+                raise UserError(
+                    f"{target} exists and has other results: remove it, or name another folder"
+                )
+        else:
+            with new_folder(target) as copy:
+                shutil.copytree(folder, copy, ignore=without)
         say(str(target))

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -98,10 +99,14 @@ class Child:
         lines = [line.strip() for line in reversed(text.split("\n")) if line.strip()]
         errors = [line for line in lines if _ERROR_LINE.match(line)]
         reason = (errors or lines)[0].removeprefix(ERROR_PREFIX)
-        is_full = not errors and shutil.disk_usage(self.log.parent).free < _LEAST_FREE
+        free = shutil.disk_usage(self.log.parent).free
+        was_cut = not errors or not text.endswith("\n")
+        is_full = was_cut and free < _LEAST_FREE  # then the log is not whole either
         if is_full or any(sign in reason for sign in _SIGNS_OF_A_FULL_DISK):
             return "No space left on device: make room and give the same command again"
-        return reason
+        return textwrap.shorten(
+            reason, 500, placeholder=" ..."
+        )  # argparse lists 170 names
 
 
 def logged_warnings(lines: Iterable[str]) -> list[str]:

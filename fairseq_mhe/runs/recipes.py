@@ -32,6 +32,8 @@ _OTHER_GROUPS = ("hydra", "defaults", "generation")
 _PLACES = ("data", "user_dir", "save_dir", "distributed_world_size", "cpu")
 #: fairseq's losses that have a faster form of ours.
 _LOSSES = ("label_smoothed_cross_entropy", "masked_lm", "cross_entropy")
+#: What wrong types and wrong text in a recipe raise.
+_MISREAD = (AttributeError, TypeError, ValueError)
 #: The two options that size a mini-batch -> the unit, and the least that a device takes: long
 #: sentences have to fit.
 _UNITS = {"max_tokens": ("tokens", 256), "batch_size": ("examples", 1)}
@@ -124,18 +126,27 @@ class Training:
 
     def _shares(self, batch: int, most: int, workers: int) -> Json:
         """What a device takes at a time, at most ``most``, and how many times an update."""
-        (unit, least), most = _UNITS[self._size], min(most, batch)
-        share, rest = divmod(batch, workers)
-        sizes = (share // times for times in range(1, share + 1) if share % times == 0)
-        size = next(size for size in sizes if size <= most)
-        if rest or size < min(least, most):
-            fitting = [n for n in range(1, 65) if batch % n == 0 and batch // n >= least]
-            raise UserError(
-                f"an update of {batch:,} {unit} in mini-batches of {least:,} to {most:,} cannot be "
-                f"shared evenly by {workers} devices: take {', '.join(map(str, fitting))} devices, "
-                "or another batch"
+        unit, least = _UNITS[self._size]
+        most = min(most, batch)
+        least = min(least, most)
+
+        def at_a_time(devices: int) -> int:
+            """The largest mini-batch; 0 if so many devices cannot share the update evenly."""
+            share, rest = divmod(batch, devices)
+            sizes = (
+                share // times for times in range(1, share + 1) if share % times == 0
             )
-        return {self._size: size, "update_freq": [share // size]}
+            size = next((size for size in sizes if size <= most), 0)
+            return 0 if rest or size < least else size
+
+        if size := at_a_time(workers):
+            return {self._size: size, "update_freq": [batch // workers // size]}
+        fitting = ", ".join(str(n) for n in range(1, 65) if at_a_time(n))
+        devices = f"{fitting} devices, or " if fitting else ""
+        raise UserError(
+            f"an update of {batch:,} {unit} in mini-batches of {least:,} to {most:,} cannot be "
+            f"shared evenly by {workers} devices: take {devices}another batch"
+        )
 
     def words(self, workers: int = 1) -> list[str]:
         """fairseq-train's words on so many devices; Adam and losses in our faster forms."""
@@ -168,9 +179,9 @@ def read_recipe(path: Path) -> Recipe:
         groups: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
         options = dict(_options(groups))
         decoding = Decoding(**(groups.get("generation") or {}))
-    except (OmegaConfBaseException, yaml.YAMLError, AttributeError, TypeError) as error:
-        told = f"{path} is no recipe, which fairseq-hydra-train reads too"
-        raise UserError(f"{told}: {error}") from None
+    except (OmegaConfBaseException, yaml.YAMLError, *_MISREAD) as error:
+        problem = "is no recipe, which fairseq-hydra-train reads too"
+        raise UserError(f"{path} {problem}: {error}") from None
     needed = {"arch": "model._name", "dropout": "model.dropout"}
     needed |= {"max_update": "optimization.max_update"}
     if not _UNITS.keys() & options.keys():
@@ -179,9 +190,15 @@ def read_recipe(path: Path) -> Recipe:
         if name not in options:
             raise UserError(f"{path} has no {place}: add it")
     training = Training(options)
-    if (
-        training.at_a_time >= 4096
-    ):  # large batches are for GPUs, which decode large ones too
+    try:
+        smallest = min(training.updates, training.batch_tokens)
+    except _MISREAD:
+        smallest = 0
+    if smallest < 1:
+        numbers = "max_update, max_tokens (or batch_size) and the list update_freq"
+        raise UserError(f"{path}: {numbers} must be whole numbers of at least 1")
+    # Large batches are for GPUs, which decode large ones too.
+    if training.at_a_time >= 4096:
         decoding = replace(decoding, max_tokens=4096)
     return Recipe(path.stem.lower(), training, decoding)
 
@@ -194,7 +211,7 @@ def _options(groups: Json) -> Iterator[tuple[str, Any]]:
         chosen = "arch" if group == "model" else group
         named = {"_name": values} if isinstance(values, str) else values
         for name, value in named.items():
-            if name not in _PLACES:
+            if name not in _PLACES and value is not None:
                 yield (chosen if name == "_name" else name), value
 
 

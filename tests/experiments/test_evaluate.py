@@ -121,8 +121,12 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys
     assert told in capsys.readouterr().err
     assert (runs / NAMES[0] / "test" / "scores.json").is_file()
     assert not list(runs.rglob("*.pt"))
+    shutil.rmtree(runs / NAMES[1])  # as if killed between the two
+    assert kept(table, runs) == 0
+    assert (runs / NAMES[1] / "test" / "scores.json").is_file()
+    (runs / NAMES[1] / "metrics.json").write_text("{}")
     assert kept(table, runs) == 2
-    assert f"{runs / NAMES[0]} exists: remove it, or name another" in capsys.readouterr().err
+    assert f"{runs / NAMES[1]} exists and has other results" in capsys.readouterr().err
 
 
 def test_none_is_kept_where_one_cannot_be(table: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -45,6 +45,10 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         chosen("base", "--batch-tokens", "32771")
     with pytest.raises(UserError, match="give a row or --recipe FILE, one of the two"):
         chosen("base", "--recipe", "nowhere.yaml")
+    parser = argparse.ArgumentParser()
+    table.run_table_arguments(parser)
+    with pytest.raises(UserError, match="unknown row ''"):  # not the paper's seven
+        table.run_table(parser.parse_args(["--rows", "", "--data", "d", "--out", "o"]))
 
     def missing(tokenize: str) -> None:
         if "mecab" in tokenize:

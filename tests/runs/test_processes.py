@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.runs import processes
 from fairseq_mhe.runs.processes import Child, logged_warnings
 from tests.fixtures.processes import LOADED, kill
 
@@ -67,6 +68,7 @@ def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> Non
             "SIGKILL (the memory may have run out)",
         ),
         ("import sys; print('last words'); sys.exit(3)", "last words"),
+        ("import sys; print('OSError: bad' + 999 * ' name'); sys.exit(1)", "bad name"),
         ("import torch; torch.save(torch.zeros(9), '/dev/full')", "No space left"),
         ("import torch; torch.save(torch.zeros(10**6), '/dev/full')", "No space left"),
     ],
@@ -81,6 +83,17 @@ def test_a_failure_is_one_line_with_its_reason_and_log(
     assert reason in str(failed.value)
     assert str(tmp_path / "the.log") in str(failed.value)
     assert "\n" not in str(failed.value)
+    assert len(str(failed.value)) < 1000
+
+
+@pytest.mark.parametrize("log", ["2026-11-27 | INFO |\n", "OSError: [Er"])
+def test_a_disk_too_full_for_the_log_is_named(
+    tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch, log: str
+) -> None:
+    monkeypatch.setattr(processes, "_LEAST_FREE", 1 << 62)
+    write(tmp_path, f"import sys; sys.stdout.write({log!r}); sys.exit(1)")
+    with pytest.raises(UserError, match="x failed: No space left on device: make room"):
+        Child(module, [], tmp_path / "the.log", threads=1).check("x")
 
 
 def test_it_dies_with_its_parent_even_by_kill_9(tmp_path: Path, module: str) -> None:

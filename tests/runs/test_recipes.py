@@ -138,6 +138,7 @@ def test_the_batch_is_the_same_on_any_number_of_devices(
     [
         ("base", 3, "1, 2, 4, 8, 16, 32, 64"),
         ("tiny", 8, "1, 2, 4"),
+        ("tiny", 2000, "1, 2, 4"),
         ("roberta_mhe_tiny", 3, "1, 2, 4, 8, 16"),
     ],
 )
@@ -153,8 +154,13 @@ def test_smaller_mini_batches_keep_the_batch() -> None:
     assert (training.at_a_time, training.batch_tokens) == (1024, 32768)
     assert base.batched(at_a_time=5000).at_a_time == 4096
     assert base.batched(2048).options["update_freq"] == [1]
-    with pytest.raises(UserError, match="an update of 32,771 tokens in mini-batches"):
-        base.batched(32771)
+    for batch, most, problem in (
+        (32771, None, "an update of 32,771 tokens in mini-batches of 256 to 4,096"),
+        (1000, 300, "256 to 300 cannot be shared evenly by 1 devices: take another batch"),
+        (1024, 10, "in mini-batches of 10 to 10 "),
+    ):
+        with pytest.raises(UserError, match=problem):
+            base.batched(batch, most)
 
 
 def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
@@ -173,8 +179,12 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ("- a list\n", "is no recipe"),
         ("a: [\n", "is no recipe"),
         (f"{text}dataset: {{max_tokens: '${{nothing}}'}}\n", "is no recipe"),
+        (f"{text}dataset: {{max_tokens: null}}\n", "has no dataset.max_tokens: add it"),
+        (f"{text}dataset: {{max_tokens: 0}}\n", "must be whole numbers of at least 1"),
+        (f"{text.replace('10', 'many')}dataset: {{max_tokens: 600}}\n", "must be whole numbers"),
+        ("common: {x: Gr\xfc\xdfe}\n", "is no recipe"),
     ):
-        path.write_text(content)
+        path.write_text(content, "latin-1")
         with pytest.raises(UserError, match=told) as refused:
             read_recipe(path)
         assert str(path) in str(refused.value)
