@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.compare import Material, pair_batches, random_batches
+from fairseq_mhe.convert.compare import Material, open_material, pair_batches, random_batches
 from fairseq_mhe.convert.moments import measure_inputs
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.prepare.data_folder import load_task, open_binary
@@ -100,6 +100,16 @@ def test_measured_inputs_are_those_of_words_and_not_of_padding() -> None:
             torch.testing.assert_close(moment.mean, rows.mean(dim=0))
             covariance = torch.cov(rows.T, correction=0)
             torch.testing.assert_close(moment.covariance, covariance, atol=1e-9, rtol=1e-6)
+
+
+def test_inputs_are_measured_on_training_text(
+    make_source: Callable[..., Source], data: Path
+) -> None:
+    material = open_material(make_source(attention="mha"), data, 5)
+    for batches, split in ((material.measured, "train"), (material.compared, "valid")):
+        (expected,) = pair_batches(material.task, material.source.model, split, 5)
+        (batch,) = batches
+        assert torch.equal(batch["target"], expected["target"])
 
 
 def test_pairs_that_the_model_has_no_positions_for_are_left_out(data: Path) -> None:
