@@ -24,12 +24,15 @@ class KeyValueCache:
         """Add new positions: key (B, Hk, T, dk), value (B, Hv, T, dv), padding (B, T) or None."""
         if self.filled:
             if padding is not None or self.padding is not None:
-                both = (_hidden(self.padding, self.key), _hidden(padding, key))
-                padding = torch.cat(both, dim=1)
+                before = _hidden(self.padding, self.key)
+                padding = torch.cat((before, _hidden(padding, key)), dim=1)
             same = value is key
             key = torch.cat((self.key, key), dim=2)
             value = key if same else torch.cat((self.value, value), dim=2)
-        self.key, self.value, self.padding, self.filled = key, value, padding, True
+        self.key = key
+        self.value = value
+        self.padding = padding
+        self.filled = True
 
     def reorder(self, new_order: Tensor) -> None:
         """Select rows by ``new_order`` (new B * beam,) of query rows; free where nothing moves."""
@@ -48,7 +51,8 @@ def _hidden(padding: Tensor | None, key: Tensor) -> Tensor:
     """(B, S), true where a key (B, Hk, S, dk) is padding."""
     if padding is not None:
         return padding.bool()
-    return torch.zeros(key.size(0), key.size(2), dtype=torch.bool, device=key.device)
+    shape = key.size(0), key.size(2)
+    return torch.zeros(shape, dtype=torch.bool, device=key.device)
 
 
 def sentence_order(
@@ -89,5 +93,5 @@ def _translated(
 
 @functools.lru_cache(maxsize=1)
 def _listed(new_order: Tensor, version: object) -> list[int]:
-    """The step's one question to the device."""
+    """The order as numbers, for which a step asks the device once."""
     return new_order.tolist()

@@ -56,8 +56,8 @@ class CollaborativeAttention(Attention):
 
         With biases (B, n, T, D + n), head i picking its content term.
         """
-        shared = self.q_proj(x).transpose(0, 1).contiguous().unsqueeze(1)  # (B, 1, T, D)
-        mixed = shared * self.mixing.unsqueeze(1)  # (B, n, T, D)
+        shared = self.q_proj(x).transpose(0, 1).contiguous()  # (B, T, D)
+        mixed = shared.unsqueeze(1) * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
             return mixed
         picks = self.kept(self.picks).expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
@@ -78,15 +78,17 @@ class CollaborativeAttention(Attention):
 
     def written_out(self) -> WrittenOut:
         """m_i in the query; the content term v_i is a key channel more, which a constant reads."""
-        weights = self.mixing, self.q_proj.weight, self.k_proj.weight
-        mixing, query, key = (weight.detach().double() for weight in weights)
+        mixing = self.mixing.detach().double()  # (n, D)
+        query = self.q_proj.weight.detach().double()  # (D, C)
         query = query * mixing.unsqueeze(2)  # (n, D, C)
+        key = self.k_proj.weight.detach().double()  # (D, M)
         key = key.expand(self.num_heads, -1, -1)  # (n, D, M)
         query_bias = query.new_zeros(query.shape[:2])
         if self.content_proj is not None:
             content = self.content_proj.weight.detach().double()  # (n, M)
             width = query.size(1) + 1
-            query, query_bias = with_rows(query, width), with_rows(query_bias, width)
+            query = with_rows(query, width)
+            query_bias = with_rows(query_bias, width)
             query_bias[:, -1] = 1 / self.scaling
             key = torch.cat((key, content.unsqueeze(1)), dim=1)
         unbiased = key.new_zeros(key.shape[:2])

@@ -77,8 +77,9 @@ def attend(
         heads (N, H, T, dv); the weights (N, H, T, S) before dropout, if needed; each row's sum of
         weights (N, H, T, 1) after dropout, if needed.
     """
-    if query.size(3) > key.size(3) and query.size(2) > 1:
-        key = _side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
+    together = query.size(3) // key.size(3)
+    if together > 1 and query.size(2) > 1:
+        key = _side_by_side(key, together, key_padding_mask)
     if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
         masks = key_padding_mask, attn_mask
         heads = _attend_fused(query, key, value, scale, *masks, dropout)
@@ -100,7 +101,8 @@ def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
     """
     step = query.size(2) == 1
     widths = query.size(3), key.size(3), value.size(3)
-    same_width, same_heads = len(set(widths)) == 1, key.size(1) == value.size(1)
+    same_width = len(set(widths)) == 1
+    same_heads = key.size(1) == value.size(1)
     if query.is_cuda:
         fits = same_width or (not step and widths[0] == widths[1] > widths[2])
         return fits and (same_heads or key.size(1) == 1)
@@ -120,8 +122,9 @@ def _attend_fused(
 ) -> Tensor:
     """:func:`attend` by torch's fused kernels: heads (N, H, T, dv), or wider by padding."""
     options: dict[str, Any] = {"dropout_p": dropout, "scale": scale}
-    if value.size(3) < key.size(3):
-        value = F.pad(value, (0, key.size(3) - value.size(3)))
+    narrower = key.size(3) - value.size(3)
+    if narrower > 0:
+        value = F.pad(value, (0, narrower))
     key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
     sentences, kept = key.shape[:2]
     causal, grouped = False, query.size(1) != kept
@@ -139,13 +142,15 @@ def _attend_fused(
     if trained_on_gpu and kept == 1 and len(query) == sentences:
         # To add up the gradients of expanded keys takes fewer kernels than to copy queries.
         kept = query.size(1)
-        key, value = (x.expand(-1, kept, -1, -1) for x in (key, value))
+        key = key.expand(-1, kept, -1, -1)
+        value = value.expand(-1, kept, -1, -1)
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
     masks = key_padding_mask, attn_mask
     versions = tuple(version(mask) for mask in masks if isinstance(mask, Tensor))
     # On a GPU to make it is a kernel; on a CPU to keep it is memory.
     make = _additive_mask if query.is_cuda else _additive_mask.__wrapped__
-    mask = make(*masks, versions, folded.size(2) // query.size(2), query.dtype)
+    repeats = folded.size(2) // query.size(2)
+    mask = make(*masks, versions, repeats, query.dtype)
     heads = _torch_kernel(folded, key, value, attn_mask=mask, **options)  # (B, Hk, R, dv)
     return _unfold(heads, query.shape)
 
@@ -208,7 +213,10 @@ def _side_by_side(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
 
 
 def _added_up(scores: Tensor, count: int, padding: Tensor | None) -> Tensor:
-    """(N, H, count * T, S) of parts of queries -> (N, H, T, S); in a step less than copied keys."""
+    """Scores of the parts of queries (N, H, count * T, S) -> (N, H, T, S).
+
+    A step of decoding moves these few numbers, not its keys as `_side_by_side` does.
+    """
     if padding is not None:
         scores = _fill(scores, padding, 0.0)
     length = scores.size(3)
@@ -242,8 +250,9 @@ def drop(x: Tensor, p: float) -> Tensor:
     drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     mask = drawn.view(torch.int16)[: x.numel()].view(x.shape)
     # In place, and by the 16 bits that the scale has in bfloat16: half the time of conversions.
-    scale = torch.tensor(_LEVELS / max(1, kept), dtype=torch.bfloat16).view(torch.int16)
-    return x * mask.lt_(kept - _LEVELS // 2).mul_(scale).view(torch.bfloat16)
+    scale = torch.tensor(_LEVELS / max(1, kept), dtype=torch.bfloat16)
+    scales = mask.lt_(kept - _LEVELS // 2).mul_(scale.view(torch.int16))
+    return x * scales.view(torch.bfloat16)
 
 
 def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:

@@ -61,7 +61,8 @@ class LatentAttention(Attention):
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, n, T, r) -> (T, B, C): each head through W_UV^i, then W_O."""
         up = self.v_up_proj.weight.unflatten(0, (self.num_heads, -1))  # (n, d, r)
-        return self.out_proj(join_heads(head_by_head(heads, up.transpose(1, 2))))
+        values = head_by_head(heads, up.transpose(1, 2))  # (B, n, T, d)
+        return self.out_proj(join_heads(values))
 
     def written_out(self) -> WrittenOut:
         """Keys and values are products of the compression and their own projection."""
@@ -71,8 +72,9 @@ class LatentAttention(Attention):
             weight, _ = up  # (n, d, r)
             return weight @ down, (weight @ bias.unsqueeze(2)).squeeze(2)
 
-        layers = self.q_proj, self.k_up_proj, self.v_up_proj
-        query, key, value = (projected(layer, self.num_heads) for layer in layers)
+        query = projected(self.q_proj, self.num_heads)
+        key = projected(self.k_up_proj, self.num_heads)
+        value = projected(self.v_up_proj, self.num_heads)
         return WrittenOut.of(self, query, through(key), through(value))
 
 

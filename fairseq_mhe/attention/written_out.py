@@ -45,7 +45,8 @@ class WrittenOut:
         """The heads of ``q_proj``, ``k_proj``, ``v_proj``, copied for the heads that share them."""
         query = projected(a.q_proj, a.num_heads, a.query_heads)
         key = projected(a.k_proj, a.num_heads, a.key_heads)
-        return cls.of(a, query, key, projected(a.v_proj, a.num_heads, a.value_heads))
+        value = projected(a.v_proj, a.num_heads, a.value_heads)
+        return cls.of(a, query, key, value)
 
     @property
     def biased(self) -> bool:
@@ -56,14 +57,16 @@ class WrittenOut:
     def scaled(self, scale: float) -> Self:
         """The same heads with another factor on the scores, made up for in the queries."""
         factor = self.scale / scale
-        query, query_bias = self.query * factor, self.query_bias * factor
+        query = self.query * factor
+        query_bias = self.query_bias * factor
         return replace(self, query=query, query_bias=query_bias, scale=scale)
 
     def of_width(self, width: int) -> Self:
         """The same heads, filled up to ``width`` by zeros and scaled by width ** -0.5, or UserError
         where keys or values are wider than that.
         """
-        for name, own in (("keys", self.key.size(1)), ("values", self.value.size(1))):
+        widths = {"keys": self.key.size(1), "values": self.value.size(1)}
+        for name, own in widths.items():
             if own > width:
                 what = f"heads with {name} {own} wide do not fit into heads {width} wide"
                 raise UserError(f"{what} without loss: convert approximates them")
@@ -76,7 +79,8 @@ class WrittenOut:
         """The parameters of fairseq's ``MultiheadAttention`` by their names there, in float32."""
         parameters = {}
         for name in ("query", "key", "value"):
-            weight, bias = getattr(self, name), getattr(self, f"{name}_bias")
+            weight = getattr(self, name)
+            bias = getattr(self, f"{name}_bias")
             parameters[f"{name[0]}_proj.weight"] = weight.flatten(0, 1)  # (n d, in)
             parameters[f"{name[0]}_proj.bias"] = bias.flatten()  # (n d,)
         parameters["out_proj.weight"] = self.output.transpose(0, 1).flatten(1)  # (C, n d)
@@ -95,10 +99,12 @@ def projected(layer: nn.Linear, heads: int, kept: int | None = None) -> Projecti
 
 def with_rows(x: Tensor, width: int) -> Tensor:
     """(n, d, ...) -> (n, width, ...) by adding zeros."""
-    return torch.cat((x, x.new_zeros(x.size(0), width - x.size(1), *x.shape[2:])), dim=1)
+    missing = x.size(0), width - x.size(1), *x.shape[2:]
+    return torch.cat((x, x.new_zeros(missing)), dim=1)
 
 
 def _bias(layer: nn.Linear) -> Tensor:
     """(out,), zeros where there is none."""
-    bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
-    return bias.double()
+    if layer.bias is None:
+        return torch.zeros(layer.out_features, dtype=torch.float64)
+    return layer.bias.detach().double()

@@ -42,7 +42,8 @@ def convert(
     bias = any(each.biased for each in heads.values())
     options = source.other_kind(kind, bias, **own)
     model = build_ours(options, source.task())
-    inputs, fitted, layers = material.inputs(), {}, []
+    inputs = material.inputs()
+    fitted, layers = {}, []
     for name, _, new in tracked([*sublayers(model)], "fitting attention sublayers"):
         known = inputs.get(name) or Inputs.unknown(new)
         problem = Problem(new, heads[name], known, iterations)
@@ -117,7 +118,8 @@ def _convert_and_report(args: argparse.Namespace, kind: str, **how: Any) -> None
     print(f"{args.output}: {kind} from {source.attention_words}, by least squares")
     apart = f"largest difference of a logit {report['logits']['largest']:.2g}"
     if report["loss"] is not None:
-        loss, before = report["loss"], report["loss_before"]
+        loss = report["loss"]
+        before = report["loss_before"]
         apart += f", loss {loss:.4f} (source: {before:.4f}) nats/token"
     print(f"before any fine-tuning, on {material.name}: {apart}")
     layers = report["layers"]

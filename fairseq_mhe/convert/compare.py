@@ -45,7 +45,7 @@ class Material:
     """Batches to compare models with ``source`` on, and to measure what its sublayers read.
 
     ``compared``: of a split ``subset`` of the folder ``data``, or of random words without one;
-    ``measured``: of its training text, and likewise nothing.
+    ``measured``: of its training text, empty without a folder.
     """
 
     source: Source
@@ -74,7 +74,9 @@ class Material:
     @torch.inference_mode()
     def difference(self, model: nn.Module) -> LogitDifference:
         """How far a model's logits are from the source's."""
-        largest, largest_logit, positions = torch.zeros(()), torch.zeros(()), 0
+        largest = torch.zeros(())
+        largest_logit = torch.zeros(())
+        positions = 0
         for batch in tracked(self.compared, "comparing"):
             inputs = batch["net_input"]
             read = inputs.get("prev_output_tokens", inputs["src_tokens"])  # (B, T)
@@ -92,7 +94,8 @@ class Material:
         """Nats a target token, negative log-likelihood without smoothing; None without data."""
         if self.data is None:
             return None
-        total, tokens = torch.zeros((), dtype=torch.float64), 0
+        total = torch.zeros((), dtype=torch.float64)
+        tokens = 0
         for batch in self.compared:
             target: Tensor = batch["target"].flatten()  # (B T,)
             # By the model itself: with an adaptive softmax its output is no logits.
@@ -178,8 +181,9 @@ def pair_batches(
     except (OSError, TypeError):  # of fairseq where one side of a split is missing
         what = f"{task.cfg.data} has no split {subset!r}"
         raise UserError(f"{what}: prepare the data again, or name another") from None
-    dataset, longest = task.dataset(subset), model.max_positions()
-    fitting, _ = dataset.filter_indices_by_size(np.arange(len(dataset)), longest)
+    dataset = task.dataset(subset)
+    order = np.arange(len(dataset))
+    fitting, _ = dataset.filter_indices_by_size(order, model.max_positions())
     if not len(fitting):
         raise UserError(
             f"{task.cfg.data} has no sentences in {subset!r} that the model has the positions for: "
@@ -187,8 +191,10 @@ def pair_batches(
         )
     pairs = [dataset[index] for index in fitting[:count]]
     pairs.sort(key=lambda pair: len(pair["source"]))
-    parts = (pairs[start : start + _PAIRS] for start in range(0, len(pairs), _PAIRS))
-    return [dataset.collater(part) for part in parts]
+    batches = []
+    for start in range(0, len(pairs), _PAIRS):
+        batches.append(dataset.collater(pairs[start : start + _PAIRS]))
+    return batches
 
 
 def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
@@ -197,9 +203,11 @@ def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
     They are no longer than the model has positions for; a language model reads the targets.
     """
     model: Any = source.model
-    task, generator = source.task(), torch.Generator().manual_seed(1)
+    task = source.task()
+    generator = torch.Generator().manual_seed(1)
     positions = model.max_positions()  # of source and target, or of the one text
-    longest = min(_LONGEST, *(positions if isinstance(positions, tuple) else [positions]))
+    both = positions if isinstance(positions, tuple) else [positions]
+    longest = min(_LONGEST, *both)
     sides: list[Any] = []
     for dictionary in (task.source_dictionary, task.target_dictionary):
         lengths = torch.randint(1, longest, (sentences,), generator=generator).tolist()

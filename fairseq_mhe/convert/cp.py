@@ -42,7 +42,8 @@ class Components:
         place = self.mixing.abs().argmax(dim=0, keepdim=True)
         largest = self.mixing.gather(0, place).squeeze(0)  # (D,), signed
         mixing = torch.where(largest != 0, self.mixing / largest, 0.0)
-        query, key = self.query.norm(dim=1), self.key.norm(dim=1)  # (D,), their lengths
+        query = self.query.norm(dim=1)  # (D,), their lengths
+        key = self.key.norm(dim=1)
         side = (largest.abs() * query * key).sqrt()
         query = self.query * torch.where(query > 0, side / query, 0.0).unsqueeze(1)
         key = self.key * torch.where(key > 0, side / key, 0.0).unsqueeze(1)
@@ -75,7 +76,8 @@ def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
     count = len(chosen)
     size = s.flatten()[chosen].sqrt().unsqueeze(1)
     mixing = forms.new_zeros(heads, dimensions)
-    query, key = forms.new_zeros(dimensions, rows), forms.new_zeros(dimensions, columns)
+    query = forms.new_zeros(dimensions, rows)
+    key = forms.new_zeros(dimensions, columns)
     mixing[chosen // rank, torch.arange(count)] = 1
     query[:count] = u.transpose(1, 2).flatten(0, 1)[chosen] * size
     key[:count] = v.flatten(0, 1)[chosen] * size
@@ -103,5 +105,7 @@ def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
         callback=lambda *call: calls.append(call),
     )
     mixing, query, key = (torch.tensor(factor) for factor in factors)
+    query = query.T.contiguous()  # (D, A)
+    key = key.T.contiguous()  # (D, B)
     rounds = max(0, len(calls) - 1)  # the first call comes before the first round
-    return Components.of(forms, mixing, query.T.contiguous(), key.T.contiguous(), rounds)
+    return Components.of(forms, mixing, query, key, rounds)

@@ -37,8 +37,10 @@ class Problem:
         self.new: Any = new
         self.heads, self.inputs = heads.scaled(new.scaling), inputs
         self.iterations = iterations
-        self.width, self.bias = new.head_dim, new.bias
-        query, moments = self.heads.query, inputs.query.second  # (n, k, C), (C, C)
+        self.width = new.head_dim
+        self.bias = new.bias
+        query = self.heads.query  # (n, k, C)
+        moments = inputs.query.second  # (C, C)
         # X is C, or C + 1 with biases: one more entry of the query's input is always 1.
         if self.bias:
             biases = self.heads.query_bias.unsqueeze(2)  # (n, k, 1)
@@ -63,7 +65,8 @@ class Problem:
     ) -> Parameters:
         """Of queries (rows, X), keys (rows, M), values (n or g, d, M) and outputs (n, C, d)."""
         # Softmax would ignore a key's bias; what is constant in the values goes in the output's.
-        width, values = self.heads.query.size(2), value.flatten(0, 1)  # (n d or g d, M)
+        width = self.heads.query.size(2)  # C
+        values = value.flatten(0, 1)  # (n d or g d, M)
         parameters = {
             "q_proj.weight": query[:, :width],
             "q_proj.bias": query[:, width:].flatten(),
@@ -99,10 +102,10 @@ class Problem:
         # Factors of size 1 on average, as those of a new model are.
         size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
         factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
-        sides = (components.query, components.key)
-        query, key = (rows * size.sqrt().unsqueeze(1) for rows in sides)
+        half = size.sqrt().unsqueeze(1)  # (d, 1), for query and key each
+        query = components.query * half @ self.of_query[1]  # (d, X)
+        key = components.key * half @ self.of_memory[1]  # (d, M)
         value, output = self.shared_values(self.outputs)
-        query, key = query @ self.of_query[1], key @ self.of_memory[1]
         return self.parameters(query, key, value, output), factors
 
 
@@ -120,7 +123,9 @@ def fit_grouped(p: Problem) -> Parameters:
         values.append(value)
         outputs.append(own)
     query = torch.cat(queries).transpose(1, 2).flatten(0, 1)  # (n d, X)
-    return p.parameters(query, torch.cat(keys), torch.cat(values), torch.cat(outputs))
+    key = torch.cat(keys)  # (g d, M)
+    value = torch.cat(values)  # (g, d, M)
+    return p.parameters(query, key, value, torch.cat(outputs))
 
 
 def fit_mhe_mul(p: Problem) -> Parameters:
@@ -152,6 +157,7 @@ def fit_mhe_add(p: Problem) -> Parameters:
     varying = p.scores[:, :width].mean(dim=0)  # (C, M)
     at_mean = heads.query @ mean + heads.query_bias  # (n, k)
     fixed = (at_mean.unsqueeze(1) @ heads.key).squeeze(1)  # (n, M)
+    # All n heads share the varying part, so its square errors count n times.
     wanted = torch.cat((n**0.5 * half @ varying, fixed)).unsqueeze(0)  # (1, C + n, M)
     rows, factors = shared_rows(wanted, p.of_memory, p.width)
     query = (inverse @ factors[0, :width] / n**0.5).T  # (d, C)
@@ -175,8 +181,8 @@ def fit_collaborative(p: Problem) -> Parameters:
     heads = p.heads
     query_root, query_inverse = root(p.inputs.query.second)
     key_root, key_inverse = p.of_memory
-    scores = heads.scale * heads.query.transpose(1, 2) @ heads.key  # (n, C, M), no biases
-    forms = query_root @ scores / heads.scale @ key_root
+    scores = heads.query.transpose(1, 2) @ heads.key  # (n, C, M), no biases and no scale
+    forms = query_root @ scores @ key_root
     rank = min(heads.key.size(1), *forms.shape[1:])
     components = decompose(forms, p.new.collaborative_dim, rank, p.iterations)
     p.components = components
@@ -210,7 +216,8 @@ FIT: dict[str, Callable[[Problem], Parameters]] = {
 def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The symmetric square root of a covariance (C, C), and its inverse; see ``FLOOR``."""
     values, vectors = torch.linalg.eigh(matrix)
-    values = values.clamp(min=float(values.max()) * FLOOR).sqrt()
+    least = float(values.max()) * FLOOR
+    values = values.clamp(min=least).sqrt()
     return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
 
 
@@ -227,7 +234,8 @@ def shared_rows(
     values = values.clamp(min=0).flip(0)[:width]
     basis = vectors[:, -width:].flip(1)  # (M, d)
     missing = width - basis.size(1)
-    basis, values = pad(basis, (0, missing)), pad(values, (0, missing))
+    basis = pad(basis, (0, missing))
+    values = pad(values, (0, missing))
     size = values**0.25  # query and key share the size of what they make
     rows = size.unsqueeze(1) * basis.T @ inverse
     factors = weighted @ basis / size.where(size > 0, 1.0)

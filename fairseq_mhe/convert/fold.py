@@ -52,15 +52,20 @@ def with_sublayers(
 ) -> dict[str, Tensor]:
     """A model's float32 state with the parameters of all its attention sublayers replaced."""
     replaced = tuple(f"{name}." for name in new)
-    state = {k: x for k, x in model.state_dict().items() if not k.startswith(replaced)}
+    state = {}
+    for name, value in model.state_dict().items():
+        if not name.startswith(replaced):
+            state[name] = value.float() if value.is_floating_point() else value
     for prefix, of_sublayer in new.items():
-        state |= {f"{prefix}.{name}": value for name, value in of_sublayer.items()}
-    return {k: x.float() if x.is_floating_point() else x for k, x in state.items()}
+        for name, value in of_sublayer.items():
+            state[f"{prefix}.{name}"] = value.float()
+    return state
 
 
 def stock_sublayer(attention: Attention) -> dict[str, Tensor]:
     """A sublayer's parameters as fairseq's ``MultiheadAttention`` has them; UserError if none."""
-    heads, width = attention.num_heads, attention.embed_dim
+    heads = attention.num_heads
+    width = attention.embed_dim
     if width % heads:
         raise UserError(
             f"{heads} heads do not divide the model's width {width}, which fairseq's own attention "
@@ -84,8 +89,10 @@ def fold(
     """
     material = open_material(source, data, sentences, subset, measured=False)
     parameters = folded_parameters(source.model)
-    linear = all(kind_class(kind).linear_heads for kind in source.attention.values())
-    history, same = {"made_by": "fold", "linear": linear}, None
+    kinds = map(kind_class, source.attention.values())
+    linear = all(kind.linear_heads for kind in kinds)
+    history = {"made_by": "fold", "linear": linear}
+    same = None
     with atomic_path(output) as temporary:
         save_model(source, source.stock_options, parameters, temporary, history)
         stock = load_by_fairseq(temporary, material.task)
@@ -98,7 +105,8 @@ def fold(
                 "kept; please report this"
             )
         if data is not None:
-            one, other = (material.search(model) for model in (source.model, stock))
+            one = material.search(source.model)
+            other = material.search(stock)
             same = sum(a == b for a, b in zip(one, other, strict=True))
     return material, logits, same
 
@@ -132,7 +140,8 @@ def run(args: argparse.Namespace) -> None:
         source = open_source(args.input)
         how = args.data, args.subset, args.sentences
         material, (largest, logit, positions), same = fold(source, args.output, *how)
-    count, stock = sum(len(x["target"]) for x in material.compared), source.family.stock
+    count = sum(len(batch["target"]) for batch in material.compared)
+    stock = source.family.stock
     print(f"{args.output}: fairseq's own {stock}, folded from {source.attention_words}")
     print(
         f"compared on {count} sentences ({material.name}): largest difference of a logit "

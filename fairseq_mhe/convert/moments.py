@@ -24,7 +24,8 @@ class Moments:
     def unknown(cls, width: int) -> Self:
         """Mean 0, every direction alike: what to assume without data."""
         moments = cls(width)
-        moments._count, moments._products = 1, torch.eye(width, dtype=torch.float64)
+        moments._count = 1
+        moments._products = torch.eye(width, dtype=torch.float64)
         return moments
 
     def add(self, x: Tensor) -> None:
@@ -72,8 +73,10 @@ def measure_inputs(
 
     def listen(inputs: Inputs, place: str, _: nn.Module, args: Any, kwargs: Any) -> None:
         query, memory = kwargs["query"], kwargs["key"]  # (T, B, C), (S, B, M)
-        inputs.query.add(query[real["encoder" if place == "encoder" else "decoder"]])
-        inputs.memory.add(memory[real["decoder" if place == "decoder" else "encoder"]])
+        reader = "encoder" if place == "encoder" else "decoder"
+        source = "decoder" if place == "decoder" else "encoder"
+        inputs.query.add(query[real[reader]])
+        inputs.memory.add(memory[real[source]])
 
     with contextlib.ExitStack() as hooks:
         for name, place, module in sublayers(model):

@@ -57,7 +57,8 @@ def _distinct_heads(module: Any) -> tuple[int, list[int]]:
 
     Groups of neighbours are equal but for the biases of values.
     """
-    heads, key, value = module.num_heads, module.k_proj, module.v_proj
+    heads = module.num_heads
+    key, value = module.k_proj, module.v_proj
     for kept in range(1, heads):
         if heads % kept == 0:
             first = [head - head % (heads // kept) for head in range(heads)]

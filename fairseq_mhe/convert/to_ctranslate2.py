@@ -123,7 +123,10 @@ def check_exact(
 def _words(dictionary: Dictionary, tokens: Tensor) -> list[list[str]]:
     """Sentences (B, T) in words, without padding and ends, which CTranslate2 adds itself."""
     without = dictionary.eos(), dictionary.pad()
-    return [[dictionary[x] for x in line if x not in without] for line in tokens.tolist()]
+    sentences = []
+    for line in tokens.tolist():
+        sentences.append([dictionary[x] for x in line if x not in without])
+    return sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -42,7 +42,7 @@ def _rows(group: str, **usual: Any) -> dict[str, Row]:
 
 
 _CAUSAL = {"normalize_before": True, "sides": ("decoder",), "stock": "transformer_lm_gpt"}
-#: The paper's and, of translation too, those for smaller corpora and CPUs.
+#: Of translation: the paper's rows, and those for smaller corpora and CPUs.
 ROWS, SMALL_ROWS = _rows("paper"), _rows("small")
 ROBERTA_ROWS = _rows("roberta", sides=("encoder",), stock="roberta")
 LM_ROWS = _rows("language_model", **_CAUSAL)

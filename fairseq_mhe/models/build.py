@@ -1,4 +1,4 @@
-"""The one way to build a model: from flat options or a configuration, whatever the words."""
+"""How all models are built: from flat options, a configuration, or a row and a kind."""
 
 import argparse
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ def build(options: Any, task: Any, seed: int | None = None) -> BaseFairseqModel:
 
 
 def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
-    """As `build`, our model for all flat options of fairseq's model or ours."""
+    """Our model, from all flat options of fairseq's model or ours; else as `build`."""
     return build({**options, "_name": family_of(options).name}, task)
 
 

@@ -76,7 +76,7 @@ def attention_work(attention: Attention) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a part of a model."""
+    """What a part of a model costs."""
 
     parameters: int = 0
     source: float = 0  # multiply-adds a source token

@@ -4,7 +4,7 @@ import argparse
 import copy
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -102,15 +102,9 @@ class Family:
     def configure(self, row: Row, args: Any) -> None:
         """Set the options that ``args`` lacks, or ErrorExit; called by fairseq before it builds."""
         with one_clear_line(ValueError):
-            # Hydra's options that the model lacks, as fairseq's parser refuses them. A checkpoint,
-            # which has every size, may have options of its task too.
+            # A checkpoint, which has every size, may have options of its task too.
             if isinstance(args, DictConfig) and not row.options().keys() <= args.keys():
-                unknown = {*map(str, args)} - self.option_names - {"_name", "arch"}
-                names = ", ".join(sorted(unknown))
-                if unknown:
-                    raise ValueError(
-                        f"the model has no option {names}: see fairseq-train --help"
-                    )
+                self.refuse_unknown(args)
             values = argparse.Namespace(**{**row.options(), **vars(plain_options(args))})
             if row.stock:
                 ARCHITECTURES[row.stock](values)
@@ -120,6 +114,13 @@ class Family:
                     setattr(args, name, int(value) if name == "base_shuffle" else value)
             fill(args, self.model.CONFIG)
             check_options(args, self.places)
+
+    def refuse_unknown(self, options: Iterable[Any]) -> None:
+        """ValueError for options of hydra that the model lacks; the parser refuses others."""
+        unknown = {*map(str, options)} - self.option_names - {"_name", "arch"}
+        if unknown:
+            names = ", ".join(sorted(unknown))
+            raise ValueError(f"the model has no option {names}: see fairseq-train --help")
 
     def nearest_row(
         self, options: Mapping[str, Any], on_command_line: bool = False
@@ -222,7 +223,7 @@ def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
     flags = {"arch": arch, "attention": options.get("attention")}
     for name in sorted(family.flags):
         value = options.get(name)
-        # Of tasks are their heads, and what ${task.tokens_per_sample} and the like refer to.
+        # The task's own: heads, and what references such as ${task.tokens_per_sample} name.
         of_task = "checkpoint_heads" in name or str(value).startswith("${")
         if of_task or "drop" in name or value is None:
             continue

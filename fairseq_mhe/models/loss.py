@@ -92,7 +92,7 @@ class _SmoothedLoss(torch.autograd.Function):
 
 
 class _ByRows(FairseqCriterion):
-    """fairseq's loss, whatever is asked of it; by rows in bfloat16 on a CPU."""
+    """fairseq's loss, which a CPU computes by rows in bfloat16, unless rows cannot give it."""
 
     eps = 0.0
     ignore_prefix_size = 0

@@ -119,9 +119,10 @@ def plain_options(cfg: Any) -> argparse.Namespace:
 def kinds(args: Any) -> dict[str, str]:
     """The kind of attention at each place of ``PLACES``, from flat options."""
     usual = getattr(args, "attention", None) or DEFAULT_ATTENTION
-    return {
-        place: getattr(args, option, None) or usual for place, option in PLACES.items()
-    }
+    chosen = {}
+    for place, option in PLACES.items():
+        chosen[place] = getattr(args, option, None) or usual
+    return chosen
 
 
 def check_options(args: Any, places: Sequence[str]) -> None:

@@ -98,7 +98,8 @@ class WordsPredictionTask(stock.SentencePredictionTask):
         """fairseq's data set, and the spans of DATA/spans beside the tokens."""
         dataset = super().load_dataset(split, combine, **kwargs)
         text = Path(self.cfg.data, "spans", f"{split}.spans").read_text("utf-8")
-        spans = [list(map(int, line.split())) for line in text.splitlines()]
+        lines = text.splitlines()
+        spans = [list(map(int, line.split())) for line in lines]
         nested = getattr(dataset, "dataset", dataset)  # under the one that shuffles
         nested.defn["net_input.spans"] = RawLabelDataset(spans)
         return dataset

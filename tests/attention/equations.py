@@ -127,6 +127,9 @@ def conv(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 
 EQUATIONS = {
+    "mha": mha,
+    "mhe_mul": mhe_mul,
+    "mhe_add": mhe_add,
     "sha": sha,
     "mqa": gqa,
     "gqa": gqa,
@@ -134,6 +137,6 @@ EQUATIONS = {
     "skv": skv,
     "el": el,
     "collaborative": collaborative,
-    **{"mha": mha, "mhe_mul": mhe_mul, "mhe_add": mhe_add},
-    **{"mhe_conv": conv, "mha_conv": conv},
+    "mhe_conv": conv,
+    "mha_conv": conv,
 }
