@@ -1,23 +1,16 @@
-"""Every run of the tests is the same: what they draw at random begins at a fixed seed."""
+"""How all tests are loaded, ordered and handed out; what they share is in fixtures/."""
 
 import gc
 import signal
 import threading
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.fixtures.processes"]
 FIXTURES = [
     f"tests.fixtures.{name}"
-    for name in ("models", "checkpoints", "runs", "sandbox", "trained", "text")
+    for name in ("repeatable", "models", "checkpoints", "runs", "sandbox", "trained", "text")
 ]
-
-# To search for new examples instead: pytest --hypothesis-profile=default
-settings.register_profile(
-    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
