@@ -171,7 +171,8 @@ class Attention(nn.Module):
             products = _one_product(query, [own, *shared])
         else:
             products = [linear(query, *own), *_one_product(memory, shared)]
-        q, k, v = (split_heads(x, x.size(2) // self.head_dim) for x in products)
+        counts = [product.size(2) // self.head_dim for product in products]
+        q, k, v = map(split_heads, products, counts)
         return q, k, v
 
     def query_weight(self) -> tuple[Tensor, Tensor | None]:

@@ -57,7 +57,8 @@ class MHAConv(Attention):
         q, k, v = super().projected(query, memory, padding)  # 1 or n heads each
         if padding is not None:
             k = k.masked_fill(padding.bool()[:, None, :, None], 0.0)
-        together = pad(k, (0, 0, TAPS - 1, 0)).unfold(2, TAPS, 1)  # (B, 1 or n, S, d, 3)
+        k = pad(k, (0, 0, TAPS - 1, 0))  # zeros before the sentence
+        together = k.unfold(2, TAPS, 1)  # (B, 1 or n, S, d, 3)
         # The own key's tap last: (n, 1, d, 3).
         taps = self.taps.flip(1).transpose(1, 2).unsqueeze(1)
         k = (together * taps).sum(dim=4)  # (B, n, S, d)

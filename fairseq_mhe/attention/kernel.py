@@ -1,6 +1,7 @@
 """The attention product itself, by torch's fused kernels or by separate steps."""
 
 import functools
+import math
 import os
 from typing import Any
 
@@ -182,7 +183,8 @@ def masked_scores(
     sentences, kept, _, width = key.shape
     together = query.size(3) // width
     if together > 1:  # the parts of queries after each other: (N, H, j * T, dk)
-        query = query.unflatten(3, (-1, width)).transpose(2, 3).flatten(2, 3)
+        parts = query.unflatten(3, (-1, width))  # (N, H, T, j, dk)
+        query = parts.transpose(2, 3).flatten(2, 3)
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk)
     folded = folded if scale == 1 else folded * scale
     products = torch.matmul(folded, key.transpose(-2, -1))  # (B, Hk, R, S)
@@ -208,7 +210,8 @@ def _side_by_side(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
     if padding is not None:
         key = key.masked_fill(padding.bool()[:, None, :, None], 0.0)
     length = key.size(2)
-    moved = [F.pad(key, (0, 0, j, 0))[:, :, :length] for j in range(count)]
+    padded = F.pad(key, (0, 0, count - 1, 0))  # (B, Hk, count - 1 + S, d)
+    moved = [padded.narrow(2, count - 1 - j, length) for j in range(count)]
     return torch.cat(moved, dim=3)
 
 
@@ -247,12 +250,13 @@ def drop(x: Tensor, p: float) -> Tensor:
     if x.dtype != torch.bfloat16 or x.device.type != "cpu":
         return F.dropout(x, p)
     kept = min(round(_LEVELS * (1 - p)), _LEVELS - 1)
-    drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    mask = drawn.view(torch.int16)[: x.numel()].view(x.shape)
+    drawn = torch.empty(math.ceil(x.numel() / 4), dtype=torch.int64)
+    drawn.random_(-(2**63), None)
+    levels = drawn.view(torch.int16)[: x.numel()].view(x.shape)
     # In place, and by the 16 bits that the scale has in bfloat16: half the time of conversions.
     scale = torch.tensor(_LEVELS / max(1, kept), dtype=torch.bfloat16)
-    scales = mask.lt_(kept - _LEVELS // 2).mul_(scale.view(torch.int16))
-    return x * scales.view(torch.bfloat16)
+    mask = levels.lt_(kept - _LEVELS // 2).mul_(scale.view(torch.int16))
+    return x * mask.view(torch.bfloat16)
 
 
 def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:

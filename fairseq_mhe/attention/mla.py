@@ -82,4 +82,5 @@ def head_by_head(x: Tensor, weights: Tensor) -> Tensor:
     """(B, n, T, a) by a matrix a head, (n, a, b) -> (B, n, T, b)."""
     batch, heads, length, width = x.shape
     rows = x.transpose(0, 1).reshape(heads, batch * length, width)  # (n, B T, a)
-    return torch.bmm(rows, weights).unflatten(1, (batch, length)).transpose(0, 1)
+    products = torch.bmm(rows, weights)  # (n, B T, b)
+    return products.unflatten(1, (batch, length)).transpose(0, 1)
