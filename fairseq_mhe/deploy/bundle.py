@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.files import check_input, read_json
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.decoding import Decoding
 
@@ -32,6 +32,8 @@ def open_bundle(folder: Path) -> Bundle:
     config = read_json(path)
     try:
         text = TextProcessing(config["text"], folder)
+        check_input(text.model.path, "get the bundle again")
+        text.segment([""])  # reads the subword model
         decoding = Decoding(**config["decoding"])
         source, target = config["positions"]
         return Bundle(folder, config["format"], text, decoding, (source, target))

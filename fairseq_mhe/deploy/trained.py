@@ -31,6 +31,8 @@ from fairseq_mhe.runs.recipes import recipe
 
 #: A fairseq bundle's files; its dictionaries are dict.LANG.txt.
 WEIGHTS, OPTIONS = "model.safetensors", "config.json"
+#: What reading a damaged bundle raises.
+_DAMAGES = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,11 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
     UserError where the checkpoint cannot be read, or the data are missing or others.
     """
     run = read_job(path) if path.is_dir() else None
+    if run and not run.model.exists():
+        raise run.unfinished(run.model.name)
     source = open_source(path)
-    if run:
-        folder = folder or run.place("data")
+    if run and not folder and not (folder := run.place("data")).exists():
+        raise UserError(f"{path} was trained on {folder}, which is gone: give --data")
     if folder is None:
         raise UserError(f"give the data folder that {path} was trained on (--data)")
     data = open_data(folder)
@@ -84,13 +88,18 @@ def read_bundle(bundle: Bundle) -> Trained:
         task = TranslationTask(
             TranslationConfig(), *map(Dictionary.load, map(str, files))
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except (*_DAMAGES, ErrorExit) as error:
+        reason = error.__cause__ or error
         raise UserError(
-            f"{folder} cannot be read ({error}): get the bundle again"
+            f"{folder} cannot be read ({reason}): get the bundle again"
         ) from None
     options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
     state = {"cfg": {"model": options}, "model": weights}
     source = source_of(folder / WEIGHTS, state)
+    if source.words != (len(task.source_dictionary), len(task.target_dictionary)):
+        raise UserError(
+            f"{folder} has dictionaries of another model: get the bundle again"
+        )
     return Trained(source, bundle.text, task, folder, bundle.decoding)
 
 
@@ -123,10 +132,7 @@ class FairseqEngine:
         self._model.generation_precision = precision
         if self._cuda:
             self._model.cuda()
-        try:
-            self._model.make_generation_fast_()
-        except ErrorExit as error:
-            raise UserError(error.message) from None
+        self._model.make_generation_fast_()
 
     def translate(
         self, sentences: list[list[str]], decoding: Decoding, nbest: int

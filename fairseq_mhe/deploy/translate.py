@@ -32,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     help_ = (
         "text, a sentence a line, plain or compressed (default: standard input, also -)"
     )
-    add("files", nargs="*", type=Path, metavar="FILE", help=help_)
+    add("files", nargs="*", default=[], type=Path, metavar="FILE", help=help_)
     help_ = "file for all translations, whole or absent"
     add("--out", type=Path, metavar="FILE", help=help_)
     add(

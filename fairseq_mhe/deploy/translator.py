@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import fairseq_mhe
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Translation
 from fairseq_mhe.deploy.long_lines import cut
@@ -81,8 +81,11 @@ class Translator:
         from fairseq_mhe.deploy.trained import open_engine, open_trained, read_bundle
 
         folder = None if data is None else Path(data)
-        trained = read_bundle(bundle) if bundle else open_trained(path, folder)
-        return cls(trained, open_engine(trained, engine, precision, cpu, threads))
+        try:
+            trained = read_bundle(bundle) if bundle else open_trained(path, folder)
+            return cls(trained, open_engine(trained, engine, precision, cpu, threads))
+        except ErrorExit as error:  # what ends a command of fairseq's
+            raise UserError(error.message) from None
 
     def translate(
         self,

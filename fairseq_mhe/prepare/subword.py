@@ -119,11 +119,18 @@ def segment(lines: list[str], model: SubwordModel) -> list[str]:
 @lru_cache(maxsize=8)
 def _load(model: SubwordModel, changed: int) -> Callable[[list[str]], list[str]]:
     """A function from lines to lines in subwords; a file that has ``changed`` is read again."""
-    if model.kind == "sentencepiece":
-        encode = sentencepiece.SentencePieceProcessor(model_file=str(model.path)).encode
-        return lambda lines: [" ".join(pieces) for pieces in encode(lines, out_type=str)]
-    with model.path.open(encoding="utf-8") as codes:
-        splits = _Splits(BPE(codes).bpe_codes)
+    file = str(model.path)
+    try:
+        if model.kind == "sentencepiece":
+            encode = sentencepiece.SentencePieceProcessor(model_file=file).encode
+            return lambda lines: [" ".join(each) for each in encode(lines, out_type=str)]
+        # subword-nmt prints what is wrong and exits.
+        with open(file, encoding="utf-8") as codes, redirect_stderr(io.StringIO()):
+            splits = _Splits(BPE(codes).bpe_codes)
+    except (RuntimeError, ValueError, SystemExit):
+        raise UserError(
+            f"{file} is no subword model ({model.kind}): restore it"
+        ) from None
     return lambda lines: [
         " ".join(map(splits.__getitem__, line.split())) for line in lines
     ]

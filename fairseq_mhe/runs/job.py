@@ -170,9 +170,10 @@ def _flat(config: Json) -> Json:
 
 def read_job(folder: Path) -> Job:
     """A run folder that exists; raises UserError for another folder or version."""
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} is no run folder: it has no config.json")
-    config = read_json(folder / "config.json")
+    path = folder / "config.json"
+    config = read_json(path) if path.is_file() else {}
+    if "settings" not in config:  # bundles have a config.json, too
+        raise UserError(f"{folder} is no run folder: it has no config.json of a training")
     check_folder_version(folder, config, "choose another --out and train again")
     return Job(folder, config)
 

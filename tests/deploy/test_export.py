@@ -155,14 +155,20 @@ def test_the_card_has_facts_of_the_run_and_of_the_person(tmp_path: Path) -> None
     ("words", "message"),
     [
         (["DATA", "OUT"], "is no run folder"),
+        (["BUNDLE", "OUT"], "is no run folder: it has no config.json of a training"),
         (["RUN/model.pt", "OUT"], "give the data folder that"),
         (["RUN", "RUN", "--data", "DATA"], "exists: remove it, or name another folder"),
     ],
 )
 def test_wrong_paths_are_one_line(
-    tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    exported: Path,
+    tmp_path: Path,
+    words: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     places = {"RUN": str(run_of("mha")), "OUT": str(tmp_path / "out"), "DATA": str(MADE / "data")}
+    places["BUNDLE"] = str(exported)
     for name, place in places.items():
         words = [word.replace(name, place) for word in words]
     assert cli.main(["export", *words]) == 2
@@ -192,9 +198,47 @@ def test_a_description_that_does_not_suit_is_refused(
         Translator.load(bundle)
 
 
-def test_damaged_weights_are_refused(exported: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", b"{", "my bundle cannot be read .*get the bundle again"),
+        ("dict.en.txt", b"\xff", "my bundle cannot be read .*get the bundle again"),
+        ("dict.en.txt", b"", "my bundle has dictionaries of another model: get the bundle again"),
+        ("bpe.codes", b"\xff", "bpe.codes is no subword model"),
+        ("bpe.codes", b"", "bpe.codes is no subword model"),
+        ("bpe.codes", None, "bpe.codes does not exist: get the bundle again"),
+    ],
+)
+def test_a_damaged_file_of_a_bundle_is_refused(
+    exported: Path,
+    tmp_path: Path,
+    name: str,
+    content: bytes | None,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     bundle = Path(shutil.copytree(exported, tmp_path / "my bundle"))
-    weights = bundle / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-    with pytest.raises(UserError, match=r"bundle cannot be read .*get the bundle again"):
+    (bundle / name).unlink()
+    if content is not None:
+        (bundle / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
         Translator.load(bundle)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("nowhere", "was trained on nowhere, which is gone: give --data"), ("bin", r"dict\.en\.txt")],
+)
+def test_a_run_without_its_data_is_refused(tmp_path: Path, place: str, message: str) -> None:
+    run = Path(shutil.copytree(run_of("mha"), tmp_path / "run"))
+    data = Path(shutil.copytree(MADE / "data", tmp_path / "data"))
+    (data / "bin" / "dict.en.txt").write_bytes(b"\xff")
+    config = json.loads((run / "config.json").read_text())
+    config["surroundings"]["data"] = "nowhere" if place == "nowhere" else str(data)
+    (run / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=message):
+        Translator.load(run)
+    (run / "model.pt").unlink()
+    with pytest.raises(UserError, match=r"run is not finished: it has no model\.pt"):
+        Translator.load(run)
