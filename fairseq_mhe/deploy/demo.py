@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import require
 from fairseq_mhe.deploy.attention_map import draw_sentence
 from fairseq_mhe.deploy.bundle import open_bundle
@@ -39,7 +40,11 @@ def page(folders: list[str]) -> None:
     for column, folder in zip(st.columns(len(folders)), folders, strict=True):
         translator = load(folder, engine="fairseq", cpu=True)
         if sentence.strip():
-            translation, facts, picture = show(translator, sentence)
+            try:
+                translation, facts, picture = show(translator, sentence)
+            except UserError as error:  # too long, or nothing to draw
+                column.error(str(error))
+                continue
             column.text(translation)
             column.caption(facts)
             column.image(picture)  # its title names the kind of attention
@@ -54,7 +59,10 @@ def run(args: Namespace) -> None:
     """Become the server of the page, on this machine only, until Ctrl-C."""
     require("streamlit")
     for path in args.bundles:
-        open_bundle(path)
+        if open_bundle(path).format != "fairseq":
+            raise UserError(
+                f"{path} is no bundle for fairseq: export one with --format fairseq"
+            )
     words = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
     words += "--server.fileWatcherType=none --browser.gatherUsageStats=false"
     line = [sys.executable, *words.split(), __file__, "--", *map(str, args.bundles)]

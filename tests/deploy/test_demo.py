@@ -1,16 +1,20 @@
 """The demonstration page: what it shows of a model, and the page in a real browser, windowless."""
 
+import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.deploy import demo
+from fairseq_mhe.deploy.bundle import CONFIG
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
@@ -35,14 +39,50 @@ def test_the_translation_the_cache_and_a_picture_are_shown(
     assert picture.startswith(b"\x89PNG")
 
 
-def test_a_folder_that_is_no_bundle_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("format", "message"),
+    [
+        (None, "is no bundle: it has no bundle.json"),
+        ("ctranslate2", "is no bundle for fairseq: export one with --format fairseq"),
+    ],
+)
+def test_a_folder_that_it_cannot_show_is_one_line(
+    exported: Path,
+    tmp_path: Path,
+    format: str | None,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(demo, "require", lambda package: None)
+    monkeypatch.setattr(os, "execv", Mock(side_effect=AssertionError("the server starts")))
+    if format:
+        shutil.copyfile(exported / "bpe.codes", tmp_path / "bpe.codes")
+        config = {**json.loads((exported / CONFIG).read_text()), "format": format}
+        (tmp_path / CONFIG).write_text(json.dumps(config))
     assert cli.main(["demo", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "is no bundle: it has no bundle.json" in error
+    assert message in error
+
+
+def test_a_column_says_why_a_sentence_is_not_shown(
+    brief: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streamlit is a fake here."""
+    columns = [Mock(), Mock()]
+    fake = Mock(cache_resource=lambda load: load, columns=lambda _: columns)
+    monkeypatch.setitem(sys.modules, "streamlit", fake)
+    for sentence, message in (
+        ("a. " * 1100, "but the model takes at most 1024"),
+        ("\x07", "empty"),
+    ):
+        fake.text_input = lambda *_, sentence=sentence: sentence
+        demo.page([str(brief)] * 2)
+        for column in columns:
+            (shown,) = column.error.call_args.args
+            assert message in shown
+            column.image.assert_not_called()
 
 
 def test_in_a_browser(exported: Path, tmp_path: Path) -> None:
