@@ -1,9 +1,16 @@
 """Links of the pages lead somewhere, and README and docs stay short and plain."""
 
+import ast
 import re
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_mhe.checkpoints.checkpoint import open_source
+from tests.fixtures.small_runs import run_of
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (".", "docs", "results", "data-prep", "scripts")
@@ -53,6 +60,19 @@ def test_pages_have_plain_sentences_and_name_scripts_that_are_there(page: Path) 
     text = page.read_text(encoding="utf-8")
     for script in re.findall(r"\b(?:bash|python) ((?:scripts|data-prep)/[^\s`]+)", text):
         assert (ROOT / script).is_file(), script
+
+
+def test_a_trained_model_obeys_the_documented_overrides(tmp_path: Path) -> None:
+    (row,) = re.findall(r"^.*--model-overrides.*$", (ROOT / "docs/commands.md").read_text(), re.M)
+    source, path = open_source(Path(run_of("mhe_mul"))), tmp_path / "model.pt"
+    state, precisions = source.state, []
+    state["cfg"]["model"] = Namespace(**state["cfg"]["model"])  # as fairseq-train has it
+    torch.save(state, path)
+    for override in map(ast.literal_eval, re.findall(r"{.*?}", row)):
+        given = {"arg_overrides": override, "task": source.task()}
+        (model,), _ = checkpoint_utils.load_model_ensemble([str(path)], **given)
+        precisions.append(model.generation_precision)
+    assert precisions == ["bf16", "int8"]
 
 
 def test_all_pages_together_are_short() -> None:
