@@ -66,9 +66,11 @@ def build_parser(chosen: str | None = None) -> Parser:
             if name not in _WITHOUT_FAIRSEQ:
                 fairseq_mhe.register()
             functions = vars(importlib.import_module(f"fairseq_mhe.{module}"))
-            add, run = f"{name}_arguments".replace("-", "_"), name.replace("-", "_")
+            add = f"{name}_arguments".replace("-", "_")
+            run = name.replace("-", "_")
             if add not in functions:
-                add, run = "add_arguments", "run"
+                add = "add_arguments"
+                run = "run"
             functions[add](command)
             command.set_defaults(function=functions[run])
             help_ = f"a package with kinds of your own (default: ${OWN_USER_DIR})"

@@ -129,24 +129,27 @@ def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 #: The modules of fairseq that evaluate options, which may come from a checkpoint.
-EVALUATING = (
-    *(
-        "criterions.ctc",
-        "data.audio.raw_audio_dataset",
-        "data.codedataset",
-        "models.fconv",
-    ),
-    *("models.fconv_lm", "models.fconv_self_att", "models.hubert.hubert"),
-    *("models.lightconv_lm", "models.multires_hubert.multires_hubert"),
-    *("models.speech_to_text.s2t_wav_transformer", "models.transformer_lm"),
-    *(
-        "models.wav2vec.wav2vec",
-        "models.wav2vec.wav2vec2",
-        "optim.adafactor",
-        "optim.adam",
-    ),
-    *("optim.adamax", "optim.cpu_adam", "optim.fused_lamb", "utils"),
-)
+EVALUATING = [
+    "criterions.ctc",
+    "data.audio.raw_audio_dataset",
+    "data.codedataset",
+    "models.fconv",
+    "models.fconv_lm",
+    "models.fconv_self_att",
+    "models.hubert.hubert",
+    "models.lightconv_lm",
+    "models.multires_hubert.multires_hubert",
+    "models.speech_to_text.s2t_wav_transformer",
+    "models.transformer_lm",
+    "models.wav2vec.wav2vec",
+    "models.wav2vec.wav2vec2",
+    "optim.adafactor",
+    "optim.adam",
+    "optim.adamax",
+    "optim.cpu_adam",
+    "optim.fused_lamb",
+    "utils",
+]
 
 
 def _evaluate(text: str) -> Any:
@@ -182,7 +185,8 @@ def _number_the_last(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: An
     There fairseq writes only checkpoint_last.pt and the epoch's own, so that a mean of the last N
     would take an older one instead. It can go when fairseq writes both.
     """
-    updates, interval = trainer.get_num_updates(), cfg.save_interval_updates
+    updates = trainer.get_num_updates()
+    interval = cfg.save_interval_updates
     if interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
         # As within an epoch, where it is written before all others: a kill cannot part them.
         within = SimpleNamespace(

@@ -59,7 +59,8 @@ class AttentionBenchmark(Benchmark):
 
     def prepare(self, cell: Values) -> None:
         """Record what the model calls the sublayer with, to call it with the same again."""
-        dtype, settings = cell["dtype"], self.settings
+        dtype = cell["dtype"]
+        settings = self.settings
         _, task, model = models.build(self.variant, settings, dtype, _MODEL)
         model.to(settings.device, DTYPES[dtype])
         shape = cell["batch"], cell["length"], settings.seed

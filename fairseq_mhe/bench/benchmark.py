@@ -42,7 +42,8 @@ class Benchmark(ABC):
     saves_memory: ClassVar[bool] = False
 
     def __init__(self, variant: str, settings: Namespace) -> None:
-        self.variant, self.settings = variant, settings
+        self.variant = variant
+        self.settings = settings
         self.on_gpu = settings.device == "cuda"
         self._is_first = True
 

@@ -86,9 +86,8 @@ class GenerationBenchmark(Benchmark):
     @classmethod
     def variants(cls, args: Namespace) -> dict[str, type[Benchmark]]:
         variants = super().variants(args)
-        if (args.int8 or args.bf16) and (
-            args.device != "cpu" or args.dtype != ["float32"]
-        ):
+        is_possible = args.device == "cpu" and args.dtype == ["float32"]
+        if (args.int8 or args.bf16) and not is_possible:
             raise UserError("--int8 and --bf16 are for --device cpu and --dtype float32")
         suffixes = [INT8] * args.int8 + [BF16] * args.bf16
         for suffix, kind in itertools.product(suffixes, args.attention):
@@ -105,14 +104,14 @@ class GenerationBenchmark(Benchmark):
         """The model as fairseq-generate makes it ready, its search, and the batch."""
         cfg, task, model = models.build(self.variant, self.settings, cell["dtype"])
         limits = cfg.generation
-        limits.beam, limits.max_len_a = cell["beam"], 0
-        self._task, self._model = (
-            task,
-            model.to(self.settings.device, DTYPES[cell["dtype"]]),
-        )
+        limits.beam = cell["beam"]
+        limits.max_len_a = 0
+        self._task = task
+        self._model = model.to(self.settings.device, DTYPES[cell["dtype"]])
         model.prepare_for_inference_(cfg)
         self._generator = task.build_generator([model], limits)
-        words, seed = task.source_dictionary, self.settings.seed
+        words = task.source_dictionary
+        seed = self.settings.seed
         self._batches: list[Any] = []
         self._sentences = 0
         for sentences, length in shapes(cell):
@@ -124,7 +123,8 @@ class GenerationBenchmark(Benchmark):
 
     def repetition(self) -> Seconds:
         """Seconds: ``total``, of it ``reorder`` (following the hypotheses)."""
-        watch, model = Stopwatch(self.on_gpu), self._model
+        watch = Stopwatch(self.on_gpu)
+        model = self._model
         # The search fills the decoder's state in place: the last argument has all keys and values.
         state = _spy(model.decoder, "reorder_incremental_state_scripting", watch)
         output = _spy(model.encoder, "reorder_encoder_out", watch)
@@ -151,8 +151,11 @@ class CTranslate2Benchmark(GenerationBenchmark):
         """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
         if not self._translator:
             self._convert()
-        self._beam, self._batches, self._sentences = cell["beam"], [], 0
-        dictionary, seed = self._words, self.settings.seed
+        self._beam = cell["beam"]
+        self._batches = []
+        self._sentences = 0
+        dictionary = self._words
+        seed = self.settings.seed
         for sentences, length in shapes(cell):
             batch = translation_batch(dictionary, sentences, length, seed)
             rows = batch["net_input"]["src_tokens"].tolist()  # (B, S)
@@ -166,18 +169,17 @@ class CTranslate2Benchmark(GenerationBenchmark):
         kind, _, precision = self.variant.rpartition(CTRANSLATE2)
         settings = self.settings
         options = vars(models.configuration(STOCK, settings, "float32").model)
-        _, task, model = models.build(
-            kind.removesuffix("_") or STOCK, settings, "float32"
-        )
+        ours = kind.removesuffix("_")
+        _, task, model = models.build(ours or STOCK, settings, "float32")
         weights = folded_parameters(model.eval()) if kind else model.state_dict()
         self._words = task.source_dictionary
         with tempfile.TemporaryDirectory() as name:
-            place, folder = Path(name), Path(name, "model")
+            place = Path(name)
+            folder = Path(name, "model")
             for language in LANGUAGES:
                 self._words.save(str(place / f"dict.{language}.txt"))
-            convert_stock(
-                options, weights, place, LANGUAGES, folder, precision, bool(kind)
-            )
+            how = (folder, precision, bool(kind))
+            convert_stock(options, weights, place, LANGUAGES, *how)
             where = settings.device, precision, settings.threads
             self._translator = open_translator(folder, *where)
             self._weight_bytes = (folder / "model.bin").stat().st_size
@@ -214,10 +216,10 @@ def shapes(cell: Values) -> list[tuple[int, int]]:
 
 def storage_bytes(value: Any) -> int:
     """Bytes behind all tensors in nested dictionaries and lists; what several share counts once."""
-    caches = [
-        vars(leaf) for leaf in tree_leaves(value) if isinstance(leaf, KeyValueCache)
-    ]
-    tensors = [leaf for leaf in tree_leaves([value, caches]) if isinstance(leaf, Tensor)]
+    leaves = tree_leaves(value)
+    caches = [vars(leaf) for leaf in leaves if isinstance(leaf, KeyValueCache)]
+    leaves += tree_leaves(caches)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     storages = [tensor.untyped_storage() for tensor in tensors]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 

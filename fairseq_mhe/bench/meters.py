@@ -39,9 +39,8 @@ class Stopwatch:
         totals: Seconds = defaultdict(float)
         for name, start, end in self._spans:
             # Events count milliseconds.
-            totals[name] += (
-                start.elapsed_time(end) / 1000 if self._on_gpu else end - start
-            )
+            seconds = start.elapsed_time(end) / 1000 if self._on_gpu else end - start
+            totals[name] += seconds
         return dict(totals)
 
     def _now(self) -> Any:

@@ -29,20 +29,27 @@ from fairseq_mhe.prepare.data_folder import open_binary
 #: What follows a kind of attention whose model generates with 8-bit integers, or in bf16.
 INT8, BF16 = "_int8", "_bf16"
 LANGUAGES = ("source", "target")
-_RECIPE = (
-    *(
-        "--task",
-        "translation",
-        "--source-lang",
-        LANGUAGES[0],
-        "--target-lang",
-        LANGUAGES[1],
-    ),
-    *("--label-smoothing", "0.1"),
-    *("--adam-betas", "(0.9, 0.98)", "--clip-norm", "0.0"),
-    *("--lr-scheduler", "inverse_sqrt", "--lr", "0.0005", "--warmup-updates", "4000"),
+_RECIPE = [
+    "--task",
+    "translation",
+    "--source-lang",
+    "source",
+    "--target-lang",
+    "target",
     "--share-all-embeddings",
-)
+    "--label-smoothing",
+    "0.1",
+    "--adam-betas",
+    "(0.9,0.98)",
+    "--clip-norm",
+    "0.0",
+    "--lr-scheduler",
+    "inverse_sqrt",
+    "--lr",
+    "0.0005",
+    "--warmup-updates",
+    "4000",
+]
 #: Random sentence pairs, enough for batches of sentences of similar length, as real training has.
 _PAIRS = 20_000
 #: Deviations of the logarithms of source lengths and of target / source: those of the first 20,000
@@ -71,9 +78,8 @@ def configuration(
         chosen["int8_generation"] = variant.endswith(INT8)
         chosen["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"
         chosen |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
-    return copy.deepcopy(
-        configuration_of(("no-data", *_RECIPE, *as_words(chosen), *extra))
-    )
+    words = ("no-data", *_RECIPE, *as_words(chosen), *extra)
+    return copy.deepcopy(configuration_of(words))
 
 
 @functools.cache  # parsing takes longer than many a repetition
@@ -106,16 +112,16 @@ def random_batches(
     dictionary: Dictionary, max_tokens: int, count: int, seed: int
 ) -> Iterable[Values]:
     """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``."""
-    random, longest = np.random.default_rng(seed), min(_LONGEST, max_tokens)
+    random = np.random.default_rng(seed)
+    longest = min(_LONGEST, max_tokens)
     source = random_lengths(random, _PAIRS, _SPREAD).round().clip(_SHORTEST, longest)
     target = source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS))
     sides = source, target.round().clip(_SHORTEST, longest)
     pairs = _dataset(dictionary, seed, *(lengths.astype(np.int64) for lengths in sides))
     batches = pairs.batch_by_size(pairs.ordered_indices(), max_tokens, None, _MULTIPLE)
     chosen = random.choice(len(batches), size=count, replace=count > len(batches))
-    return [
-        pairs.collater([pairs[index] for index in batches[number]]) for number in chosen
-    ]
+    sentences = [[pairs[index] for index in batches[number]] for number in chosen]
+    return list(map(pairs.collater, sentences))
 
 
 def real_batches(
@@ -124,10 +130,10 @@ def real_batches(
     """An epoch of a data folder's shuffled batches; UserError where ``vocabulary`` is too small."""
     data = open_binary(folder)
     cfg = copy.deepcopy(cfg)
-    cfg.data, (cfg.source_lang, cfg.target_lang) = str(data.binary), data.languages
-    words = max(
-        len(Dictionary.load(str(path))) for path in data.binary.glob("dict.*.txt")
-    )
+    cfg.data = str(data.binary)
+    cfg.source_lang, cfg.target_lang = data.languages
+    dictionaries = map(str, data.binary.glob("dict.*.txt"))
+    words = max(len(Dictionary.load(path)) for path in dictionaries)
     if words > vocabulary:
         raise UserError(f"{folder} has {words} words: give --vocab-size {words} or more")
     task = make_task(vocabulary, config=cfg)
@@ -152,9 +158,8 @@ def translation_batch(
     """
     shortest = max(2.0, length * _SHORTEST_SHARE)
     lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)
-    dataset = _dataset(
-        dictionary, seed, *([lengths, lengths] if with_target else [lengths])
-    )
+    sides = [lengths, lengths] if with_target else [lengths]
+    dataset = _dataset(dictionary, seed, *sides)
     return dataset.collater([dataset[index] for index in range(sentences)])
 
 
@@ -164,7 +169,8 @@ def _dataset(
     """Random sources, and targets if there are lengths for them, their ends among the tokens."""
     sides: list[Any] = []
     for side, counts in enumerate(lengths):
-        random, least = torch.Generator().manual_seed(seed + side), dictionary.nspecial
+        random = torch.Generator().manual_seed(seed + side)
+        least = dictionary.nspecial
         tokens = torch.randint(least, len(dictionary), (counts.sum(),), generator=random)
         sentences = tokens.split(counts.tolist())
         for sentence in sentences:

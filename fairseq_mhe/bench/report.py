@@ -20,18 +20,18 @@ def label(cell: Values) -> str:
 
 def markdown(benchmark: type[Benchmark], results: Values) -> str:
     """The report of a JSON file; ratios are of one round, in which all find the machine as busy."""
-    facts = {
-        "date": results["date"],
-        "load average at the start": results["load_average"],
-    }
+    facts = {"date": results["date"]}
+    facts["load average at the start"] = results["load_average"]
     facts |= {"command": f"`{results['command']}`", **results["machine"]}
     facts |= {**results["software"], "settings": label(results["settings"])}
     cells = {label(entry["cell"]): entry["variants"] for entry in results["cells"]}
-    speed, everything = [], []
+    speed = []
+    everything = []
     for cell, variants in cells.items():
         on_gpu = "kernels" in variants[STOCK]
         columns = {**benchmark.columns, **_SHARED, **(_GPU if on_gpu else {})}
-        medians, rows = [], []
+        medians = []
+        rows = []
         for variant, result in variants.items():
             stock, own = (variants[name]["seconds"]["total"] for name in (STOCK, variant))
             low, ratio, high = _quartiles(np.divide(stock, own))
@@ -64,7 +64,8 @@ def memory_saved(cells: Values) -> tuple[str, str]:
 
 def _text(result: Values, heading: str, name: str) -> str:
     """A value in the unit that its heading names: a part of the time with quartiles."""
-    seconds, value = result["seconds"], result.get(name)
+    seconds = result["seconds"]
+    value = result.get(name)
     if name in seconds:
         unit = 1e3 if heading.endswith("ms") else 1.0
         low, median, high = _quartiles(seconds[name]) * unit

@@ -85,11 +85,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Measure every cell that a stopped run left, and print or write the results."""
-    benchmark, board = BENCHMARKS[args.bench], Board("turns")
+    benchmark = BENCHMARKS[args.bench]
+    board = Board("turns")
     sizes(args.row)
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
-    cells, variants = list(benchmark.cells(args)), benchmark.variants(args)
+    cells = list(benchmark.cells(args))
+    variants = benchmark.variants(args)
     results: Values = {
         "benchmark": args.bench,
         "command": shlex.join(["fairseq-mhe", *args.typed]),
@@ -101,7 +103,8 @@ def run(args: Namespace) -> None:
         "cells": [],
     }
     out = str(args.out or "").removesuffix(".json").removesuffix(".md")
-    in_json, in_markdown = Path(f"{out}.json"), Path(f"{out}.md")
+    in_json = Path(f"{out}.json")
+    in_markdown = Path(f"{out}.md")
     if out and output_folder(in_json.parent) and in_json.exists():
         before = read_json(in_json)
         same = all(before.get(name) == results[name] for name in _SAME)

@@ -48,7 +48,8 @@ class TrainingBenchmark(Benchmark):
         return combinations(max_tokens=args.max_tokens or usual, dtype=args.dtype)
 
     def prepare(self, cell: Values) -> None:
-        tokens, settings = cell["max_tokens"], self.settings
+        tokens = cell["max_tokens"]
+        settings = self.settings
         # fairseq saves the state where an update fails; there is nothing worth keeping here.
         extra = ["--max-tokens", str(tokens), "--save-dir", os.devnull]
         cfg, task, model = models.build(self.variant, settings, cell["dtype"], extra)

@@ -16,16 +16,18 @@ from fairseq_mhe.common.files import check_output
 
 #: How the names of options begin that change what weights mean.
 _MEANING = (
-    *(
-        "_name",
-        "arch",
-        "encoder",
-        "decoder",
-        "share",
-        "activation_fn",
-        "no_scale_embedding",
-    ),
-    *("attention", "cross", "head_", "collaborative", "no_token_positional_embeddings"),
+    "_name",
+    "arch",
+    "encoder",
+    "decoder",
+    "share",
+    "activation_fn",
+    "no_scale_embedding",
+    "attention",
+    "cross",
+    "head_",
+    "collaborative",
+    "no_token_positional_embeddings",
 )
 #: Parts of the names of options among them that only say how a model was trained or started.
 _HARMLESS = ("drop", "_path")
@@ -49,7 +51,8 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
                 sums[name] = value.double() + sums.get(name, 0.0)
     shared: dict[Any, Tensor] = {}  # tied embeddings stay tied, in a smaller file
     for name, total in sums.items():
-        weight, mean = state["model"][name], (total / len(paths)).float()
+        weight = state["model"][name]
+        mean = (total / len(paths)).float()
         memory = (weight.data_ptr(), weight.shape)
         sums[name] = shared.setdefault(memory, mean)
     state["model"] = {**state["model"], **sums}
@@ -79,9 +82,11 @@ def saved_checkpoints(folder: Path) -> list[Path]:
 
 
 def _check_same_model(state: Any, path: Path, other: Any, other_path: Path) -> None:
-    ours, theirs = _model(state), _model(other)
+    ours = _model(state)
+    theirs = _model(other)
     for name in [*ours, *theirs]:
-        mine, its = ours.get(name, "absent"), theirs.get(name, "absent")
+        mine = ours.get(name, "absent")
+        its = theirs.get(name, "absent")
         if mine != its:
             raise UserError(
                 f"{other_path} and {path} are not of the same model: {name} is {its} and "
@@ -117,13 +122,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     help_ = "checkpoints, or with --last a folder"
     add("checkpoints", nargs="+", type=Path, metavar="CKPT", help=help_)
-    add(
-        "--output",
-        required=True,
-        type=Path,
-        metavar="OUT",
-        help="the averaged checkpoint",
-    )
+    help_ = "the averaged checkpoint"
+    add("--output", required=True, type=Path, metavar="OUT", help=help_)
     help_ = "average the last N checkpoints of the folder CKPT"
     add("--last", type=positive, metavar="N", help=help_)
 

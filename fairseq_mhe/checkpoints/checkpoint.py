@@ -137,10 +137,8 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
         raise UserError(f"no model can be made of {path}: {error!r}") from error
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
-            problem = (
-                f"the weight {name} is not finite, as after a training that diverged"
-            )
-            raise UserError(f"{path}: {problem}: use an earlier checkpoint")
+            problem = f"{name} is not finite, as after a training that diverged"
+            raise UserError(f"{path}: the weight {problem}: use an earlier checkpoint")
     return Source(path, state, options, family, model.eval())
 
 

@@ -70,7 +70,8 @@ def inspect(path: Path) -> dict[str, Any]:
 
 def _parameters(weights: dict[str, Tensor]) -> int:
     """Numbers in parameters: tied embeddings once, fairseq's version marks not at all."""
-    total, tables = 0, list[Tensor]()
+    total = 0
+    tables = list[Tensor]()
     for name, value in weights.items():
         if name.endswith((".version", "._float_tensor")):
             continue
@@ -85,7 +86,8 @@ def _parameters(weights: dict[str, Tensor]) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe inspect``."""
-    add, help_ = parser.add_argument, "a fairseq checkpoint, stock or ours"
+    add = parser.add_argument
+    help_ = "a fairseq checkpoint, stock or ours"
     add("checkpoint", type=Path, metavar="CKPT", help=help_)
     add("--json", action="store_true", help="print JSON, for programs")
 
@@ -105,6 +107,7 @@ def run(args: argparse.Namespace) -> None:
 def describe(summary: dict[str, Any]) -> dict[str, str]:
     """The summary in words, by what each line is about."""
     differences = _listed(summary["row_differences"])
+    resumable = "yes" if summary["resumable"] else "no (no optimizer state)"
     lines = {
         "model": f"{summary['model']} ({summary['architecture']})",
         "row": summary["row"] + (f", but {differences}" if differences else ""),
@@ -115,9 +118,7 @@ def describe(summary: dict[str, Any]) -> dict[str, str]:
         "options": _listed(summary["options"]) or "defaults",
         "all parameters": f"{summary['parameters']:,} ({', '.join(summary['dtypes'])})",
         "training updates": f"{summary['updates']:,}",
-        "training can resume": "yes"
-        if summary["resumable"]
-        else "no (no optimizer state)",
+        "training can resume": resumable,
         "averaged from": ", ".join(summary["averaged_from"]) or "nothing",
         "made by": _steps(summary["made_by"]),
         "versions": _listed(summary["versions"]) or "not stored",

@@ -36,7 +36,8 @@ class Parser(ArgumentParser):
             self._is_option if self._subparsers else "--".__ne__, words
         )
         for word in filter(self._is_option, mine):
-            name, known = word.partition("=")[0], self._option_string_actions
+            name = word.partition("=")[0]
+            known = self._option_string_actions
             if not any(option.startswith(name) for option in known):
                 near = difflib.get_close_matches(name, known, 1)
                 advice = f"; did you mean {near[0]}?" if near else ""

@@ -36,9 +36,8 @@ def check_input(path: Path, advice: str) -> None:
 def check_output(path: Path) -> None:
     """Raises UserError where ``path`` is a folder, device or pipe, which no file may replace."""
     if path.exists() and not path.is_file():
-        raise UserError(
-            f"cannot write {path}: it is not a regular file; name another file"
-        )
+        problem = "it is not a regular file; name another file"
+        raise UserError(f"cannot write {path}: {problem}")
 
 
 @contextlib.contextmanager
@@ -72,9 +71,8 @@ def _renamed_into(path: Path) -> Iterator[Path]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         advice = ": make room and give the same command again" if full else ""
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}{advice}"
-        ) from error
+        reason = f"{error.strerror or error}{advice}"
+        raise UserError(f"cannot write {path}: {reason}") from error
     finally:
         _remove(temporary)
 
@@ -102,9 +100,8 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"cannot read {path}: {error}; restore it, or delete it"
-        ) from error
+        advice = "restore it, or delete it"
+        raise UserError(f"cannot read {path}: {error}; {advice}") from error
 
 
 def yaml_beside(module: str, name: str) -> Any:

@@ -39,7 +39,8 @@ class Board:
         self, unit: str = "", names: Iterable[str] = (), console: Console | None = None
     ) -> None:
         self.console = console or Console(stderr=True)
-        self._terminal, self._unit = self.console.is_terminal, unit and f" {unit}"
+        self._terminal = self.console.is_terminal
+        self._unit = unit and f" {unit}"
         self.state = ""
         self._warned: set[tuple[str, str]] = set()
         # The first picture comes at once, the first lines later.

@@ -28,7 +28,8 @@ def quiet_import() -> Iterator[None]:
     One of its models calls ``logging.basicConfig(level=DEBUG)``, after which every library prints.
     """
     root = logging.getLogger()
-    before, level = list(root.handlers), root.level
+    before = list(root.handlers)
+    level = root.level
     # A command of fairseq has imported it.
     if "fairseq" in sys.modules and level == logging.DEBUG:
         level = logging.WARNING

@@ -69,11 +69,9 @@ def machine(device: str) -> dict[str, str]:
     facts["vector instructions"] = torch.backends.cpu.get_cpu_capability()
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
-        size, capability = (
-            f"{gpu.total_memory / _GIB:.0f} GiB",
-            f"{gpu.major}.{gpu.minor}",
-        )
-        facts["gpu"] = f"{gpu.name}, {size}, compute capability {capability}"
+        size = gpu.total_memory / _GIB
+        capability = f"{gpu.major}.{gpu.minor}"
+        facts["gpu"] = f"{gpu.name}, {size:.0f} GiB, compute capability {capability}"
     return facts
 
 

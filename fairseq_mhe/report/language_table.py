@@ -29,7 +29,8 @@ def task_blocks(
     and "scores": task -> scores of the seeds; ``commonest``: task -> the score of always giving the
     commonest label.
     """
-    tasks, blocks = list(commonest), []
+    tasks = list(commonest)
+    blocks = []
     for suite, (name, whole) in _OF_PAPER.items():
         own = [t for t in tasks if suite in (t, TASKS[t].suite) and t != "wnli"]
         if own:
@@ -58,9 +59,11 @@ def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, An
         seeds = zip(*(row["scores"][task] for task in tasks), strict=True)
         score = [statistics.mean(of_seed) for of_seed in seeds]
         scored[row["attention"]] = {**row, "score": score, "mean": statistics.mean(score)}
-    mha, sha = scored.get("mha"), scored.get("sha")
+    mha = scored.get("mha")
+    sha = scored.get("sha")
     for row in scored.values():  # of means above 0: Matthews' correlation may be below
-        score, size = row["mean"], row["attention_parameters"]
+        score = row["mean"]
+        size = row["attention_parameters"]
         if mha and mha["mean"] > 0:
             row["prr"] = prr(score, mha["mean"])
         if sha and sha["mean"] > 0 and size != sha["attention_parameters"]:

@@ -16,9 +16,8 @@ LANGUAGE_MODELS: dict[str, dict[str, list[float]]] = _PRINTED["language_models"]
 def published(row: str, kind: str) -> dict[str, Any]:
     """The paper's parameters, BLEU and PRR of a row and kind; None of each where it has none."""
     printed = TRANSLATION.get(row, {}).get(kind, (None, None, None))
-    return dict(
-        zip(("paper_parameters", "paper_bleu", "paper_prr"), printed, strict=True)
-    )
+    names = ("paper_parameters", "paper_bleu", "paper_prr")
+    return dict(zip(names, printed, strict=True))
 
 
 def prr(score: float, mha_score: float) -> float:

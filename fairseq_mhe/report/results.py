@@ -42,9 +42,8 @@ class Result:
 def read_result(run: Job, subset: str) -> Result:
     folder = run.subset(subset)
     metrics = read_json(run.metrics) if run.metrics.exists() else {}  # or it is converted
-    scores, generation = (
-        read_json(folder / f"{n}.json") for n in ("scores", "generation")
-    )
+    scores = read_json(folder / "scores.json")
+    generation = read_json(folder / "generation.json")
     values = {
         "bleu": scores["bleu"]["score"],
         "bleu_confidence": scores["bleu"]["confidence"],
@@ -56,7 +55,8 @@ def read_result(run: Job, subset: str) -> Result:
         "tokens_per_second": metrics.get("tokens_per_second"),
         "sentences_per_second": generation["sentences_per_second"],
     }
-    counts, texts = read_json(run.counts), read_translations(folder)
+    counts = read_json(run.counts)
+    texts = read_translations(folder)
     return Result(run, subset, counts, metrics, scores, generation, texts, values)
 
 
@@ -76,9 +76,9 @@ class Cell:
 def mean(values: Sequence[float | None]) -> float | None:
     """The mean over seeds; None if a seed has no value."""
     known = [value for value in values if value is not None]
-    return (
-        round(statistics.mean(known), 4) if known and len(known) == len(values) else None
-    )
+    if not known or len(known) < len(values):
+        return None
+    return round(statistics.mean(known), 4)
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
@@ -123,11 +123,11 @@ def _training_of(run: Job) -> dict[str, Any]:
 
 def differences(one: Job, other: Job) -> dict[str, Any]:
     """Names of what differs between the trainings of two runs, and the values of the other."""
-    first, second = _training_of(one), _training_of(other)
+    first = _training_of(one)
+    second = _training_of(other)
     both = first | second
-    return {
-        name: second.get(name) for name in both if first.get(name) != second.get(name)
-    }
+    differing = [name for name in both if first.get(name) != second.get(name)]
+    return {name: second.get(name) for name in differing}
 
 
 def check_scored_alike(cells: Sequence[Cell]) -> None:
@@ -175,17 +175,16 @@ def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> dict[str, Any]:
 
 def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     """PRR is the ratio of mean BLEU; its interval and the p-value are of all seeds (`compare`)."""
-    comparison, first = asdict(Comparison()), cell.results[0]
+    comparison = asdict(Comparison())
+    first = cell.results[0]
     if baseline is None:
         return comparison
-    pair = (cell, baseline)
     if cell is not baseline:
-        ours, theirs = (
-            [result.texts["hypotheses"] for result in each.results] for each in pair
-        )
+        ours = [result.texts["hypotheses"] for result in cell.results]
+        theirs = [result.texts["hypotheses"] for result in baseline.results]
         references = first.texts["references"]
         comparison = asdict(compare(ours, theirs, references, first.tokeniser))
-    means = (statistics.mean(each.of_seeds("bleu")) for each in pair)
+    means = (statistics.mean(each.of_seeds("bleu")) for each in (cell, baseline))
     return {**comparison, "prr": retained(*means)}
 
 
@@ -193,7 +192,8 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     training = cell.results[0].run.training
     row = sizes(training.options["arch"].removeprefix(f"{MODEL_NAME}_"))
     options = {**row.options(), **training.options}
-    width, heads = options["encoder_embed_dim"], options["encoder_attention_heads"]
+    width = options["encoder_embed_dim"]
+    heads = options["encoder_attention_heads"]
     return {
         "layers": options["encoder_layers"] + options["decoder_layers"],
         "width": width,

@@ -57,13 +57,16 @@ def compare(
     the sentences and the seeds count as chance. The rule that makes a p-value of the differences is
     sacreBLEU's; with one training each it is that of sacreBLEU's own paired bootstrap.
     """
-    random, bleu = np.random.default_rng(SEED), BLEU(tokenize=tokenise)
+    random = np.random.default_rng(SEED)
+    bleu = BLEU(tokenize=tokenise)
     count = len(references)
     # (RESAMPLES, sentences): how often each sentence is drawn
     chosen = random.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-    means, resampled = [], []
+    means = []
+    resampled = []
     for trainings in (systems, baselines):
-        of_trainings, scores = [], []
+        of_trainings = []
+        scores = []
         for hypotheses in trainings:
             # (sentences, 10): lengths, then matching and all n-grams of order 1 to 4
             counts = np.array(bleu._extract_corpus_statistics(hypotheses, [references]))
@@ -77,9 +80,8 @@ def compare(
     if baseline < LEAST_BASELINE:
         return Comparison()
     known = resampled[1] > 0
-    low, high = np.percentile(
-        100 * resampled[0][known] / resampled[1][known], [2.5, 97.5]
-    )
+    ratios = 100 * resampled[0][known] / resampled[1][known]
+    low, high = np.percentile(ratios, [2.5, 97.5])
     if system == baseline:
         p_value = 1.0  # sacreBLEU's rule would give equal systems the least p
     elif len(systems) == len(baselines) == 1:

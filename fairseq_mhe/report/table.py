@@ -84,10 +84,10 @@ def over_seeds(heading: str, name: str, digits: int = 2) -> Column:
     def show(row: Row) -> str:
         if not row.get(name):
             return "-"
-        mean, spread = statistics.mean(row[name]), deviation(row[name])
-        return f"{mean:.{digits}f}" + (
-            "" if spread is None else f" ± {spread:.{digits}f}"
-        )
+        mean = statistics.mean(row[name])
+        spread = deviation(row[name])
+        text = f"{mean:.{digits}f}"
+        return text if spread is None else f"{text} ± {spread:.{digits}f}"
 
     return heading, show
 

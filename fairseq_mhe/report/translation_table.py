@@ -57,7 +57,8 @@ def write_table(
     unfinished: Sequence[str] = (),
 ) -> None:
     """Write ``FILES`` into ``output``, or ``PAPER_FILES``; the notes name ``unfinished`` runs."""
-    title, rows = one_line(title), summarise(cells, paper)
+    title = one_line(title)
+    rows = summarise(cells, paper)
     notes = notes_below(cells, rows, paper)
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
@@ -92,7 +93,8 @@ def show_table(output: Path, title: str, paper: bool = False) -> None:
 
 def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list[str]:
     """What the numbers mean and how models were trained; ``paper``: of the paper's numbers too."""
-    first, results = rows[0], [result for cell in cells for result in cell.results]
+    first = rows[0]
+    results = [result for cell in cells for result in cell.results]
     training = _each(result.metrics.get("measured") for result in results)
     generation = _each(result.generation.get("measured") for result in results)
     versions = _each(
@@ -143,7 +145,8 @@ def _words(values: Mapping[str, Any], between: str = ", ") -> str:
 
 def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
     """How the models were trained (seeds of a cell are alike), and what hinders comparing them."""
-    notes, results = [], [result for cell in cells for result in cell.results]
+    notes = []
+    results = [result for cell in cells for result in cell.results]
     precisions = {result.run.training.precision for result in results}
     if precisions != {"float32"} and len(precisions) == 1:
         notes.append(f"Trained in {precisions.pop()}.")
@@ -159,7 +162,8 @@ def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
             than = f"Trained otherwise than {label(first, cells)}, so compare with care"
             notes.append(f"{than}: {', '.join(apart)}.")
     for result in results:
-        name, given = result.run.name, result.scores.get("given_tokens")
+        name = result.run.name
+        given = result.scores.get("given_tokens")
         if given:
             notes.append(f"{name}, on the tokens of the given text: {given['line']}.")
         if updates := result.metrics.get("ended_by_patience"):
@@ -172,7 +176,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
     add("--out", type=Path, required=True, help=f"folder for {', '.join(FILES)}")
-    sets, default = ("quickstart", "paper"), "(default: %(default)s)"
+    sets = ("quickstart", "paper")
+    default = "(default: %(default)s)"
     help_ = f"paper: the paper's table with its numbers, as run-table's {default}"
     add("--columns", choices=sets, default="quickstart", help=help_)
     add("--subset", default="test", help=f"the data set that was scored {default}")
