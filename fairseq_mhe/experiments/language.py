@@ -83,7 +83,7 @@ def pretrain(args: Namespace) -> None:
     _pretrain([job], data, args)
     scores = read_json(job.scores)
     nats = scores["nats"]
-    perplexity = perplexity_of(scores["nats"])
+    perplexity = perplexity_of(nats)
     print(f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity:.2f}")
     print(f"of {scores['subwords']:,} subwords ({scores['of']})")
     print(job.folder)

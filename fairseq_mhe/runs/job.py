@@ -50,9 +50,8 @@ class Job:
     log = _place("train.log")  # all that fairseq-train printed
     checkpoints = _place("checkpoints")  # fairseq-train's --save-dir
     last = _place("checkpoints", LAST)  # the model after its last update
-    metrics = _place(
-        "metrics.json"
-    )  # learning curve and speed, when the training has ended
+    # Learning curve and speed, when the training has ended.
+    metrics = _place("metrics.json")
     model = _place("model.pt")  # the averaged checkpoint, which translates
     counts = _place("counts.json")  # its parameters and cache
     scores = _place("scores.json")  # a language model's
@@ -193,7 +192,6 @@ def keep(args: Namespace) -> None:
         if not job.scores.exists() and not any(folder.glob("*/scores.json")):
             raise job.unfinished("scores")
     out = output_folder(args.out)
-    without = shutil.ignore_patterns("*.pt", "checkpoints", ".*")  # hidden: locks
     for folder in args.runs:
         target = out / folder.resolve().name
         if target.exists():
@@ -205,5 +203,14 @@ def keep(args: Namespace) -> None:
                 )
         else:
             with new_folder(target) as copy:
-                shutil.copytree(folder, copy, ignore=without)
+                _copy(folder, copy)
         say(str(target))
+
+
+def _copy(folder: Path, copy: Path) -> None:
+    without = shutil.ignore_patterns("*.pt", "checkpoints", ".*")  # hidden: locks
+    try:
+        shutil.copytree(folder, copy, ignore=without)
+    except shutil.Error as error:  # of many files
+        _, _, reason = error.args[0][0]
+        raise UserError(f"cannot keep {folder}: {reason}") from error

@@ -104,9 +104,8 @@ class Child:
         is_full = was_cut and free < _LEAST_FREE  # then the log is not whole either
         if is_full or any(sign in reason for sign in _SIGNS_OF_A_FULL_DISK):
             return "No space left on device: make room and give the same command again"
-        return textwrap.shorten(
-            reason, 500, placeholder=" ..."
-        )  # argparse lists 170 names
+        # argparse's may list 170 architectures.
+        return textwrap.shorten(reason, 500, placeholder=" ...")
 
 
 def logged_warnings(lines: Iterable[str]) -> list[str]:

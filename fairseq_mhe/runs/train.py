@@ -202,12 +202,11 @@ def learning_curve(lines: Iterable[str]) -> Json:
             loss = values.get("valid_nll_loss", values.get("valid_loss"))
             if loss is not None:  # of further sets the names are others
                 valid[int(values["valid_num_updates"])] = loss
+    median = round(statistics.median(speed.values()), 1) if speed else None
     return {
         "train": [list(point) for point in sorted(train.items())],
         "valid": [list(point) for point in sorted(valid.items())],
-        "tokens_per_second": round(statistics.median(speed.values()), 1)
-        if speed
-        else None,
+        "tokens_per_second": median,
     }
 
 

@@ -66,13 +66,11 @@ def make_model(job: Job) -> None:
                 "another --out"
             )
         saved = saved_checkpoints(job.checkpoints)
-        if (
-            training.patience
-        ):  # the mean is of epochs, and the last update may be within one
+        # With patience the mean is of epochs; the last update may be within one.
+        if training.patience:
             saved = [path for path in saved if _EPOCHS.fullmatch(path.name)] or saved
-        average_checkpoints(
-            saved[-training.average :], job.model
-        )  # a trial may have fewer
+        last = saved[-training.average :]  # a trial may have fewer
+        average_checkpoints(last, job.model)
     if not job.counts.exists():
         count(job)
 

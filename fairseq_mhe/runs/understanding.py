@@ -51,10 +51,8 @@ def _recipe(row: str, data: TaskFolder, epochs: int | None) -> Json:
     options = {**recipes["every task"], **recipes["forms"][task.form]}
     of_row = recipes["base" if row == "base" else "small rows"]
     options |= {**of_row["others"], **of_row.get(task.name, {})}
-    updates = math.ceil(data.training / options["batch_size"]) * (
-        epochs or options["epochs"]
-    )
-    del options["epochs"]
+    usual = options.pop("epochs")
+    updates = math.ceil(data.training / options["batch_size"]) * (epochs or usual)
     options |= dict.fromkeys(
         ("max_update", "total_num_update", "save_interval_updates"), updates
     )
@@ -103,7 +101,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
         facts = read_json(trained.scores)["model"]
     else:
         raise UserError(
-            f"{model} is no finished run: give the command that trains it again, which resumes"
+            f"{model} is no finished run of pretrain: give the command that trains it again"
         )
     positions = facts["options"]["max_positions"]
     if data.block > positions:
@@ -194,9 +192,8 @@ def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]
     """A label or number of each example; of a candidate, how likely it is right, in logits."""
     head = _HEADS.get(task.form, CLASS_HEAD)
     options = {"features_only": True, "classification_head_name": head}
-    inputs = [
-        batch[name] for name in batch if name.startswith("net_input")
-    ]  # one a choice
+    # One input for each choice.
+    inputs = [batch[name] for name in batch if name.startswith("net_input")]
     parts = [language_model.model(**each, **options)[0] for each in inputs]
     logits = torch.cat(parts, dim=1).float()  # (B, classes or choices)
     if task.form == CANDIDATES:

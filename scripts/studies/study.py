@@ -117,8 +117,8 @@ def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path |
         with quiet_fairseq():
             material = open_material(open_source(model), data, sentences)
             conversion = convert(output, kind, material, **options)
-    made = {"made_of": made_of, "sha256": sha256(output), "report": conversion}
-    write_json(path, made)
+    facts = {"made_of": made_of, "sha256": sha256(output), "report": conversion}
+    write_json(path, facts)
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def test_what_is_not_fine_tuned_is_refused(folder: Path, tmp_path: Path, capsys:
     for task, model, out, told in (
         (sst2, causal, tmp_path, "not a roberta: fine-tuning starts from a masked"),
         (long, folder, tmp_path, "prepare the task with --block 64"),
-        (sst2, unfinished, tmp_path, f"{unfinished} is no finished run: "),
+        (sst2, unfinished, tmp_path, f"{unfinished} is no finished run of pretrain: "),
         (sst2, folder, folder, "has other settings (options max_update: 4, now 6; "),
     ):
         assert finetune(model, out, task, epochs=3) == 2
