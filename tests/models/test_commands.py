@@ -1,6 +1,7 @@
 """fairseq's own commands with the user-dir: training, resuming, every way of decoding."""
 
 import re
+import shutil
 import shlex
 import subprocess
 import sys
@@ -61,12 +62,12 @@ def hypotheses(output: str) -> list[int]:  # their numbers
     return sorted(int(n) for n in re.findall(r"^H-(\d+)\t", output, re.MULTILINE))
 
 
-MIXED = "--attention mha --cross-attention mhe_add --attention-dropout 0.1 --update-freq 2"
-LAYERDROP = "--encoder-layerdrop 0.5 --decoder-layerdrop 0.5"
+MIXED = "--attention mha --cross-attention mhe_add --attention-dropout 0.1 --update-freq 2 "
+MIXED += "--encoder-layerdrop 0.5 --decoder-layerdrop 0.5"
 PRECISIONS = ["--fp16", "--bf16", "--memory-efficient-fp16"]
 
 
-@pytest.mark.parametrize("options", [*PRECISIONS, MIXED, LAYERDROP, "--checkpoint-activations"])
+@pytest.mark.parametrize("options", [*PRECISIONS, MIXED, "--checkpoint-activations"])
 def test_training_options(folder: Path, tmp_path: Path, options: str) -> None:
     done = train(folder, tmp_path, *options.split())
     assert "num_updates 2" in done.stderr + done.stdout
@@ -95,9 +96,7 @@ def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Pat
     assert losses[0] == losses[1]
 
 
-@pytest.mark.parametrize(
-    ("kind", "beam"), [("mha", 5), ("mhe_mul", 1), ("mhe_add", 5), ("mha+mhe_mul+mhe_add", 5)]
-)
+@pytest.mark.parametrize(("kind", "beam"), [("mhe_mul", 1), ("mha+mhe_mul+mhe_add", 5)])
 def test_generation_translates_every_sentence(folder: Path, kind: str, beam: int) -> None:
     output = generate(folder, "--beam", str(beam), "--lenpen", "0.6", kind=kind)
     assert hypotheses(output) == list(range(SENTENCES))
@@ -130,7 +129,7 @@ checkpoint: {{save_dir: {folder / "hydra"}}}
 
 
 def test_a_checkpoint_of_another_kind_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
-    train(folder, tmp_path, "--attention", "mha")
+    shutil.copy(folder / "mha" / "checkpoint_last.pt", tmp_path)
     done = train(folder, tmp_path, "--attention", "mhe_mul", updates=3, check=False)
     assert done.returncode == 1
     line = "fairseq-mhe: error: the checkpoint is not of this model: "

@@ -76,9 +76,12 @@ def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> Non
 def test_a_failure_is_one_line_with_its_reason_and_log(
     tmp_path: Path, module: str, code: str, reason: str
 ) -> None:
-    write(tmp_path, code)
+    # Within a package of this name the fork server runs it, which has loaded torch.
+    (tmp_path / "fairseq_cli").mkdir()
+    (tmp_path / "fairseq_cli" / "__init__.py").touch()
+    write(tmp_path / "fairseq_cli", code)
     with pytest.raises(UserError) as failed:
-        Child(module, [], tmp_path / "the.log", threads=1).check("training x")
+        Child(f"fairseq_cli.{module}", [], tmp_path / "the.log", threads=1).check("training x")
     assert str(failed.value).startswith("training x failed: ")
     assert reason in str(failed.value)
     assert str(tmp_path / "the.log") in str(failed.value)
