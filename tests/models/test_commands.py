@@ -1,8 +1,8 @@
 """fairseq's own commands with the user-dir: training, resuming, every way of decoding."""
 
 import re
-import shutil
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
