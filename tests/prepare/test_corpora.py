@@ -15,13 +15,14 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.config import SPLITS
+from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.corpora import iwslt14, multi30k
+from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.corpora.iwslt14 import TEST, TRAIN, Iwslt14, training_sentences
 from fairseq_mhe.prepare.corpora.known import PUBLISHED
 from fairseq_mhe.prepare.corpora.language import WikiText103
 from fairseq_mhe.prepare.corpora.multi30k import NAMES, Multi30k, Multi30kBpe
-from fairseq_mhe.prepare.corpora.wmt14 import PREFIXES, copy_from_sacrebleu
+from fairseq_mhe.prepare.corpora.wmt14 import PREFIXES, Wmt14, copy_from_sacrebleu
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
@@ -203,6 +204,20 @@ def test_the_embedded_pairs_are_taken_unchanged(prepared: Path, corpus: dict[str
         assert list(zip(*sides, strict=True)) == corpus[split][:size]
 
 
+def test_the_recipes_are_those_of_the_page_on_data() -> None:
+    """Merges, most tokens and ratio, plain punctuation, small letters."""
+    recipes: dict[type[PrepareConfig], tuple[int, int, float | None, bool, bool]] = {
+        HomeAssistant: (4000, 250, None, False, False),
+        Iwslt14: (10000, 175, 1.5, False, True),
+        Multi30k: (10000, 250, None, True, False),
+        Wmt14: (32000, 250, 1.5, True, False),
+    }
+    for corpus, recipe in recipes.items():
+        known = corpus()
+        lengths = known.max_tokens, known.max_ratio
+        assert (known.vocab_size, *lengths, known.punctuation, known.lowercase) == recipe
+
+
 def test_wikitext103_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     articles = "".join(f" = Article {n} = \n {line} \n" for n, line in enumerate(LINES[:60]))
     path = tmp_path / "served" / "wikitext.zip"
@@ -245,6 +260,7 @@ def test_subwords_of_others_stay_and_the_text_is_what_a_person_writes(
     assert lines_of(data.folder, "raw/test.en") == ["a boy's dog runs.", "two girls, one hat"]
     assert lines_of(data.folder, "raw/valid.de")[1] == "zwei mädchen & ein hut"
     assert data.processing().plain(DE) == lines_of(data.folder, "raw/test.de")
+    assert data.processing().plain(EN)[0] == "a boy 's dog runs."  # German has no such ending
     tokens = ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]
     assert data.given_tokens(DE) == tokens
     (line,) = data.processing().segment(["a boy's hat"])

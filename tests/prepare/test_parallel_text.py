@@ -17,7 +17,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import parallel_text, steps
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
-from fairseq_mhe.prepare.manifest import Manifest, file_hashes, read_manifest
+from fairseq_mhe.prepare.manifest import Manifest, file_hashes, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import clean_pairs, prepare, usual_ratio
 from fairseq_mhe.prepare.text import write_lines
 from tests.fixtures.processes import python
@@ -154,6 +154,26 @@ def test_other_options_and_inputs_redo_what_depends_on_them(config: PrepareConfi
         with Path(f"{config.train[0]}.{lang}").open("a", encoding="utf-8") as stream:
             stream.write("one more line\n")
     assert raw(prepare(config), "train") == [*lines, "one more line"]
+
+
+def test_every_option_of_cleaning_redoes_it(config: PrepareConfig) -> None:
+    """Each alone, in one folder: the files are other ones than before it."""
+    config = replace(config, valid=None, hold_out=9)
+    changes: list[dict[str, Any]] = [
+        {"tokenizer": "none"},
+        {"max_tokens": 15},
+        {"max_ratio": 1.3},
+        {"punctuation": True},
+        {"lowercase": True},
+        {"hold_out": 7},
+    ]
+    for change in changes:
+        files = []
+        for options in (config.checked(), replace(config, **change).checked()):
+            with open_manifest(config.out, "parallel", {}) as manifest:
+                parallel_text._clean(manifest, options, options.files())
+                files.append(manifest.content["steps"]["clean"]["files"])
+        assert files[0] != files[1], change
 
 
 def test_the_other_direction_is_made_binary_anew(config: PrepareConfig) -> None:

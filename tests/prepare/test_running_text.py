@@ -58,13 +58,14 @@ def test_fairseq_reads_the_text(text: Path, tmp_path: Path, subword: str) -> Non
 
 
 def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path) -> None:
+    """Nor after the same folder had longer ones."""
     whole, pieces = (
-        read_back(prepare_text(config(text, tmp_path / str(block), block=block)), "train", SP)
+        read_back(prepare_text(config(text, tmp_path / "data", block=block)), "train", SP)
         for block in (512, 12)
     )
     assert len(pieces) > len(whole)
     assert "".join("".join(pieces).split()) == "".join("".join(whole).split())
-    lines = (tmp_path / "12" / "subword" / "train.txt").read_text().split("\n")
+    lines = (tmp_path / "data" / "subword" / "train.txt").read_text().split("\n")
     assert max(len(line.split()) for line in lines) == 10
     assert split_long("\u2581a b c d", 2, SP) == ["\u2581a b", "c d"]
     assert split_long("a@@ b c", 2, "bpe") == ["a@@ b", "c"]
@@ -72,7 +73,11 @@ def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path) -> None:
 
 
 def test_the_folder_says_how_new_text_is_read(text: Path, tmp_path: Path) -> None:
-    out = prepare_text(config(text, tmp_path / "data", lowercase=True))
+    for hold_out, lowercase in ((10, False), (5, False), (5, True)):
+        options = {"hold_out": hold_out, "lowercase": lowercase}
+        out = prepare_text(config(text, tmp_path / "data", **options))
+        held_out = (out / "raw" / "valid.txt").read_text()
+        assert held_out.count("\n\n") == 30 // hold_out - 1
     processing = open_data(out, TEXT).processing()
     subwords = processing.segment(["Turn  ON the light"])
     assert processing.plain(subwords) == ["turn on the light"]
