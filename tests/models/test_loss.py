@@ -97,10 +97,12 @@ def test_the_gradient_replaces_logits_that_nothing_reads_again(
     assert correct[0] == correct[1]
 
 
-def test_in_float32_it_is_fairseqs_code(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_it_is_fairseqs_code(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float32, and with a prefix that does not count."""
     monkeypatch.delattr(loss, "_SmoothedLoss")
-    for more in ({}, {"ignore_prefix_size": 2}):
-        ours, theirs = (losses(kind, batch[0].float(), batch[1], **more) for kind in BOTH)
+    logits, target = batch
+    for given, more in ((logits.float(), {}), (logits, {"ignore_prefix_size": 2})):
+        ours, theirs = (losses(kind, given, target, **more) for kind in BOTH)
         assert all(map(torch.equal, ours, theirs))
 
 

@@ -79,6 +79,8 @@ def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(
                 optimizer = built(cfg, model)
                 if saved:
                     optimizer.load_state_dict(saved)
+                fused = optimizer.optimizer.param_groups[0].get("fused")
+                assert bool(fused) == (name == "adam_fused")
                 values = trained(optimizer, model, updates)
             saved = optimizer.state_dict()
         results.append(values)
