@@ -3,7 +3,7 @@
 import importlib
 import os
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,8 +23,12 @@ _WITHOUT_FAIRSEQ = ("prepare", "params", "translate")
 
 def _load_user_dir(argv: Sequence[str]) -> None:
     """Import the package of ``--user-dir``, for child processes too; UserError if it is none."""
-    if "--user-dir" in argv[:-1]:
-        os.environ[OWN_USER_DIR] = str(Path(argv[argv.index("--user-dir") + 1]).resolve())
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    # Where the folder is missing, the command's own parser says so.
+    parser.add_argument("--user-dir", nargs="?")
+    given = parser.parse_known_args(argv)[0].user_dir
+    if given:
+        os.environ[OWN_USER_DIR] = str(Path(given).resolve())
     folder = os.environ.get(OWN_USER_DIR)
     if not folder:
         return
