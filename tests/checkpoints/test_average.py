@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe import cli
-from fairseq_mhe.checkpoints.average import average_checkpoints
+from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.common.errors import UserError
 
 
@@ -100,6 +100,8 @@ def test_the_command_averages_the_last(folder: Path, capsys: pytest.CaptureFixtu
     assert cli.main(["average", *words]) == 0
     assert load(folder / "out.pt")["model"]["w"].item() == 11.0  # the mean of 10, 11 and 12
     assert "checkpoint_last.pt" in capsys.readouterr().out
+    save(folder / "checkpoint_last.pt", {"w": torch.ones(1)}, 11)
+    assert saved_checkpoints(folder)[-1].name == "checkpoint_2_11.pt"
 
 
 @pytest.mark.parametrize(

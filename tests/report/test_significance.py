@@ -77,7 +77,7 @@ def test_the_chance_of_the_seeds_widens_the_interval() -> None:
     single = compare(BAD, GOOD, REFERENCES)
     widths = [(c.prr_high or 0) - (c.prr_low or 0) for c in (single, same, varied)]
     assert widths[1] == pytest.approx(widths[0])
-    assert widths[2] > 2 * widths[1]
+    assert widths[2] > 5.4 * widths[1]  # 5.2 with three seeds a draw: too little variance
 
 
 def test_equal_systems_rarely_differ_however_much_their_seeds_do(

@@ -196,6 +196,7 @@ def test_the_quickstarts_files_and_picture(
     assert cli.main(line) == 0
     shown = capsys.readouterr().out
     assert re.search(r"\| attention parameters +\| +4,000 \| +1,500 \|", shown), "it fits"
+    assert cli.main([*line, "--subset", "valid"]) == 2, "it is not scored"
 
 
 def test_every_format_and_the_picture_of_several_rows(make_run: MakeRun, tmp_path: Path) -> None:
