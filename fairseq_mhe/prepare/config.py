@@ -176,7 +176,7 @@ class PrepareConfig(TextOptions):
         return "raw" if self.tokenizer == "none" and not self.punctuation else "tokenised"
 
     def checked(self) -> Self:
-        """These options and what suits the languages; UserError for some that cannot work."""
+        """With the tokeniser and subwords that suit the languages; UserError if none can work."""
         self.check_splits()
         if self.source_lang == self.target_lang:
             both = f"source and target language are both {self.source_lang!r}"

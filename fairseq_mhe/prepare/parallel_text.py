@@ -113,8 +113,8 @@ def _clean(
                 counts[split].update(fates, read=fates.total())
             _check_kept(corpora[0][0], counts[split], config.max_dropped)
         if not all(count["kept"] for count in counts.values()):
-            few = f"the training text has too few pairs for --hold-out {config.hold_out}"
-            raise UserError(few)
+            few = f"too few pairs for --hold-out {config.hold_out}; take a smaller number"
+            raise UserError(f"the training text has {few}")
         return {split: dict(counter) for split, counter in counts.items()}
 
     sides = {split: list(chain(*corpora)) for split, corpora in files.items()}

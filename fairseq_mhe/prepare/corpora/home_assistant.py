@@ -91,7 +91,7 @@ def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
 
 
 def prepare_language(out: Path, block: int) -> tuple[Path, Path]:
-    """The folders OUT/text and OUT/integration, or what of them is missing."""
+    """Make the folders OUT/text and OUT/integration, or what is missing; returns both."""
     rows = [(split, owner, normalise(text)) for split, owner, text, _ in read_rows()]
     sets = examples(rows)
     held_out = {message.lower() for message, _ in sets["dev"]}

@@ -42,7 +42,7 @@ class Downloads:
     def unpack(
         self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
     ) -> None:
-        """Have in ``original`` what ``action`` writes of the downloaded ``files``, once."""
+        """Download ``files``, and keep in ``original`` what ``action`` writes of them, once."""
 
         def extract(work: Path) -> dict[str, str]:
             paths = download(files, self.original / "archives", self.mirror)

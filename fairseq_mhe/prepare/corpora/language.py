@@ -12,7 +12,7 @@ _MEMBERS = [f"wiki.{split}.tokens" for split in SPLITS]
 
 
 class OwnText(TextConfig):
-    """Running text of one's own: UTF-8 with a paragraph a line."""
+    """Running text of one's own: UTF-8, a paragraph a line, empty lines between documents."""
 
     prepare = prepare_text
 
