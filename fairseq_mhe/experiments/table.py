@@ -37,6 +37,7 @@ def run_table_arguments(parser: ArgumentParser) -> None:
     add(
         "--title", metavar="TEXT", help="heading (default: languages and number of pairs)"
     )
+    _add_recipe(parser)
     add_arguments(parser)
     slurm.add_table_arguments(parser)
 
@@ -52,6 +53,7 @@ def train_arguments(parser: ArgumentParser) -> None:
     add(
         "--evaluate", action="store_true", help="translate and score the model afterwards"
     )
+    _add_recipe(parser)
     add_arguments(parser)
 
 
@@ -71,12 +73,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--batch-tokens", type=positive, metavar="N", help=help_)
     help_ = "tokens that a device takes at a time: less needs less memory"
     add("--max-tokens", type=positive, metavar="N", help=help_)
-    help_ = (
-        "a recipe of your own, in place of a row's: a YAML file (see fairseq-mhe recipe)"
-    )
-    add("--recipe", type=Path, metavar="FILE", help=help_)
     _add_scoring(parser)
     devices.add_arguments(parser)
+
+
+def _add_recipe(parser: ArgumentParser) -> None:
+    help_ = "YAML file of your own recipe, in place of a row (see fairseq-mhe recipe)"
+    parser.add_argument("--recipe", type=Path, metavar="FILE", help=help_)
 
 
 #: Types of options: kinds of attention, or all; random seeds; with commas between, each once.
@@ -246,7 +249,12 @@ def _add_scoring(parser: ArgumentParser) -> None:
 def evaluate(args: Namespace) -> None:
     """Translate and score, unless that is done, and print the scores."""
     job = read_job(args.run.resolve())
-    data = open_data(args.data or job.place("data"))
+    folder = args.data or job.place("data")
+    if not folder.exists():
+        raise UserError(
+            f"{folder}, the data of {job.folder}, is gone: give its place by --data"
+        )
+    data = open_data(folder)
     with only_one(job.folder):
         evaluate_job(job, data, args)
     _show(job, args.subset)

@@ -32,7 +32,7 @@ class Device:
         return f"on {where}, {precision} ({sizes}, threads a process: {self.threads})"
 
     def environment(self, slot: int) -> dict[str, str]:
-        """What the processes of a slot need there: the GPUs that are theirs, of several."""
+        """Environment variables of a slot's processes: which of several GPUs are theirs."""
         if not self.gpu:
             return with_huge_pages()
         if self.slots * self.workers == 1:

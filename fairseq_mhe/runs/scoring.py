@@ -15,7 +15,7 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.prepare.tokenise import tokeniser
 
 Lines = Sequence[str]
-#: A hyphen inside a word; as in Perl, one of two with a single letter between them.
+#: A hyphen inside a word; of a-b-c, as in Perl, the first alone.
 _COMPOUND = re.compile(r"(\S)-(\S)")
 #: Bootstrap resamples, for confidence intervals and p-values, and their random seed, sacreBLEU's.
 RESAMPLES = 1000
@@ -30,7 +30,7 @@ def score(
     language: str | None = None,
     tokenise: str | None = None,
 ) -> Json:
-    """ "bleu" and "chrf" by sacreBLEU, for the ``language`` or by ``tokenise`` of `TOKENISERS`.
+    """Scores by sacreBLEU; BLEU's tokens are by ``tokenise``, of `TOKENISERS`, or the ``language``.
 
     "tokenised" is as the older literature counted BLEU; None where Moses' tokens are no words.
     """

@@ -83,7 +83,7 @@ def squad_scores(answers: Mapping[str, str], right: Right) -> dict[str, float]:
 
 
 def threshold(answers: Mapping[str, Answer], right: Right) -> float:
-    """The odds above which no answer is given, for the highest F1; below all where none is best."""
+    """The highest odds at which an answer is given, for the best F1; -inf: no question has one."""
     gained = best = 0.0
     chosen = -math.inf
     for question, answer in sorted(answers.items(), key=lambda pair: pair[1].odds):

@@ -39,8 +39,9 @@ def train_and_score(
 ) -> None:
     """Train every job without scores, side by side on the devices of ``args``; score each alone.
 
-    ``after`` follows the scores of those side by side. UserError, and nothing is written, where the
-    devices are not there, or cannot share a batch, or another process is at work in a run folder.
+    ``after`` is called whenever the models that train side by side are scored. UserError, and
+    nothing is written, where the devices are not there, or cannot share a batch, or another process
+    is at work in a run folder.
     """
     waiting = [job for job in jobs if not scored(job)]
     if not waiting:
@@ -217,9 +218,9 @@ DAMAGED = ".damaged"
 def restore(folder: Path, workers: int = 1) -> int:
     """Make checkpoint_last.pt the newest whole one; how many updates it holds, 0 without any.
 
-    fairseq copies a whole checkpoint over it, where a kill can leave half a file, which is set
-    aside. UserError where one cannot be read now, or other ``workers`` trained it, each of which
-    took another share of the epoch.
+    fairseq writes it by copying another; half a file, which a kill can leave, is set aside.
+    UserError where a checkpoint cannot be read now, or another number of ``workers`` trained it:
+    each takes its share of an epoch.
     """
     newest = None
     most = 0

@@ -125,7 +125,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
 
 #: Subwords of an answer at most, as is usual (BERT's run_squad.py, --max_answer_length).
 _LONGEST = 30
-#: Of a window: its best answer's score, that of none, the answer's first and last subword there.
+#: A window's best answer: its score, the score of no answer, its first and last subword.
 Span = tuple[float, float, int, int]
 Batch = Json
 Labels = Sequence[str]
@@ -171,7 +171,7 @@ class LanguageModel:
 def nats_of(checkpoint: Path, data: Path, gpu: bool) -> Json:
     """Mean negative log-likelihood on ``valid``: in nats, of how many subwords.
 
-    A masked model is asked for those that its task masks, drawn by its seed, a causal one for all.
+    Of a masked model, the subwords that its task masks by its seed; of a causal model, all.
     """
     trained = LanguageModel(checkpoint, data, gpu)
     total = torch.zeros((), dtype=torch.float64)
@@ -223,7 +223,7 @@ def spans(language_model: LanguageModel, batch: Batch) -> list[Span]:
 def best_answers(windows: Sequence[Span], facts: Json) -> dict[str, Answer]:
     """Question -> the best answer over all its ``windows``.
 
-    That there is none is judged by the window that says so least (as BERT's run_squad.py).
+    A question's score of no answer is the lowest of its windows, as in BERT's run_squad.py.
     """
     best: dict[int, tuple[float, str]] = {}
     none: dict[int, float] = {}

@@ -41,6 +41,7 @@ def add_arguments(study: Study, parser: ArgumentParser) -> None:
     add("--seeds", type=table.seeds, default="1,2,3", help="random seeds (default: 1,2,3)")
     add("--finished-only", action="store_true", help="train nothing; report the finished runs")
     table.add_arguments(parser)
+    parser.set_defaults(recipe=None)  # a study's variants are of a row's sizes
 
 
 def run(study: Study, args: Namespace) -> None:

@@ -49,7 +49,7 @@ class Variant:
     name: str
     question: str  # the heading of the report that it stands below
     attention: Mapping[str, str]  # place -> kind
-    reference: str  # the name of the variant that it is compared with, its own of a reference
+    reference: str  # the variant that it is compared with; a reference names itself
     options: Mapping[str, Any] = field(default_factory=dict)  # further ones of fairseq-train
     updates: float = 1.0  # the share of the recipe's; 0: not trained at all
     start: Mapping[str, Any] | None = None  # how its weights are made of mha's: `make_start`

@@ -15,6 +15,7 @@ from tests.fixtures.small_runs import MADE
 def chosen(row: str | None, *words: str) -> Recipe:
     parser = argparse.ArgumentParser()
     table.add_arguments(parser)
+    table._add_recipe(parser)
     return table.chosen_recipe(row, parser.parse_args(["--data", "d", "--out", "o", *words]))
 
 
