@@ -84,6 +84,13 @@ def test_incremental_decoding_is_full_decoding(kind: str) -> None:
             torch.testing.assert_close(step, whole[:, length - 1], **CLOSE)
 
 
+@pytest.mark.parametrize("positions", [40, None])
+def test_a_causal_model_has_its_positions_or_those_of_a_block(positions: int | None) -> None:
+    """``tokens_per_sample`` is 32."""
+    model = make_language_model(LM[0], max_target_positions=positions)
+    assert model.max_positions() == (positions or 32)
+
+
 def test_masked_model_starts_as_bert_but_for_a_kinds_own() -> None:
     """Projections N(0, 0.02), biases 0; head embeddings, mixing, content as in translation."""
     sizes = {"encoder_embed_dim": 128, "encoder_attention_heads": 2, "attention_bias": True}

@@ -98,7 +98,8 @@ def test_the_gradient_replaces_logits_that_nothing_reads_again(
 
 
 def test_elsewhere_it_is_fairseqs_code(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In float32, and with a prefix that does not count."""
+    """In float32, and with a prefix that does not count; fp16 trains by fairseq's own name."""
+    assert criterion_for("fp16", "any") == criterion_for("float32", "any") == "any"
     monkeypatch.delattr(loss, "_SmoothedLoss")
     logits, target = batch
     for given, more in ((logits.float(), {}), (logits, {"ignore_prefix_size": 2})):
