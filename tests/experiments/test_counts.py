@@ -121,6 +121,7 @@ def test_the_table_says_what_it_counts(capsys: Capture) -> None:
         ("huge mha", "unknown row 'huge'; choose one of: base"),
         ("base mhe", "unknown attention 'mhe'; choose one of: mha"),
         ("base mha --kv-heads 2", "--attention-kv-heads has no effect on --attention mha: "),
+        ("roberta_mhe_tiny mha --cross-attention mqa", "not for roberta_mhe_tiny: leave it out"),
     ],
 )
 def test_bad_input_ends_in_one_line(line: str, message: str, capsys: Capture) -> None:
