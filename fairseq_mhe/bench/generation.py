@@ -37,7 +37,7 @@ _LENGTHS = list_of(at_least(2, 1024))  # fairseq's most positions
 class GenerationBenchmark(Benchmark):
     """Cells: ``beam``, ``batch``, ``dtype``, and ``length`` of sources and outputs, ends included.
 
-    Or so many ``sentences`` of lengths as in news, in batches of falling lengths.
+    Or ``sentences``: how many, with lengths as in news, in batches of falling lengths.
     """
 
     title = "translation by fairseq's beam search"
@@ -62,7 +62,7 @@ class GenerationBenchmark(Benchmark):
         ("--batch-sizes", "sentences", positive_list, "1,8,32", "N,..."),
         (
             "--sentences",
-            "so many of lengths as in news, not --lengths",
+            "N sentences with lengths as in news, not --lengths",
             positive,
             None,
             "N",

@@ -26,7 +26,7 @@ from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.models.packed import PackedLinear
 from fairseq_mhe.prepare.data_folder import open_binary
 
-#: What follows a kind of attention whose model generates with 8-bit integers, or in bf16.
+#: After a kind of attention in the name of a variant that generates in 8 bits, or in bf16.
 INT8, BF16 = "_int8", "_bf16"
 LANGUAGES = ("source", "target")
 _RECIPE = [

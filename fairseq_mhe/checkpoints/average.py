@@ -7,8 +7,12 @@ from typing import Any
 
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.checkpoint import SOURCES, provenance, save_checkpoint
-from fairseq_mhe.checkpoints.checkpoint import updates_made as updates
+from fairseq_mhe.checkpoints.checkpoint import (
+    SOURCES,
+    provenance,
+    save_checkpoint,
+    updates_made,
+)
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError
@@ -39,7 +43,7 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     All else comes from the newest checkpoint, without the optimizer's state. UserError where they
     are of different models, or folds whose mean means nothing.
     """
-    newest = max(paths, key=lambda path: updates(read_checkpoint(path)))
+    newest = max(paths, key=lambda path: updates_made(read_checkpoint(path)))
     state = read_checkpoint(newest)
     sums: dict[str, Tensor] = {}
     for path in paths:
@@ -74,7 +78,7 @@ def saved_checkpoints(folder: Path) -> list[Path]:
             continue
         state = read_checkpoint(path)
         if SOURCES not in state:
-            by_updates[updates(state)] = path
+            by_updates[updates_made(state)] = path
     if not by_updates:
         problem = f"{folder} has no checkpoint (checkpoint*.pt)"
         raise UserError(f"{problem}: give the --save-dir of a fairseq training")

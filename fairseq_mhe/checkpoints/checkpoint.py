@@ -30,7 +30,7 @@ SOURCES = "averaged_from"
 
 
 def updates_made(state: dict[str, Any]) -> int:
-    """Of the checkpoint's model."""
+    """How many updates a checkpoint's model was trained for."""
     history = state.get("optimizer_history") or [{}]
     return int(history[-1].get("num_updates", 0))
 
@@ -65,7 +65,7 @@ class Source:
 
     @property
     def row(self) -> str:
-        """The nearest of its family."""
+        """The nearest row of its family."""
         return self.family.nearest_row(self.options)[0]
 
     @property
@@ -83,17 +83,17 @@ class Source:
 
     @property
     def words(self) -> tuple[int, ...]:
-        """How many its dictionaries have: the source's and the target's, or the one."""
+        """Sizes of its dictionaries: the source's and the target's, or the only one's."""
         return self.family.words(self.state["model"])
 
     @property
     def stock_options(self) -> dict[str, Any]:
-        """Of fairseq's own model of the same sizes."""
+        """The options of fairseq's own model of the same sizes."""
         sizes = {k: value for k, value in self.options.items() if k not in OPTIONS}
         return {**sizes, "_name": self.family.stock, "arch": self.family.stock}
 
     def task(self) -> Any:
-        """With dictionaries of the right sizes and made-up words."""
+        """A task with dictionaries of the right sizes, of made-up words."""
         return self.family.task(*self.words)
 
     def only_translation(self, what: str) -> None:
@@ -123,7 +123,7 @@ def open_source(path: Path) -> Source:
 
 
 def source_of(path: Path, state: dict[str, Any]) -> Source:
-    """Of what was read; UserError where it does not fit a model of ours, or is not finite."""
+    """The `Source` of what was read; UserError where it fits no model of ours, or is not finite."""
     try:
         options = _options(state)
         family = family_of(options)
@@ -183,7 +183,7 @@ def save_model(
     usual = {"lr_scheduler_state": {}, "optimizer_name": "", "criterion_name": ""}
     updates = {"num_updates": updates_made(source.state)}
     origin = {"name": source.path.name, "sha256": sha256(source.path)}
-    made = {
+    record = {
         **facts,
         "source": {**origin, "attention": source.attention},
         "before": provenance(source.state) or None,
@@ -199,7 +199,7 @@ def save_model(
         "optimizer_history": [plain({**usual, **last, **updates})],
         "task_state": {},
         "extra_state": {"train_iterator": {"epoch": 1}},
-        PROVENANCE: plain(made),
+        PROVENANCE: plain(record),
     }
     if SOURCES in source.state:
         state[SOURCES] = source.state[SOURCES]

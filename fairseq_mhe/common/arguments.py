@@ -14,7 +14,7 @@ from fairseq_mhe.common.errors import one_line
 
 
 class Parser(ArgumentParser):
-    """argparse's, whose refusals are one clean line that says what would do.
+    """argparse's parser, with refusals of one line that says what to do.
 
     ``float`` stands for finite numbers, ``Path`` for no empty word; ``nargs="+"`` adds up.
     """

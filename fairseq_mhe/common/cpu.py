@@ -1,7 +1,7 @@
 """Tuning for CPUs: glibc keeps freed memory, oneDNN keeps the products that it compiled.
 
-``FAIRSEQ_MHE_CPU_TUNING=0`` turns all of it off. What the environment says of glibc's allocator or
-of oneDNN's cache stays as it is. Measured in docs/benchmarks.md.
+``FAIRSEQ_MHE_CPU_TUNING=0`` turns all of it off. Settings of glibc's allocator or of oneDNN's cache
+that are in the environment stay. Measured in docs/benchmarks.md.
 """
 
 import ctypes
