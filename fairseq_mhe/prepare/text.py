@@ -49,7 +49,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
                 yield from stream
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {path}: {reason}; give a whole file") from error
+        raise UserError(f"cannot read {path}: {reason}; give another file") from error
 
 
 def read_lines(path: Path) -> Iterator[str]:
