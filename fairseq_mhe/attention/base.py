@@ -187,7 +187,7 @@ class Attention(nn.Module):
         """The heads of this sublayer, which compute the same without dropout; UserError if none."""
         if self.no_heads:
             what = f"{self.kind} attention is not written out as ordinary heads"
-            raise UserError(f"{what}: {self.no_heads}")
+            raise UserError(f"{what}: {self.no_heads}; use the model in fairseq as it is")
         return WrittenOut.of_projections(self)
 
     # What kinds are built of.

@@ -64,7 +64,7 @@ class _HeadEmbeddingAttention(Attention):
 
     def build(self) -> None:
         std = self.head_embedding_std
-        if std < 0:
+        if not std >= 0:  # NaN, too
             raise ValueError(f"head_embedding_std must be 0 or more, but is {std}")
         self.project(1, kept=1)
         for name in _EMBEDDINGS:

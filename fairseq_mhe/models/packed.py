@@ -33,9 +33,8 @@ class PackedLinear(nn.Linear):
     INPUTS: tuple[torch.dtype, ...] = (torch.float32,)  # that the packed copy multiplies
 
     def __init__(self, linear: nn.Linear) -> None:
-        vars(self).update(
-            vars(linear)
-        )  # the same parameters, and what a `ScaledLinear` adds
+        # The same parameters, and what a `ScaledLinear` adds.
+        vars(self).update(vars(linear))
         self._packed: Any = self._pack()
 
     def forward(self, x: Tensor) -> Tensor:

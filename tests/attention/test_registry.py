@@ -17,6 +17,7 @@ REFUSED = [
     (EVERY, (8, 2), {"colour": 1}, "does not use colour"),
     (("mha",), (8, 2), {"head_embedding_std": 0.1}, "does not use head_embedding_std"),
     (("mhe_add",), (8, 2), {"head_embedding_std": -1.0}, "must be 0 or more, but is -1"),
+    (("mhe_mul",), (8, 2), {"head_embedding_std": float("nan")}, "must be 0 or more, but is nan"),
     (("mhe_mul",), (8, 2), {"shared_projection_init": "zero"}, "'zero'; choose one of: packed"),
     (("gqa",), (8, 2), {"kv_heads": 0}, "kv_heads must be positive, not 0"),
     (("gqa",), (8, 4), {"kv_heads": 3}, "kv_heads 3 does not divide num_heads 4"),
