@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import shlex
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,27 +30,11 @@ from fairseq_mhe.prepare.data_folder import open_binary
 #: After a kind of attention in the name of a variant that generates in 8 bits, or in bf16.
 INT8, BF16 = "_int8", "_bf16"
 LANGUAGES = ("source", "target")
-_RECIPE = [
-    "--task",
-    "translation",
-    "--source-lang",
-    "source",
-    "--target-lang",
-    "target",
-    "--share-all-embeddings",
-    "--label-smoothing",
-    "0.1",
-    "--adam-betas",
-    "(0.9,0.98)",
-    "--clip-norm",
-    "0.0",
-    "--lr-scheduler",
-    "inverse_sqrt",
-    "--lr",
-    "0.0005",
-    "--warmup-updates",
-    "4000",
-]
+_RECIPE = shlex.split("""
+    --task translation --source-lang source --target-lang target --share-all-embeddings
+    --label-smoothing 0.1 --adam-betas '(0.9, 0.98)' --clip-norm 0.0
+    --lr-scheduler inverse_sqrt --lr 0.0005 --warmup-updates 4000
+""")
 #: Random sentence pairs, enough for batches of sentences of similar length, as real training has.
 _PAIRS = 20_000
 #: Deviations of the logarithms of source lengths and of target / source: those of the first 20,000
