@@ -48,8 +48,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--engine", choices=ENGINES, default="auto", help=help_)
     help_ = (
-        "number format of products on a CPU: int8 is an approximation, bf16 is for --engine "
-        "fairseq, auto is bf16 if the processor has AVX512-BF16 or AMX (default: %(default)s)"
+        "number format of products on a CPU: int8 is an approximation; by --engine fairseq also "
+        "bf16, and auto: bf16 if the processor has AVX512-BF16 or AMX (default: %(default)s)"
     )
     add("--precision", choices=PRECISIONS, default="float32", help=help_)
     help_ = "subwords that are translated at a time (default: as the model was scored)"

@@ -86,7 +86,10 @@ def run(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[str
     return printed
 
 
-def test_the_command_writes_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairseq_mhe.deploy.attention_map.translate", None)  # --target is given
     out = tmp_path / "new folder" / "map.png"
     words = ["--sentence", "A lamp.", "--target", "Die Lampe.", "--place", "encoder"]
     printed, _ = run(capsys, out, *words)

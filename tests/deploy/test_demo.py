@@ -85,6 +85,16 @@ def test_a_column_says_why_a_sentence_is_not_shown(
             column.image.assert_not_called()
 
 
+def test_its_server_is_of_this_machine_only(brief: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Mock()
+    monkeypatch.setattr(demo, "require", lambda package: None)
+    monkeypatch.setattr(os, "execv", server)
+    assert cli.main(["demo", str(brief)]) == 0
+    program, line = server.call_args.args
+    assert (program, line[0], line[-1]) == (sys.executable, sys.executable, str(brief))
+    assert "--server.address=127.0.0.1" in line
+
+
 def test_in_a_browser(exported: Path, tmp_path: Path) -> None:
     pytest.importorskip("streamlit", reason="streamlit is not installed")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

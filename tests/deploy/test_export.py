@@ -228,7 +228,11 @@ def test_a_damaged_file_of_a_bundle_is_refused(
 
 @pytest.mark.parametrize(
     ("place", "message"),
-    [("nowhere", "was trained on nowhere, which is gone: give --data"), ("bin", r"dict\.en\.txt")],
+    [
+        ("nowhere", "was trained on nowhere, which is gone: give --data"),
+        ("other", "is not the data that .*run was trained on: give --data"),
+        ("damaged", r"cannot read .*dict\.en\.txt"),
+    ],
 )
 def test_a_run_without_its_data_is_refused(tmp_path: Path, place: str, message: str) -> None:
     run = Path(shutil.copytree(run_of("mha"), tmp_path / "run"))
@@ -236,6 +240,8 @@ def test_a_run_without_its_data_is_refused(tmp_path: Path, place: str, message: 
     (data / "bin" / "dict.en.txt").write_bytes(b"\xff")
     config = json.loads((run / "config.json").read_text())
     config["surroundings"]["data"] = "nowhere" if place == "nowhere" else str(data)
+    if place == "other":
+        config["settings"]["data"]["fingerprint"] = "of other data"
     (run / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=message):
         Translator.load(run)

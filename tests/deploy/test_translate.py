@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.deploy import translate
-from fairseq_mhe.deploy.translator import Translator
+from fairseq_mhe.deploy.translator import Translation, Translator
 from tests.deploy.conftest import SOURCES
 
 BY_FAIRSEQ = ["--engine", "fairseq", "--cpu"]
@@ -141,12 +142,16 @@ def test_a_terminal_gets_a_line_for_each_line_at_once_and_ctrl_c_ends_it(brief: 
     assert process.returncode == 130
 
 
-def test_output_is_utf_8_whatever_the_terminal(
+def test_options_reach_the_search_and_output_is_utf_8_whatever_the_terminal(
     brief: Path, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     monkeypatch.setattr(sys, "stdout", stream)
-    monkeypatch.setattr(translate, "_translations", lambda *_: ["Grüße\n"])
-    assert cli.main(["translate", str(brief), str(text), *BY_FAIRSEQ]) == 0
+    search = Mock(return_value=[[Translation("Grüße", -1.0)]])
+    monkeypatch.setattr(Translator, "nbest", search)
+    words = ["translate", str(brief), str(text), "--beam", "7", "--batch-tokens", "99"]
+    assert cli.main([*words, *BY_FAIRSEQ]) == 0
     stream.seek(0)
     assert stream.read() == "Grüße\n"
+    options = search.call_args.kwargs
+    assert (options["beam"], options["batch_tokens"]) == (7, 99)
