@@ -37,15 +37,13 @@ class AttentionMap:
 
 def encode(trained: Trained, text: str, side: int) -> Tensor:
     """A plain sentence (side 0) or translation (1) as tokens (1, S) and their end; or UserError."""
-    task, name, longest = (
-        trained.task,
-        ("sentence", "target")[side],
-        trained.positions[side],
-    )
+    task, longest = trained.task, trained.positions[side]
+    name = ("sentence", "target")[side]
+    dictionary = (task.source_dictionary, task.target_dictionary)[side]
     (pieces,) = trained.text.segment([text], side)
     if not pieces:
         raise UserError(f"the {name} is empty: give some text")
-    tokens = _tokens(pieces, (task.source_dictionary, task.target_dictionary)[side])
+    tokens = _tokens(pieces, dictionary)
     if tokens.size(1) > longest:
         most = f"but the model takes at most {longest}"
         raise UserError(f"the {name} has {tokens.size(1)} subwords, {most}: shorten it")

@@ -78,9 +78,8 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
         if ".layers." in name or ".layer_norm." in name:
             weights[f"model.{name}"] = value
     for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
-        symbols = torch.full(
-            (1, trained.positions[0]), side.padding_idx + 1
-        )  # no padding
+        no_padding = side.padding_idx + 1
+        symbols = torch.full((1, trained.positions[0]), no_padding)  # (1, S)
         weights[f"model.{name}.embed_positions.weight"] = side.embed_positions(symbols)[0]
     return {name: value.detach().contiguous() for name, value in weights.items()}
 
@@ -111,12 +110,11 @@ def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
 def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
     """generation_config.json; for ``max_len_a``, which it lacks, as long as positions allow."""
     decoding, most = trained.decoding, trained.positions[1] - 1
+    longest = most if decoding.max_len_a else min(decoding.max_len_b + 1, most)
     return {
         "num_beams": decoding.beam,
         "length_penalty": decoding.lenpen,
-        "max_new_tokens": most
-        if decoding.max_len_a
-        else min(decoding.max_len_b + 1, most),
+        "max_new_tokens": longest,
         "bad_words_ids": [[ids["pad_token_id"]]],
         "forced_eos_token_id": ids["eos_token_id"],
     }

@@ -16,9 +16,8 @@ from fairseq_mhe.prepare.tokenise import ESCAPED
 Numbered = tuple[Any, list[int | None]]
 _CONTROL = "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]|\x00"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"
-_UNKNOWN = (
-    "\x00"  # no normalised text has it: Unigram finds its unknown piece in any text
-)
+#: No normalised text has it: Unigram finds its unknown piece in any text.
+_UNKNOWN = "\x00"
 
 
 def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
@@ -26,12 +25,9 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     from tokenizers import AddedToken, Regex, normalizers
     from tokenizers.processors import TemplateProcessing
 
-    if text.punctuation or text.tokenizer == ESCAPED:
-        reason = (
-            "punctuation normalised (--punctuation)"
-            if text.punctuation
-            else "XML escapes"
-        )
+    escaped = text.tokenizer == ESCAPED
+    if text.punctuation or escaped:
+        reason = "XML escapes" if escaped else "punctuation normalised (--punctuation)"
         raise UserError(
             f"the model's data have {reason}, which a tokenizer.json cannot hold: export in "
             "another format"
@@ -80,9 +76,8 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     ]
     merges = list(dict.fromkeys((first, second) for first, second in pairs))
     names = dictionary.symbols[: dictionary.nspecial]
-    for word in dictionary.symbols[
-        dictionary.nspecial :
-    ]:  # merging marks the end of a word
+    for word in dictionary.symbols[dictionary.nspecial :]:
+        # subword-nmt marks what does not end a word, its merges the end.
         inside = word.endswith(NOT_LAST) and word != NOT_LAST
         names.append(word.removesuffix(NOT_LAST) if inside else word + END_OF_WORD)
     numbers = {name: row for row, name in enumerate(names)}

@@ -165,12 +165,13 @@ class Translator:
         """The ``count`` hypotheses of each sentence, best first."""
         results: dict[int, list[Translation]] = {}
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
-        while order:  # similar lengths together; ends and padding count as tokens
-            size, most = 1, decoding.max_tokens
-            while (
-                size < len(order)
-                and (size + 1) * (len(sentences[order[size]]) + 1) <= most
-            ):
+
+        def tokens(size: int) -> int:  # of the next batch, with ends and padding
+            return size * (len(sentences[order[size - 1]]) + 1)
+
+        while order:  # similar lengths together
+            size = 1
+            while size < len(order) and tokens(size + 1) <= decoding.max_tokens:
                 size += 1
             batch, order = order[:size], order[size:]
             subwords = [sentences[index] for index in batch]

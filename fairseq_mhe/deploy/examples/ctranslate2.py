@@ -17,10 +17,8 @@ folder = Path(__file__).parent
 bundle = json.loads((folder / "bundle.json").read_text(encoding="utf-8"))
 text, decoding = bundle["text"], bundle["decoding"]
 source, target = bundle["moses"]
-has_tokens, has_escapes = (
-    text["tokenizer"] != "none",
-    text["tokenizer"] == "moses-escaped",
-)
+has_tokens = text["tokenizer"] != "none"
+has_escapes = text["tokenizer"] == "moses-escaped"
 marks = MosesPunctNormalizer(source, post_remove_control_chars=True)
 tokenizer, detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
 if text["subword"] == "bpe":
