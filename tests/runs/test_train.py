@@ -112,11 +112,11 @@ def fake(monkeypatch: Patch) -> type[FakeChild]:
     return FakeChild
 
 
-def train(job: Job, device: Device = CPU) -> str:
-    """Train a job; what was shown."""
+def train(*jobs: Job, device: Device = CPU) -> str:
+    """Train jobs; what was shown."""
     output = io.StringIO()
     with Board("updates", console=Console(file=output)) as board:
-        training.train([job], device, board)
+        training.train(jobs, device, board)
     return output.getvalue()
 
 
@@ -132,9 +132,20 @@ def test_one_process_that_fails_ends_all(
     monkeypatch.setattr(fake, "failing", failing)
     job = a_job(tmp_path, update_freq=[2])
     with pytest.raises(UserError, match=f"failed in process {failing}"):
-        train(job, Device(False, 1, 1, workers=2))
+        train(job, device=Device(False, 1, 1, workers=2))
     assert [child.stopped for child in fake.children] == [True, True]
     assert not job.metrics.exists()
+
+
+def test_one_model_that_fails_stops_those_beside_it(
+    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch
+) -> None:
+    """``failed`` keeps the loop's frame: what Python tidies up by itself does not count."""
+    monkeypatch.setattr(fake, "failing", 0)
+    jobs = [open_run(tmp_path / kind, settings(kind), PLACES) for kind in ("mha", "sha")]
+    with pytest.raises(UserError, match="failed in process 0") as failed:
+        train(*jobs)
+    assert [child.stopped for child in fake.children] == [True, True], failed.value
 
 
 def test_a_finished_training_stays_and_warns_once(tmp_path: Path, fake: type[FakeChild]) -> None:
