@@ -173,7 +173,7 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
 
     ``precision``: of products, ``float32``, ``bf16``, ``int8``, or ``auto``: bf16 where the
     processor has instructions for it (faster for any number of rows), else float32, which does
-    nothing without oneDNN; ValueError where bf16 or int8 cannot be.
+    nothing without oneDNN; ValueError of another, or where bf16 or int8 cannot be.
     """
     on_cpu = _packs(next(model.parameters()))
     if precision == "auto":
@@ -184,6 +184,11 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
         "bf16": (Bf16Linear, bf16_available(), "a processor with AVX-512"),
         "int8": (Int8Linear, int8_available(), "an x86 processor"),
     }
+    if precision not in kinds:
+        known = ", ".join((*kinds, "auto"))
+        raise ValueError(
+            f"unknown generation_precision {precision!r}; choose one of: {known}"
+        )
     kind, available, processor = kinds[precision]
     if not (on_cpu and available):
         if precision == "float32":

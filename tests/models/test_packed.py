@@ -134,6 +134,8 @@ def test_a_precision_that_cannot_be_is_refused(
     with pytest.raises(SystemExit, match=refusal):
         wide(**precision).make_generation_fast_()
     wide(generation_precision="auto").make_generation_fast_()
+    with pytest.raises(SystemExit, match="unknown generation_precision 'bf61'; choose one of: "):
+        wide(generation_precision="bf61").make_generation_fast_()
 
 
 @EACH
