@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
-from multiprocessing.context import ForkContext, ForkProcess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import Board
@@ -21,19 +20,6 @@ from fairseq_mhe.prepare.text import text_blocks
 _MANY = 20
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class _Worker(ForkProcess):
-    """A daemon: Python ends it at its exit, after a second Ctrl-C too, and does not wait for it."""
-
-    def __init__(self, *args: Any, **words: Any) -> None:
-        super().__init__(*args, **words, daemon=True)
-
-
-class _Forking(ForkContext):
-    """Forks: a new process would import torch and fairseq, longer than a small corpus takes."""
-
-    Process = _Worker
 
 
 def end_with_parent() -> None:
@@ -88,9 +74,9 @@ def _results(
     if workers == 1 or len(first) < 2:
         yield from map(function, items)
         return
-    executor = ProcessPoolExecutor(
-        workers, mp_context=_Forking(), initializer=end_with_parent
-    )
+    # By forks: a new process would import torch and fairseq, longer than a small corpus takes.
+    fork = multiprocessing.get_context("fork")
+    executor = ProcessPoolExecutor(workers, fork, initializer=end_with_parent)
     pending: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -102,5 +88,9 @@ def _results(
     except BrokenProcessPool:
         problem = "a worker process was killed, probably for want of memory"
         raise UserError(f"{problem}; try fewer --workers") from None
+    except BaseException:  # Ctrl-C, too: nobody waits for what is under way
+        for worker in (executor._processes or {}).values():
+            worker.terminate()
+        raise
     finally:
         executor.shutdown(cancel_futures=True)
