@@ -68,7 +68,7 @@ def test_hydra_trains_as_the_command_line_does(row: str, text: Path, tmp_path: P
         "model": {"attention": "mhe_mul", **dict.fromkeys(layers, 1)},
         "dataset": {**size, "disable_validation": True},
         "optimization": {"max_update": 2, "update_freq": [1]},
-        "checkpoint": {"no_save": True},
+        "checkpoint": {"no_save": True, "save_dir": tmp_path},  # none lies there to go on from
         "lr_scheduler": {"warmup_updates": 1},
     }
     words = [str(data), *recipe(row, [row]).training.shortened(2).words()]
