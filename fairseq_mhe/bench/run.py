@@ -29,13 +29,13 @@ from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.common.arguments import add_seed, at_least, positive, some_of
+from fairseq_mhe.common.child import end_with_parent
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import VOCABULARY
-from fairseq_mhe.prepare.parallel import end_with_parent
 
 BENCHMARKS: dict[str, type[Benchmark]] = {
     "attention": AttentionBenchmark,

@@ -1,9 +1,6 @@
 """Work spread over the cores, in order, with a bounded number of chunks in memory."""
 
 import multiprocessing
-import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -12,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
+from fairseq_mhe.common.child import end_with_parent
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.text import text_blocks
@@ -20,18 +18,6 @@ from fairseq_mhe.prepare.text import text_blocks
 _MANY = 20
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def end_with_parent() -> None:
-    """In a worker: leave Ctrl-C to the parent, and end when the parent has been killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-
-    def wait() -> None:
-        parent.join()  # type: ignore[union-attr]  # a worker has a parent
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def ordered_map(

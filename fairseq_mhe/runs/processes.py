@@ -1,6 +1,5 @@
 """fairseq's commands as child processes: their logs, what ended them, no orphans."""
 
-import ctypes
 import errno
 import os
 import re
@@ -13,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import fairseq_mhe
+from fairseq_mhe.common import child
 from fairseq_mhe.common.errors import ERROR_PREFIX, UserError
 
 #: The environment variable that names a --user-dir of the user's own, for every command.
 OWN_USER_DIR = "FAIRSEQ_MHE_USER_DIR"
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LEAST_FREE = 1 << 20  # bytes; a disk that has less is full
 #: The system's words, and those of torch's writers for a file that ended early.
 _SIGNS_OF_A_FULL_DISK = (os.strerror(errno.ENOSPC), "unexpected pos", "iostream error")
@@ -55,12 +54,11 @@ class Child:
             output.flush()
             self._unread = output.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-P", child.__file__, module, *arguments],
+                stdin=subprocess.PIPE,  # which tells the child when this process has ended
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **fixed, "PYTHONUNBUFFERED": "1", **environment},
-                preexec_fn=_die_with_parent,
             )
 
     def running(self) -> bool:
@@ -111,13 +109,3 @@ class Child:
 def logged_warnings(lines: Iterable[str]) -> list[str]:
     """The warnings in lines of a log of fairseq's."""
     return [match[1] for line in lines if (match := _WARNING.match(line))]
-
-
-# Looked up before the fork: between fork and exec nothing may be imported or allocated that could
-# be locked.
-_prctl = getattr(ctypes.CDLL(None), "prctl", None)
-
-
-def _die_with_parent() -> None:
-    if _prctl is not None:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -144,14 +144,17 @@ class Server:
 
 
 def run(words: list[str]) -> int:
-    """Run a module as ``python -m`` does, or code as ``python -c`` does; the exit status."""
+    """Run a module as ``python -m``, code as ``python -c``, or a script; the exit status."""
     kind, what, *rest = words
     sys.argv = [kind, *rest]
     try:
         if kind == "-c":
             exec(what, vars(sys.modules["__main__"]))  # noqa: S102
-        else:
+        elif kind == "-m":
             runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = words
+            runpy.run_path(kind, run_name="__main__")
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return (end.code or 0) & 0xFF

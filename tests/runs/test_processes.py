@@ -19,7 +19,7 @@ from tests.fixtures.processes import LOADED, kill
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module that children run; a test writes its code."""
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return "child_module"
 
 
