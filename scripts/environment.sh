@@ -1,5 +1,6 @@
 # Sourced by the scripts here and in data-prep/: finds the Python that fairseq-mhe is installed for, or installs it.
 # shellcheck shell=bash
+set -euo pipefail
 
 # cd would look for folders along an exported CDPATH.
 unset CDPATH
