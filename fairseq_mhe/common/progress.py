@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any, Self
 
 from rich.console import Console
@@ -93,7 +94,9 @@ class Board:
         note = note or task.fields["note"]
         self._progress.update(task.id, total=total, completed=done, note=note)
         if ends and not self._terminal:
-            self.say(f"{self._line(task)}, took {_clock(task.elapsed or 0)}")
+            self.say(
+                f"{self._line(task)}, took {timedelta(seconds=round(task.elapsed or 0))}"
+            )
         self.tick()
 
     def finish(self, name: str) -> None:
@@ -120,7 +123,9 @@ class Board:
             if task.fields["state"] != _DONE and task.completed < (task.total or 0):
                 note = task.fields["note"] and f", {task.fields['note']}"
                 seconds = task.time_remaining
-                remaining = "not known yet" if seconds is None else _clock(seconds)
+                remaining: object = "not known yet"
+                if seconds is not None:
+                    remaining = timedelta(seconds=round(seconds))
                 self.say(f"{self._line(task)}{note}, left: {remaining}")
 
     def say(self, text: str) -> None:
@@ -137,8 +142,3 @@ class Board:
         state = task.fields["state"] and f"{task.fields['state']} "
         counts = f"{task.completed:.0f}/{task.total:.0f}{self._unit}"
         return f"  {task.description}: {state}{counts}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
