@@ -16,7 +16,7 @@ from fairseq_mhe.common.errors import one_line
 class Parser(ArgumentParser):
     """argparse's parser, with refusals of one line that says what to do.
 
-    ``float`` stands for finite numbers, ``Path`` for no empty word; ``nargs="+"`` adds up.
+    ``float`` stands for numbers from 0, ``Path`` for no empty word; ``nargs="+"`` adds up.
     """
 
     def __init__(self, *args: Any, **words: Any) -> None:
@@ -39,7 +39,7 @@ class Parser(ArgumentParser):
             name = word.partition("=")[0]
             known = self._option_string_actions
             if not any(option.startswith(name) for option in known):
-                near = difflib.get_close_matches(name, known, 1)
+                near = difflib.get_close_matches(name, known, 1, 0.75)
                 advice = f"; did you mean {near[0]}?" if near else ""
                 self.error(f"unrecognized arguments: {name}{advice}")
         return super().parse_known_args(words, namespace)
@@ -54,9 +54,9 @@ class Parser(ArgumentParser):
 
 def number(text: str) -> float:
     with contextlib.suppress(ValueError):
-        if math.isfinite(value := float(text)):
+        if 0 <= (value := float(text)) < math.inf:
             return value
-    raise ArgumentTypeError(f"{text!r} is no number")
+    raise ArgumentTypeError(f"{text!r} is no number of at least 0")
 
 
 def _path(text: str) -> Path:

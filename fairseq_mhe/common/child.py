@@ -1,10 +1,7 @@
-"""A child process that ends with its parent, even where that is killed by kill -9.
+"""A child process ends with its parent, even by kill -9. As a script: child.py MODULE WORD...
 
-As a script it runs a module like ``python -m``: child.py MODULE WORD... It imports nothing of ours,
-so that the module starts as it would by itself.
-
-A thread of the child waits. Linux' own signal (PR_SET_PDEATHSIG) would come as soon as the parent's
-thread ends, and to workers of multiprocessing's fork server only when that ends.
+A thread of the child waits. Linux' own signal (PR_SET_PDEATHSIG) comes when the parent's thread
+ends, and to children of a fork server when that ends.
 """
 
 import multiprocessing

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,24 @@ def check_input(path: Path, advice: str) -> None:
 
 
 def check_output(path: Path) -> None:
-    """Raises UserError where ``path`` is a folder, device or pipe, which no file may replace."""
+    """Raises UserError where ``path`` is a folder, device or pipe, or lies below a file."""
     if path.exists() and not path.is_file():
         problem = "it is not a regular file; name another file"
         raise UserError(f"cannot write {path}: {problem}")
+    for parent in path.parents:
+        if parent.exists() and not parent.is_dir():
+            raise UserError(f"cannot write {path}: {parent} is a file; name a folder")
 
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A path beside ``path``, which takes its place when the block ends well, or UserError."""
+    """A path beside ``path``, which takes its place when the block ends well, or UserError.
+
+    Such a path is itself within the block.
+    """
+    if path.name.endswith(f".{os.getpid()}.part"):
+        yield path
+        return
     check_output(path)
     with _renamed_into(path) as temporary:
         yield temporary
@@ -94,14 +104,33 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """The value that a JSON file holds; UserError where it is missing, unreadable or no JSON."""
+class _Object(Json):
+    """An object of a JSON file; UserError, which names the file, for a name that it has not."""
+
+    def __init__(self, path: Path, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self._path = path
+
+    def __missing__(self, name: str) -> Any:
+        raise UserError(f"{self._path} has no {name!r}: restore it, or delete it")
+
+
+def read_json(path: Path, form: type = dict) -> Any:
+    """The object, or another ``form``, that a JSON file holds.
+
+    UserError where it is missing, unreadable or of another form, or has not what is asked of it.
+    """
     check_input(path, "give another path")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(
+            path.read_text(encoding="utf-8"), object_pairs_hook=partial(_Object, path)
+        )
+        if not isinstance(value, form):
+            raise ValueError("its outermost value is of another type")
     except (OSError, ValueError) as error:
         advice = "restore it, or delete it"
         raise UserError(f"cannot read {path}: {error}; {advice}") from error
+    return value
 
 
 def yaml_beside(module: str, name: str) -> Any:

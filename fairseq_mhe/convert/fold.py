@@ -125,7 +125,7 @@ def check_files(args: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    source = "checkpoint of any kind of attention, or a run folder"
+    source = "checkpoint of any kind of attention, or a run folder of translation"
     add_files(parser, source, "the same model as fairseq's own transformer")
     use = "data folder to compare both on, by beam search too (else random words)"
     add_data(parser, use, sentences=500)

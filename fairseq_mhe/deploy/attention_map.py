@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path
+from fairseq_mhe.common.files import atomic_path, check_output
 from fairseq_mhe.deploy.trained import FairseqEngine, Trained, open_trained
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.options import PLACES
@@ -178,6 +178,7 @@ def run(args: Namespace) -> None:
     """Draw the picture and say what is in it; print the model's own translation that it shows."""
     if args.out.suffix not in FORMATS:
         raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
+    check_output(args.out)
     trained = open_trained(args.checkpoint, args.data)
     shown = draw_sentence(trained, args.place, args.sentence, args.target, args.out)
     if args.target is None and args.place != "encoder":

@@ -37,5 +37,5 @@ def open_bundle(folder: Path) -> Bundle:
         decoding = Decoding(**config["decoding"])
         source, target = config["positions"]
         return Bundle(folder, config["format"], text, decoding, (source, target))
-    except (KeyError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error!r}): get the bundle again") from None

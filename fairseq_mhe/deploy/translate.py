@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path
+from fairseq_mhe.common.files import atomic_path, check_output
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy.translator import ENGINES, PRECISIONS, Translator
@@ -66,6 +66,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int | None:
     """Translate; Ctrl-C ends it, and what is translated by then is printed."""
+    if args.out:
+        check_output(args.out)
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files or ["-"]]
     # Files are read twice: all lines are checked before work begins.
     are_files = all(path is not STANDARD_INPUT and path.is_file() for path in paths)

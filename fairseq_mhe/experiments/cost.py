@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json
 from fairseq_mhe.common.tables import column
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
@@ -15,6 +16,7 @@ from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION
 from fairseq_mhe.models.options import PLACES, kinds, size_options
 from fairseq_mhe.report.table import Block, Table
 
+_MODELS = (*ROWS, *SMALL_ROWS, *LANGUAGE_ARCHS)
 _PARTS = (
     column("part", "part"),
     column("parameters", "parameters", ","),
@@ -26,10 +28,7 @@ _PARTS = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe cost``."""
     add = parser.add_argument
-    help_ = (
-        f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}; or an architecture of a "
-    )
-    help_ += f"language model: {', '.join(LANGUAGE_ARCHS)}"
+    help_ = f"size of the model, or a language model's architecture: {', '.join(_MODELS)}"
     add("row", metavar="ROW", help=help_)
     add("attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}")
     for place in PLACES:
@@ -54,6 +53,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Print what a model costs, as a table or as JSON."""
+    if args.row not in _MODELS:
+        models = ", ".join(_MODELS)
+        raise UserError(f"unknown row {args.row!r}; choose one of: {models}")
     names = (*PLACES.values(), *size_options())
     given = {
         name: getattr(args, name) for name in names if getattr(args, name) is not None

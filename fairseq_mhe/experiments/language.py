@@ -19,7 +19,7 @@ from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task, open_tasks
 from fairseq_mhe.report.language_table import perplexity_block, perplexity_of, task_blocks
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
-from fairseq_mhe.report.table import Table
+from fairseq_mhe.report.table import Table, seed_words
 from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.job import Job, plan_job, run_name, settings_of
 from fairseq_mhe.runs.recipes import FOLDER, recipe
@@ -303,12 +303,9 @@ class LanguageTable:
         job = self._pretraining(kind)[0]
         training = job.training
         versions = job.config["versions"]
-        pretraining = (
-            f"{training.updates:,} updates of {training.batch_tokens:,} blocks of "
-        )
-        pretraining += (
-            f"{training.options['tokens_per_sample']:,} subwords, in {training.precision}"
-        )
+        subwords = training.options["tokens_per_sample"]
+        blocks = f"{training.batch_tokens:,} blocks of {subwords:,} subwords"
+        pretraining = f"{training.updates:,} updates of {blocks}, in {training.precision}"
         made_by = ", ".join(f"{name} {of}" for name, of in versions.items())
         if not self.tasks:
             return [f"Training: {self._seeds}, {pretraining}.", f"{made_by}."]
@@ -325,6 +322,5 @@ class LanguageTable:
 
     @property
     def _seeds(self) -> str:
-        seeds = ", ".join(map(str, self.args.seeds))
-        several = f"seeds {seeds} (±: standard deviation)"
-        return several if len(self.args.seeds) > 1 else f"seed {seeds}"
+        several = " (±: standard deviation)" if len(self.args.seeds) > 1 else ""
+        return f"{seed_words(self.args.seeds)}{several}"

@@ -13,6 +13,7 @@ from fairseq_mhe.common.files import only_one, output_folder, read_json
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.prepare.languages import is_known
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.significance import compare
 from fairseq_mhe.report.translation_table import PAPER_FILES, write_table
@@ -310,6 +311,8 @@ def score(args: Namespace) -> None:
         paths.append(args.baseline)
     advice = "score the same sentences in the same order, one a line"
     references, hypotheses, *baseline = scoring.read_aligned(paths, advice)
+    if args.language and not is_known(args.language):
+        raise UserError(f"--language {args.language}: unknown; give a code, as de or zh")
     tokenise = scoring.bleu_tokeniser(args.language, args.bleu_tokenizer)
     scores = scoring.score(hypotheses, references, args.language, tokenise)
     comparison = (

@@ -30,6 +30,11 @@ def _language(code: str) -> Language:
         return Language.make(language=code)
 
 
+def is_known(code: str) -> bool:
+    """Whether the standards list a code."""
+    return bool(_language(code).is_valid())
+
+
 @cache
 def base_code(code: str) -> str:
     """The shortest code of a language without script and country: zh of zho_Hans, cmn and ZH."""

@@ -92,6 +92,11 @@ def over_seeds(heading: str, name: str, digits: int = 2) -> Column:
     return heading, show
 
 
+def seed_words(seeds: Sequence[object]) -> str:
+    """ "seed 1", or "seeds 1, 2, 3"."""
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
 def deviation(values: Sequence[float]) -> float | None:
     """The standard deviation of several values, all of them finite."""
     several = len(values) > 1 and all(map(math.isfinite, values))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import one_line
-from fairseq_mhe.common.files import read_json, write_text
+from fairseq_mhe.common.files import output_folder, read_json, write_text
 from fairseq_mhe.common.tables import align, csv_text
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import (
@@ -19,7 +19,7 @@ from fairseq_mhe.report.results import (
     summarise,
 )
 from fairseq_mhe.report.significance import too_weak
-from fairseq_mhe.report.table import Block, Row, Table, columns, filled
+from fairseq_mhe.report.table import Block, Row, Table, columns, filled, seed_words
 from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: What is written; with the paper's numbers in LaTeX and CSV, too.
@@ -63,7 +63,7 @@ def write_table(
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
     seeds = sorted({str(seed) for row in rows for seed in row["seeds"]})
-    heading = f"{title}; {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
+    heading = f"{title}; {seed_words(seeds)}"
     if paper and len({row["row"] for row in rows}) > 1:
         points = [
             (r["attention"], r["row"], r["bleu"], r["bleu_confidence"]) for r in rows
@@ -85,7 +85,7 @@ def show_table(output: Path, title: str, paper: bool = False) -> None:
     """Print a table; on a terminal the quickstart's has a column for each kind, so that it fits."""
     text = (output / "table.md").read_text(encoding="utf-8")
     if sys.stdout.isatty() and not paper:
-        rows = read_json(output / "table.json")
+        rows = read_json(output / "table.json", list)
         headings, *lines = zip(*_blocks(rows, paper)[0].lines(), strict=True)
         text = f"{title}\n\n{align(headings, lines)}\n\nBLEU: {rows[0]['signature']}\n"
     print(text, end="")
@@ -187,5 +187,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Write the table and print it."""
     paper = args.columns == "paper"
+    output_folder(args.out)
     write_table(gather(args.runs, args.subset), args.out, args.title, paper)
     show_table(args.out, args.title, paper)

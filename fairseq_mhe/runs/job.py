@@ -92,7 +92,10 @@ class Job:
         return self.folder / name
 
     def unfinished(self, missing: str) -> UserError:
-        """The error where a finished job is needed."""
+        """The error where a finished job of translation is needed."""
+        if self.scores.exists():
+            advice = "give the run folder of a translation model"
+            return UserError(f"{self.folder} is a language model: {advice}")
         return UserError(
             f"{self.folder} is not finished: it has no {missing}; run the same training command "
             "again, which resumes, or fairseq-mhe evaluate for a data set's scores"

@@ -66,7 +66,9 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
         out = args.out.resolve()
         path = out / "jobs.json"
         script = out / "slurm" / "job.sh"
-        before = read_json(path) if path.exists() else []  # jobs that may be at work
+        before = (
+            read_json(path, list) if path.exists() else []
+        )  # jobs that may be at work
         numbers = range(len(before), len(before) + len(jobs))
         new = [{"name": name, "words": words} for name, words in jobs.items()]
         write_json(path, [*before, *new])
@@ -113,7 +115,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Become the command that trains and scores one cell; none of them writes the table."""
-    jobs = read_json(args.jobs)
+    jobs = read_json(args.jobs, list)
     if args.number >= len(jobs):
         raise UserError(
             f"{args.jobs} has {len(jobs)} jobs, numbered from 0: no {args.number}"

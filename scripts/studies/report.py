@@ -14,7 +14,7 @@ from scipy import stats
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.report.plots import LOOKS, picture
 from fairseq_mhe.report.results import Cell, check_scored_alike, mean
-from fairseq_mhe.report.table import Block, Row, Table, columns, deviation, filled
+from fairseq_mhe.report.table import Block, Row, Table, columns, deviation, filled, seed_words
 from fairseq_mhe.runs.recipes import Recipe
 from studies.variants import REFERENCE, Study, Variant
 
@@ -42,10 +42,11 @@ def report(
             known = filled(columns("study"), of_question)
             blocks.append(Block(known, of_question, f"{question}: {meaning}"))
     signature = next(iter(cells.values())).results[0].scores["bleu"]["signature"]
-    seeds = f"seeds {', '.join(map(str, rows[0]['seeds']))}"
+    seeds = seed_words(rows[0]["seeds"])
+    over = f"Means over {seeds}; sd: the standard deviation over them."
     notes = [
         f"BLEU `{signature}` on {args.subset}; valid loss: the lowest of a training, in bits per "
-        f"subword. Means over {seeds}; sd: the standard deviation over them.",
+        f"subword. {over if len(rows[0]['seeds']) > 1 else f'One training each, {seeds}.'}",
         f"Everything but what a variant names is the recipe of {recipe.row}: "
         f"{recipe.training.updates:,} updates of {recipe.training.batch_tokens:,} tokens.",
         "p: Dunnett's test of all variants that are compared with one (scipy.stats.dunnett), which "

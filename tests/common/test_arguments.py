@@ -4,7 +4,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from fairseq_mhe.common.arguments import Parser, at_least, positive, positive_list, some_of
+from fairseq_mhe.common.arguments import Parser, at_least, number, positive, positive_list, some_of
 
 
 def test_what_is_right_is_converted() -> None:
@@ -28,6 +28,8 @@ def test_what_is_no_positive_number_is_refused(text: str) -> None:
     for convert, word in ((positive, text), (positive_list, f"3,{text}")):
         with pytest.raises(ArgumentTypeError, match=f"'{text}' is no whole number of at least 1"):
             convert(word)
+    with pytest.raises(ArgumentTypeError, match="no number of at least 0"):
+        number("-0.5")
 
 
 @pytest.mark.parametrize("text", ["d", "a,d", ""])

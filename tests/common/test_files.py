@@ -1,5 +1,6 @@
 """What is written is whole and where it may be, or there is one line."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, output_folder, write_text
+from fairseq_mhe.common.files import atomic_path, check_output, output_folder, write_text
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/null")])
@@ -33,6 +34,8 @@ def test_an_output_folder_is_made_and_named_in_full(
         output_folder(Path("with:colon"))
     with pytest.raises(UserError, match="cannot write in"):
         output_folder(Path(__file__) / "folder")
+    with pytest.raises(UserError, match=f"folder/file: {__file__} is a file"):
+        check_output(Path(__file__) / "folder" / "file")
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
@@ -47,3 +50,11 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     with atomic_path(path) as temporary:
         temporary.write_text("whole")
     assert sorted(tmp_path.iterdir()) == sorted([alive, path])
+
+
+def test_a_full_disk_is_said_of_the_wanted_file(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    full = pytest.raises(UserError, match=f"cannot write {path}: full: make room")
+    with full, atomic_path(path) as temporary, atomic_path(temporary) as same:
+        assert same == temporary
+        raise OSError(errno.ENOSPC, "full")

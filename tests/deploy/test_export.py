@@ -181,7 +181,7 @@ def test_wrong_paths_are_one_line(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": None}, r"bundle\.json is damaged \(KeyError\('format'"),
+        ({"format": None}, r"bundle\.json has no 'format': restore it"),
         ({"decoding": {"beams": 5}}, r"damaged \(TypeError\(.*beams.*get the bundle again"),
         ({"positions": [64]}, r"damaged \(ValueError"),
         ({"format": "huggingface"}, "bundle for huggingface, which --engine auto does not read"),
@@ -247,4 +247,7 @@ def test_a_run_without_its_data_is_refused(tmp_path: Path, place: str, message: 
         Translator.load(run)
     (run / "model.pt").unlink()
     with pytest.raises(UserError, match=r"run is not finished: it has no model\.pt"):
+        Translator.load(run)
+    (run / "scores.json").touch()
+    with pytest.raises(UserError, match="is a language model: give the run folder of a trans"):
         Translator.load(run)

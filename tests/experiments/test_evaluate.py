@@ -92,6 +92,8 @@ def test_the_command_prints_scores_with_their_meaning(tmp_path: Path, capsys: Ca
     assert comparison.startswith(f"PRR {compare([BAD], [GOOD], REFERENCES).prr:.1f} [")
     assert cli.main(["score", *files, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["comparison"] is None
+    assert cli.main(["score", *files, "--language", "xx"]) == 2
+    assert "--language xx: unknown; give a code" in capsys.readouterr().err
 
 
 NAMES = ("tiny-mha-seed1", "tiny-mhe_mul-seed1")

@@ -80,7 +80,12 @@ def test_stopped_while_files_are_moved_counts_as_not_done(tmp_path: Path) -> Non
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     other = "was made by another version of fairseq-mhe: prepare it again"
-    for content, message in (("{", r"cannot read .*manifest\.json: "), ('{"format": 1}', other)):
+    for content, message in (
+        ("{", r"cannot read .*manifest\.json: "),
+        ("[]", r"cannot read .*manifest\.json: its outermost value is of another type"),
+        ('{"format": 1}', other),
+        (f'{{"folder_version": {FOLDER_VERSION}}}', r"manifest\.json has no 'form': restore it"),
+    ):
         (tmp_path / "manifest.json").write_text(content)
         with pytest.raises(UserError, match=message):
             run(tmp_path, Action("one"))

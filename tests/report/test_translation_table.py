@@ -129,6 +129,9 @@ def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -
         (run.subset("test") / "scores.json").write_text(text.replace("tok:13a", "tok:zh"))
         with pytest.raises(UserError, match=f"{run.folder} and .* different BLEU tokenizer: "):
             gather([done.folder, run.folder])
+    scores.write_text('{"bleu": {}}')
+    with pytest.raises(UserError, match=rf"{scores} has no 'score': restore it"):
+        gather([other.folder])
     scores.write_text(text)
     (other.subset("test") / "references.txt").write_text("something else\n" * len(REFERENCES))
     with pytest.raises(UserError, match="scored with different sentences"):

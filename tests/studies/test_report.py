@@ -52,6 +52,7 @@ def test_the_report_compares_each_variant_with_its_reference(
     assert capsys.readouterr().out == text
     assert text.startswith("# A trial: tiny, data home-assistant; seeds 1, 2, 3\n")
     assert "## other: the others" in text
+    assert "Means over seeds 1, 2, 3; sd: the" in text
     assert "- Not finished, and left out: el.\n" in text
     results = json.loads((args.out / "trial.json").read_text())
     by_name = {summary["variant"]: summary for summary in results["variants"]}
