@@ -115,7 +115,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Print the scores."""
     right = right_answers(args.data)
-    answers = read_json(args.predictions)
+    answers = read_json(args.predictions, object)
     try:
         values = squad_scores(answers, right)
     except (AttributeError, TypeError):

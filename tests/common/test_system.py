@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common import system
-from fairseq_mhe.common.system import installed, source_hash
+from fairseq_mhe.common.system import source_hash
 
 
 def test_a_container_may_have_less_memory_than_the_machine(
@@ -19,10 +19,6 @@ def test_a_container_may_have_less_memory_than_the_machine(
     for text, found in (("1000000\n", 1_000_000), ("max\n", machines), (f"{2**62}\n", machines)):
         limit.write_text(text)
         assert system.memory() == found
-
-
-def test_only_what_is_installed_has_a_version() -> None:
-    assert installed(("pytest", "no-such-package")) == {"pytest": pytest.__version__}
 
 
 def test_the_hash_changes_with_the_code_and_with_nothing_else(tmp_path: Path) -> None:

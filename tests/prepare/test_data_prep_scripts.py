@@ -1,4 +1,4 @@
-"""The scripts of data-prep/: each has help; bad input ends in one line."""
+"""The scripts of data-prep/ prepare; bad input ends in one line. Their help: tests/scripts."""
 
 import os
 import re
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe import cli
 from fairseq_mhe.prepare.corpora import __main__ as corpora
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.processes import PYTHON
@@ -15,22 +14,6 @@ from tests.fixtures.task_files import put_task
 from tests.prepare.conftest import LINES
 
 FOLDER = Path(__file__).resolve().parents[2] / "data-prep"
-SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh") if path.name != "prepare.sh")
-
-
-def run_here(script: str, words: list[str]) -> int:
-    """The exit status of what the script runs."""
-    started = re.search(r'prepare.sh" (\S+) (\w+) "\$@"', (FOLDER / script).read_text())
-    assert started
-    modules = {"fairseq_mhe.prepare.corpora": corpora.main, "fairseq_mhe.cli": cli.main}
-    return modules[started[1]]([started[2], *words])
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_every_script_explains_itself(script: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        run_here(script, ["--help"])
-    assert "--out" in capsys.readouterr().out
 
 
 def test_bash_prepares_a_folder_with_a_blank_in_its_name(
@@ -51,6 +34,7 @@ def test_bash_prepares_a_folder_with_a_blank_in_its_name(
 def test_a_bad_file_is_one_line_with_the_scripts_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_here("ptb.sh", ["--folder", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    words = ["ptb", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert corpora.main(words) == 2
     line = capsys.readouterr().err
     assert re.fullmatch(r"ptb\.sh: error: .*ptb\.train\.txt does not exist.*\n", line)

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from fairseq_mhe import cli
+from fairseq_mhe.prepare.corpora.__main__ import CORPORA
 from studies.__main__ import OTHERS, STUDIES
 from tests.fixtures.processes import python
 from tests.fixtures.sandbox import REPOSITORY, Sandbox
@@ -65,6 +66,7 @@ def test_every_help_is_there_without_the_extras() -> None:
     names = ["", *STUDIES, *OTHERS]
     lines = [f"studies {name}" for name in names]
     lines += [f"fairseq_mhe.cli {name}" for name in ("", *cli.SUBCOMMANDS)]
+    lines += [f"fairseq_mhe.prepare.corpora {name}" for name in CORPORA]
     rooms = [str(REPOSITORY / room) for room in ("", "scripts")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms)}
     done = python(_HELP_WITHOUT, *lines, env=environment)
