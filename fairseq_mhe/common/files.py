@@ -122,9 +122,8 @@ def read_json(path: Path, form: type = dict) -> Any:
     """
     check_input(path, "give another path")
     try:
-        value = json.loads(
-            path.read_text(encoding="utf-8"), object_pairs_hook=partial(_Object, path)
-        )
+        text = path.read_text(encoding="utf-8")
+        value = json.loads(text, object_pairs_hook=partial(_Object, path))
         if not isinstance(value, form):
             raise ValueError("its outermost value is of another type")
     except (OSError, ValueError) as error:

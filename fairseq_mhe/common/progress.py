@@ -94,9 +94,8 @@ class Board:
         note = note or task.fields["note"]
         self._progress.update(task.id, total=total, completed=done, note=note)
         if ends and not self._terminal:
-            self.say(
-                f"{self._line(task)}, took {timedelta(seconds=round(task.elapsed or 0))}"
-            )
+            took = timedelta(seconds=round(task.elapsed or 0))
+            self.say(f"{self._line(task)}, took {took}")
         self.tick()
 
     def finish(self, name: str) -> None:

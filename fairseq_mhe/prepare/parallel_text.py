@@ -125,10 +125,12 @@ def _clean(
 def _append(work: Path, config: PrepareConfig, split: str, rows: list[Row]) -> None:
     """Write clean pairs to the ends of a split's files."""
     # Two files if the model reads the plain text: the row's tokens are the same text again.
-    names = dict.fromkeys(product(("raw", config.model_folder), config.langs))
-    for (folder, lang), lines in zip(names, zip(*rows, strict=True), strict=False):
-        with (work / folder / f"{split}.{lang}").open("a", encoding="utf-8") as stream:
-            stream.write("\n".join(lines) + "\n")
+    folders = dict.fromkeys(("raw", config.model_folder))
+    columns = zip(*rows, strict=True)
+    for folder, lang in product(folders, config.langs):
+        path = work / folder / f"{split}.{lang}"
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write("\n".join(next(columns)) + "\n")
 
 
 def _cleaned(config: PrepareConfig, split: str, corpora: Corpora) -> Iterator[CleanText]:

@@ -160,7 +160,8 @@ def _coreference(task: Task, row: Row) -> Iterator[Example]:
     words = list(re.finditer(r"\S+", line))
     for name in ("span1", "span2"):
         phrase, first = target[f"{name}_text"], target[f"{name}_index"]
-        begin, end = words[first].start(), words[first + len(phrase.split()) - 1].end()
+        last = first + len(phrase.split()) - 1
+        begin, end = words[first].start(), words[last].end()
         # The last word without a comma. Official files name other words at times: then the place.
         if line[begin:].lower().startswith(phrase.lower()):
             end = begin + len(phrase)

@@ -124,7 +124,8 @@ def plot_categories(points: Sequence[_Point], path: Path, title: str, name: str)
 def _draw(axes: Axes, points: Sequence[_Point], x: str, y: str) -> None:
     """Draw series of points with bars; ``x`` and ``y``: names of the axes."""
     for series in dict.fromkeys(name for name, *_ in points):
-        _, places, values, bars = zip(*(p for p in points if p[0] == series), strict=True)
+        own = [point for point in points if point[0] == series]
+        _, places, values, bars = zip(*own, strict=True)
         style: dict[str, Any] = {"linestyle": "none", "markersize": 9, "capsize": 4}
         axes.errorbar(places, values, yerr=bars, label=series, **style)
     axes.set(xlabel=x, ylabel=y)

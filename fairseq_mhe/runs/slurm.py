@@ -66,9 +66,8 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
         out = args.out.resolve()
         path = out / "jobs.json"
         script = out / "slurm" / "job.sh"
-        before = (
-            read_json(path, list) if path.exists() else []
-        )  # jobs that may be at work
+        # Jobs that may be at work.
+        before = read_json(path, list) if path.exists() else []
         numbers = range(len(before), len(before) + len(jobs))
         new = [{"name": name, "words": words} for name, words in jobs.items()]
         write_json(path, [*before, *new])
