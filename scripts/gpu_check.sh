@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Checks fairseq-mhe on a GPU within eight minutes: outputs and gradients of every kind of attention, a short quickstart
-# in bf16 and fp16, then training and translation of row base beside stock fairseq by `fairseq-mhe bench`.
+# Checks fairseq-mhe on a GPU within eight minutes: outputs and gradients of every kind of attention and of CUDA graphs, a
+# short quickstart in bf16 and fp16, then training and translation of row base beside stock fairseq by `fairseq-mhe bench`.
 #
 #   --out DIR      folder of the results (default: runs/gpu)
 #   --data DATA    data folder whose pairs are trained on (default: the quickstart's)
-#   --compile      train with each layer by torch.compile
 #   --minutes N    time for all; what does not fit is left out, exit status 1 (default: 8)
 #   --cpu          a dry run in tiny sizes, without a GPU
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,convert,test "$@"
 set -- "${options[@]}"
-options=() out="$repository/runs/gpu" data="" compile=() minutes=8 status=0 prepared=data
+options=() out="$repository/runs/gpu" data="" minutes=8 status=0 prepared=data
 precisions=(bf16 fp16) quickstart=(--updates 200) sizes=(--row base --device cuda --threads 1)
 training=(--attention "mha,mhe_mul,mhe_conv" --max-tokens "4096,16384" --dtype "bf16,fp16" --batches 20 --repetitions 2)
 generation=(--beams 5 --sentences 500 --batch-sizes "32,500" --dtype fp16 --repetitions 2)
@@ -20,7 +19,6 @@ while (($#)); do
         --out | --data | --minutes)
             [[ -n "${2:-}" ]] || fail "$1 needs a value"
             declare "${1#--}=$2" && shift ;;
-        --compile) compile=(--compile) ;;
         --cpu)
             precisions=(float32) quickstart=(--limit 200 --updates 20 --cpu) prepared=data-limit200
             sizes=(--row tiny --device cpu --threads 1 --vocab-size 10000)
@@ -45,18 +43,17 @@ part() {
     status=1
 }
 
-part -m pytest -q tests/attention/test_devices.py
+part -m pytest -q tests/attention/test_devices.py tests/models/test_graphs.py
 for precision in "${precisions[@]}"; do
     part -m fairseq_mhe.cli quickstart --attention mha,mhe_mul --precision "$precision" "${quickstart[@]}" \
         --out "$out/$precision"
 done
 data="${data:-$out/${precisions[0]}/$prepared}"
-part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${compile[@]}" --data "$data" \
+part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" --cuda-graphs --data "$data" \
     --out "$out/training"
 part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" --ctranslate2 \
     --out "$out/generation"
-# torch's variable keeps stock fairseq from cuDNN's attention; our models avoid it anyway.
+# Without graphs; and torch's variable keeps stock fairseq from cuDNN's attention, which our models avoid anyway.
 export TORCH_CUDNN_SDPA_DEPRIORITIZED=1
-part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" --attention mhe_mul --data "$data" \
-    --out "$out/training-without-cudnn"
+part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" --data "$data" --out "$out/training-without"
 exit "$status"

@@ -22,12 +22,17 @@ _LEVELS = 2**16  # values that `drop` can tell apart
 
 
 class CausalMask:
-    """The mask (T, T) by which no query sees what comes after it; one for all layers of a step."""
+    """The mask (T, T) by which no query sees what comes after it; one for all layers of a step.
 
-    def __init__(self, length: int, device: torch.device | None = None) -> None:
-        self.length, self.device = length, device
+    ``right_padded``: padding is known to be only on the right, which is not asked then.
+    """
+
+    def __init__(
+        self, length: int, device: torch.device | None = None, right_padded: bool = False
+    ) -> None:
+        self.length, self.device, self.right_padded = length, device, right_padded
         self._padding: Tensor | None = None
-        self._hides_padding = False
+        self._hides_padding = right_padded
 
     @functools.cached_property
     def hidden(self) -> Tensor:
@@ -39,7 +44,7 @@ class CausalMask:
         """True if padding (B, S), asked once for all layers of a step, is only on the right, where
         the causal mask already hides it.
         """
-        if self._padding is not key_padding_mask:
+        if not self.right_padded and self._padding is not key_padding_mask:
             self._padding = key_padding_mask
             padding = key_padding_mask.bool()
             before_real = padding[:, :-1] & ~padding[:, 1:]  # (B, S - 1)

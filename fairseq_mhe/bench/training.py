@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-import torch
 from fairseq.trainer import Trainer
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import Benchmark, Values, combinations
+from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch
 from fairseq_mhe.common.arguments import positive, positive_list
 
@@ -40,7 +39,9 @@ class TrainingBenchmark(Benchmark):
             "DATA",
         ),
     )
-    flags: ClassVar = {"--compile": "compile each layer by torch.compile"}
+    flags: ClassVar = {
+        "--cuda-graphs": "train our models by CUDA graphs, recorded before"
+    }
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
@@ -52,12 +53,9 @@ class TrainingBenchmark(Benchmark):
         settings = self.settings
         # fairseq saves the state where an update fails; there is nothing worth keeping here.
         extra = ["--max-tokens", str(tokens), "--save-dir", os.devnull]
+        graphs = settings.cuda_graphs and self.variant != STOCK
+        extra += ["--cuda-graphs"] * graphs
         cfg, task, model = models.build(self.variant, settings, cell["dtype"], extra)
-        if settings.compile:
-            # A layer is one of the cases of its class's code, of which there may be 8 otherwise.
-            torch._dynamo.config.recompile_limit = 128
-            for layer in (*model.encoder.layers, *model.decoder.layers):
-                layer.compile(dynamic=True)
         self.trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
         if settings.data:
             words = settings.vocab_size
@@ -65,6 +63,12 @@ class TrainingBenchmark(Benchmark):
         else:
             shape = tokens, settings.batches, settings.seed
             batches = models.random_batches(task.source_dictionary, *shape)
+        if graphs:
+            # A shape's first batch is trained without a graph, its second one records it.
+            measured = settings.batches * settings.repetitions
+            batches = list(itertools.islice(itertools.cycle(batches), measured))
+            for batch in [*batches, *batches]:
+                self.trainer.train_step([batch], raise_oom=True)
         self._batches = itertools.cycle(batches)
         self._done: list[Values] = []
 

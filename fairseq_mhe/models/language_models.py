@@ -39,7 +39,8 @@ class RobertaMHEModel(AnyKind, RobertaModel):
     """
 
     PLACES = ("encoder",)
-    CONFIG = config("RobertaMHEConfig", without=(*_OF_PLACES, "shared_projection_init"))
+    _WITHOUT = *_OF_PLACES, "shared_projection_init", "cuda_graphs"
+    CONFIG = config("RobertaMHEConfig", without=_WITHOUT)
 
     def __init__(self, args: argparse.Namespace, encoder: RobertaEncoder) -> None:
         # Not RobertaModel's constructor, which would redraw a kind's own parameters too.

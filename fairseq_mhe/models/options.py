@@ -63,6 +63,8 @@ _add("int8_generation", bool, False, _help)
 _help = "products of large weights on a CPU; auto: bf16 where it has AVX512-BF16 or AMX"
 _precisions = ChoiceEnum(["float32", "bf16", "auto"])
 _add("generation_precision", _precisions, "float32", _help)
+_help = "train on a GPU by CUDA graphs, of batches padded to few shapes: faster if they are small"
+_add("cuda_graphs", bool, False, _help)
 
 
 def _flat_fields() -> Iterator[tuple[str, Any, Any]]:

@@ -26,6 +26,7 @@ from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
 from fairseq_mhe.models import options as our_options
 from fairseq_mhe.models.architectures import MODEL_NAME
+from fairseq_mhe.models.graphs import Graphs, changing, recorder
 from fairseq_mhe.models.packed import pack_linears
 
 
@@ -111,7 +112,7 @@ class Decoder(stock.TransformerDecoderBase):
         super().__init__(cfg, *args, **kwargs)
         # As fairseq's outside training, until fairseq-generate says that they are not printed.
         self.need_attn = True
-        self._causal = CausalMask(0)
+        self.causal = CausalMask(0)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         with patch.object(transformer_layer, "TransformerDecoderLayerBase", DecoderLayer):
@@ -120,9 +121,9 @@ class Decoder(stock.TransformerDecoderBase):
     def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
         """The causal mask (T, T) for x (T, B, C), kept from batch to batch; called by fairseq."""
         length, device = tensor.size(0), tensor.device
-        if (self._causal.length, self._causal.device) != (length, device):
-            self._causal = CausalMask(length, device)
-        return self._causal
+        if (self.causal.length, self.causal.device) != (length, device):
+            self.causal = CausalMask(length, device)
+        return self.causal
 
     def reorder_incremental_state_scripting(self, state: Any, new_order: Tensor) -> None:
         """Follow beam search in every layer; ``new_order``: (N,) row indices."""
@@ -178,6 +179,10 @@ def _quicken(model: nn.Module) -> None:
             module.__class__ = QuickDropout
 
 
+#: Inputs of a model, if it has them, whose shapes are those of a batch.
+_TOKENS = "src_tokens", "prev_output_tokens"
+
+
 class AnyKind(BaseFairseqModel):
     """What our models do alike; it stands before fairseq's class among a model's bases."""
 
@@ -200,6 +205,11 @@ class AnyKind(BaseFairseqModel):
             # Weights of a seed, and numbers in results/, depend on these draws of version 0.2.
             for place in (*cls.PLACES, *cls.PLACES):
                 our_options.build_place(options, place)
+            if getattr(options, "cuda_graphs", False) and (
+                name := changing(vars(options))
+            ):
+                problem = f"--cuda-graphs does not go with {name}"
+                raise ValueError(f"{problem}: leave one out")
             model = cls.assemble(options, task)
         model.args = options
         precision = "int8" if options.int8_generation else options.generation_precision
@@ -208,13 +218,40 @@ class AnyKind(BaseFairseqModel):
         return model
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As fairseq's; in training on a GPU first what depends on weights alone."""
+        """As fairseq's; in training on a GPU by a graph, or first what depends on weights alone."""
+        if self._is_for_graphs(args, kwargs):
+            tokens = [kwargs[name] for name in _TOKENS if name in kwargs]
+            features = self._graphs(*tokens)
+            if features is not None:
+                return self.decoder.output_layer(features), {"attn": None}
         # Not where layers are computed again in the backward pass.
         again = getattr(self.args, "checkpoint_activations", False)
         if not again and trains_on_gpu(next(self.parameters())):
             for sublayers in self._alike:
                 sublayers[0].fold_together(sublayers)
         return super().forward(*args, **kwargs)
+
+    def _is_for_graphs(self, args: Any, kwargs: Any) -> bool:
+        """Whether `Graphs` take a batch: in training, if no more than its tokens is given."""
+        asked = self.training and getattr(self.args, "cuda_graphs", False)
+        plain = not args and kwargs.keys() <= {*_TOKENS, "src_lengths"}
+        whole = not torch.is_autocast_enabled()  # which keeps copies of weights
+        return asked and plain and whole and trains_on_gpu(next(self.parameters()))
+
+    @functools.cached_property
+    def _graphs(self) -> Graphs:
+        weights = [weight for weight in self.parameters() if weight.requires_grad]
+        width, dictionary = self.decoder.output_embed_dim, self.decoder.dictionary
+        return Graphs(self._features, weights, width, dictionary, recorder())
+
+    def _features(self, *tokens: Tensor) -> Tensor:
+        """tokens (B, S) and (B, T), or (B, T) alone, padded on the right -> (B, T, C)."""
+        inputs = dict(zip(_TOKENS, tokens, strict=False))
+        last = tokens[-1]
+        self.decoder.causal = CausalMask(last.size(1), last.device, right_padded=True)
+        features, _ = self(**inputs, src_lengths=None, features_only=True)
+        self.decoder.causal = CausalMask(0)  # a graph's tensors are not for others
+        return features
 
     @functools.cached_property
     def _alike(self) -> list[list[Attention]]:

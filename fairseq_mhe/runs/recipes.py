@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -18,6 +19,7 @@ from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, check_input
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.graphs import changing
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.runs.decoding import Decoding
@@ -30,6 +32,8 @@ NAMES = (*ROWS, *SMALL_ROWS)
 _OTHER_GROUPS = ("hydra", "defaults", "generation")
 #: Options that depend on where a training runs; commands set them.
 _PLACES = ("data", "user_dir", "save_dir", "distributed_world_size", "cpu")
+#: How the architectures of models begin that CUDA graphs serve.
+_WITH_DECODERS = ("transformer_mhe_", "transformer_lm_mhe_")
 #: fairseq's losses that have a faster form of ours.
 _LOSSES = ("label_smoothed_cross_entropy", "masked_lm", "cross_entropy")
 #: What wrong types and wrong text in a recipe raise.
@@ -149,8 +153,15 @@ class Training:
         )
 
     def words(self, workers: int = 1) -> list[str]:
-        """fairseq-train's words on so many devices; Adam and losses in our faster forms."""
+        """fairseq-train's words on so many devices; Adam, losses, graphs: what is faster there."""
         options = {**self.options, **self.shared_by(workers)}
+        one_gpu = workers == 1 and torch.cuda.is_available()
+        if (
+            one_gpu
+            and options["arch"].startswith(_WITH_DECODERS)
+            and not changing(options)
+        ):
+            options.setdefault("cuda_graphs", True)
         if options.get("optimizer") == "adam":
             options["optimizer"] = optimizer_for(self.precision)
         if options.get("criterion") in _LOSSES:

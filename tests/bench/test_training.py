@@ -15,7 +15,7 @@ from tests.fixtures.small_runs import MADE
 def prepared(
     variant: str, dtype: str = "float32", tokens: int = 64, **own: Any
 ) -> TrainingBenchmark:
-    settings = {"batches": 2, "data": None, "compile": False, **own}
+    settings = {"batches": 2, "data": None, "cuda_graphs": False, **own}
     workload = TrainingBenchmark(variant, make_settings(**settings))
     workload.prepare({"max_tokens": tokens, "dtype": dtype})
     return workload
@@ -55,11 +55,9 @@ def test_facts_count_the_real_tokens_of_a_repetition() -> None:
     assert workload.facts()["units"] == tokens
 
 
-def test_layers_are_compiled_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled: list[Any] = []
-    monkeypatch.setattr(
-        torch.nn.Module, "compile", lambda layer, dynamic: compiled.append((layer, dynamic))
-    )
-    model = prepared("mha", compile=True).trainer.model
-    layers = (*model.encoder.layers, *model.decoder.layers)
-    assert compiled == [(layer, True) for layer in layers]
+def test_graphs_are_recorded_of_the_batches_that_are_measured(variant: str) -> None:
+    workload = prepared(variant, cuda_graphs=True, repetitions=3, tokens=512)
+    trainer = workload.trainer
+    ours = variant != "stock"
+    assert getattr(trainer.model.args, "cuda_graphs", False) is ours
+    assert trainer.get_num_updates() == (12 if ours else 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from fairseq import options
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults
@@ -195,3 +196,18 @@ def test_the_documented_recipe_is_understood(tmp_path: Path) -> None:
     training = read_recipe(tmp_path / "mine.yaml").training
     assert (training.average, training.batch_tokens, training.interval) == (5, 4096, 500)
     assert parsed(training.words())["encoder_layers"] == 3
+
+
+def test_one_gpu_trains_by_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    base, causal = (RECIPES[row].training for row in ("base", "transformer_lm_mhe_tiny"))
+    assert "--cuda-graphs" not in base.words()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert "--cuda-graphs" in base.words()
+    assert "--cuda-graphs" in causal.words()
+    for without in (
+        base.words(workers=2),
+        base.changed(encoder_layerdrop=0.1).words(),
+        base.changed(cuda_graphs=False).words(),
+        RECIPES["roberta_mhe_tiny"].training.words(),
+    ):
+        assert "--cuda-graphs" not in without

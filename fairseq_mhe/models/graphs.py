@@ -1,0 +1,162 @@
+"""CUDA graphs of training: the kernels of a batch start at once, not one after another.
+
+The host takes longer to start an update's kernels than a GPU to compute 4,096 tokens
+(docs/gpu.md). A graph holds only for the shapes and memory that it was recorded with: so batches
+are padded to few shapes, and all graphs read and write the same few tensors.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fairseq_mhe.attention.kernel import CausalMask
+
+#: Numbers of sentences and of tokens are rounded up to these multiples at least.
+_SENTENCES, _TOKENS = 8, 4
+
+#: Options by which each batch starts other kernels.
+_CHANGING = "checkpoint_activations", "encoder_layerdrop", "decoder_layerdrop"
+
+Work = Callable[[], None]
+
+
+def changing(options: Mapping[str, Any]) -> str | None:
+    """The option of a model, if any, that no graph fits."""
+    return next((name for name in _CHANGING if options.get(name)), None)
+
+
+def rounded(size: int, multiple: int) -> int:
+    """A multiple of it, or of an eighth of the next power of two where that is more."""
+    step = max(multiple, 2 ** (size - 1).bit_length() // 8)
+    return math.ceil(size / step) * step
+
+
+def recorder() -> Callable[[Work], Work]:
+    """What records the kernels that a function starts, and returns a function that starts them."""
+    pool = torch.cuda.graph_pool_handle()  # graphs run one by one, in the same memory
+
+    def record(work: Work) -> Work:
+        graph = torch.cuda.CUDAGraph()
+        # Threads that load data may go on.
+        with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
+            work()
+        return graph.replay
+
+    return record
+
+
+class Graphs:
+    """A model's features, by a graph for each shape of batch that comes a second time.
+
+    Args:
+        compute: tokens (B, S) and (B, T), or (B, T) alone -> features (B, T, C).
+        parameters: weights that get gradients.
+        width: C.
+        dictionary: of the tokens; rows that are no sentences are ends of sentences.
+        record: as of `recorder`.
+    """
+
+    def __init__(
+        self,
+        compute: Callable[..., Tensor],
+        parameters: Sequence[Tensor],
+        width: int,
+        dictionary: Dictionary,
+        record: Callable[[Work], Work],
+    ) -> None:
+        self.compute, self.parameters, self.width = compute, parameters, width
+        self.padding, self.end = dictionary.pad(), dictionary.eos()
+        self.record = record
+        self.gradients = [torch.zeros_like(weight) for weight in parameters]
+        self._features = parameters[0].new_empty(2, 0)
+        self._of_shape: dict[tuple[int, ...], _Graph | None] = {}
+
+    def __call__(self, *tokens: Tensor) -> Tensor | None:
+        """tokens (B, S), (B, T) -> (B, T, C); None where no graph fits: the first time of a shape,
+        or where the last ones are not padded on the right.
+        """
+        sentences, length = tokens[-1].shape
+        if not CausalMask(length).hides_padding(tokens[-1].eq(self.padding)):
+            return None
+        lengths = (rounded(each.size(1), _TOKENS) for each in tokens)
+        shape = rounded(sentences, _SENTENCES), *lengths
+        if shape not in self._of_shape:
+            self._of_shape[shape] = None
+            return None
+        graph = self._of_shape[shape]
+        if graph is None:
+            graph = self._of_shape[shape] = _Graph(self, shape)
+        for each, buffer in zip(tokens, graph.tokens, strict=True):
+            more = buffer.size(1) - each.size(1)
+            buffer[:sentences] = pad(each, (0, more), value=self.padding)
+            buffer[sentences:] = self.end
+        for weight in self.parameters:
+            # Of an earlier batch of this update (--update-freq): the next ones take their place.
+            if weight.grad is not None:
+                weight.grad = weight.grad.clone()
+        features = _Replay.apply(graph, *self.parameters)
+        return features[:sentences, :length]
+
+    def features(self, sentences: int, length: int) -> Tensor:
+        """Memory (2, B, T, C) for features and their gradient, the same for all shapes."""
+        size = sentences * length * self.width
+        if size > self._features.size(1):
+            self._features = self._features.new_empty(2, size)
+        return self._features[:, :size].view(2, sentences, length, self.width)
+
+
+class _Graph:
+    """The two passes for a shape: ``forward`` reads ``tokens`` and writes ``features``,
+    ``backward`` reads ``slope`` and writes ``gradients``.
+    """
+
+    def __init__(self, graphs: Graphs, shape: tuple[int, ...]) -> None:
+        sentences, *lengths = shape
+        device = graphs.parameters[0].device
+        self.tokens = [
+            torch.full((sentences, length), graphs.end, device=device)
+            for length in lengths
+        ]
+        self.features, self.slope = graphs.features(sentences, lengths[-1])
+        self._computed: Any = None  # features, from the forward to the backward pass
+        self.compute, self.weights = graphs.compute, graphs.parameters
+        self.gradients = graphs.gradients
+        self.forward = graphs.record(self._forward)
+        self.backward = graphs.record(self._backward)
+
+    def _forward(self) -> None:
+        self._computed = self.compute(*self.tokens)
+        self.features.copy_(self._computed.detach())
+
+    def _backward(self) -> None:
+        outputs, self._computed = self._computed, None  # the next graph takes its memory
+        found = torch.autograd.grad(outputs, self.weights, self.slope, allow_unused=True)
+        buffers, gradients = [], []
+        for buffer, gradient in zip(self.gradients, found, strict=True):
+            if gradient is not None:  # None: the weights of the output layer
+                buffers.append(buffer)
+                gradients.append(gradient)
+        torch._foreach_copy_(buffers, gradients)
+
+
+class _Replay(torch.autograd.Function):
+    """Features (B, T, C) by a graph, and the gradients of parameters."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: _Graph, *parameters: Tensor) -> Tensor:
+        ctx.graph = graph
+        graph.forward()
+        return graph.features.detach()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> Any:
+        """slope (B, T, C): of the features."""
+        ctx.graph.slope.copy_(slope)
+        ctx.graph.backward()
+        return None, *(buffer.detach() for buffer in ctx.graph.gradients)

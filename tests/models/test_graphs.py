@@ -1,0 +1,127 @@
+"""CUDA graphs in training: the same logits and gradients as without, batch for batch.
+
+Without a GPU a graph is stood in for by a function that computes again: all but the recording.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.models import transformer
+from fairseq_mhe.models.graphs import Work, rounded
+from tests.fixtures.models import make_batch, make_model
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+#: Relative to the greatest number; a GPU adds up in another order for other shapes.
+TOLERANCE = 1e-4 if DEVICE == "cuda" else 1e-5
+#: Sentences and longest of batches, which are padded to two shapes.
+SHAPES = ((5, 7), (6, 8), (3, 5), (17, 12), (18, 9), (4, 7))
+
+
+def run_again(work: Work) -> Work:
+    """In the place of what `graphs.recorder` returns."""
+    work = torch.enable_grad()(work)  # off in the forward pass of a function of autograd
+    work()
+    return work
+
+
+@pytest.fixture(autouse=True)
+def _recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    if DEVICE == "cpu":
+        monkeypatch.setattr(transformer, "trains_on_gpu", lambda _: torch.is_grad_enabled())
+        monkeypatch.setattr(transformer, "recorder", lambda: run_again)
+
+
+def model_of(**options: Any) -> nn.Module:
+    rates = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
+    return make_model(**{"cuda_graphs": True, **rates, **options}).train().to(DEVICE)
+
+
+def batch_of(sentences: int, longest: int, causal: bool = False) -> dict[str, Tensor]:
+    batch = make_batch(sentences, longest, seed=sentences)
+    if causal:
+        batch = {"src_tokens": batch["prev_output_tokens"], "src_lengths": batch["src_lengths"]}
+    return {name: tensor.to(DEVICE) for name, tensor in batch.items()}
+
+
+def logits_and_gradients(model: nn.Module, batch: dict[str, Tensor]) -> list[Tensor]:
+    """Gradients are added to those that weights have."""
+    logits, _ = model(**batch)
+    logits.square().mean().backward()
+    gradients = [weight.grad.flatten() for weight in model.parameters()]
+    return [logits.detach(), torch.cat(gradients).clone()]
+
+
+def recorded(model: nn.Module) -> list[Any]:
+    return [graph for graph in model._graphs._of_shape.values() if graph is not None]
+
+
+def assert_close(found: list[Tensor], expected: list[Tensor]) -> None:
+    for ours, theirs in zip(found, expected, strict=True):
+        greatest = float(theirs.abs().max())
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=TOLERANCE * greatest)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arch"),
+    [*((kind, "transformer_mhe_base") for kind in KINDS), ("mhe_mul", "transformer_lm_mhe_tiny")],
+)
+def test_logits_and_gradients_are_those_without_graphs(kind: str, arch: str) -> None:
+    model = model_of(arch=arch, attention=kind)
+    for _ in range(2):
+        for shape in SHAPES:
+            batch = batch_of(*shape, causal="lm" in arch)
+            results = []
+            for with_graphs in (True, False):
+                model.args.cuda_graphs = with_graphs
+                model.zero_grad()
+                results.append(logits_and_gradients(model, batch))
+            assert_close(*results)
+        with torch.no_grad():  # an update
+            for weight in model.parameters():
+                weight.mul_(1.1)
+    assert len(recorded(model)) == 2
+
+
+def test_gradients_of_several_batches_add_up() -> None:
+    """fairseq's --update-freq: graphs write where the last gradients still are."""
+    model = model_of()
+    batches = [batch_of(*shape) for shape in ((5, 7), (6, 8), (5, 7))]
+    results = []
+    for with_graphs in (True, True, False):
+        model.args.cuda_graphs = with_graphs
+        model.zero_grad()
+        results.append([logits_and_gradients(model, batch)[1] for batch in batches])
+    assert len(recorded(model)) == 1
+    assert_close(results[1], results[2])
+
+
+def test_what_a_graph_cannot_do_is_done_without() -> None:
+    model = model_of()
+    batch = batch_of(5, 7)
+    moved = {**batch, "prev_output_tokens": batch["prev_output_tokens"].flip(1)}
+    for _ in range(3):
+        model(**batch, return_all_hiddens=True)
+        model(**moved)  # padded on the left
+        with torch.no_grad():
+            model(**batch)
+        model.eval()(**batch)
+        model.train()
+    assert not recorded(model)
+
+
+def test_options_that_change_from_batch_to_batch_are_refused() -> None:
+    refusal = "--cuda-graphs does not go with checkpoint_activations: leave one out"
+    with pytest.raises(SystemExit, match=refusal):
+        model_of(checkpoint_activations=True)
+
+
+def test_sizes_are_rounded_up_to_few() -> None:
+    sizes = [rounded(size, 4) for size in range(1, 513)]
+    for size, padded in enumerate(sizes, 1):
+        assert size <= padded < max(size + 4, size * 1.25)
+    assert len(set(sizes)) == 24
+    assert rounded(1, 8) == 8
