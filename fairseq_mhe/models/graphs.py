@@ -95,9 +95,9 @@ class Graphs:
             more = buffer.size(1) - each.size(1)
             buffer[:sentences] = pad(each, (0, more), value=self.padding)
             buffer[sentences:] = self.end
-        for weight in self.parameters:
-            # Of an earlier batch of this update (--update-freq): the next ones take their place.
-            if weight.grad is not None:
+        for weight, buffer in zip(self.parameters, self.gradients, strict=True):
+            # Of an earlier batch of the update (--update-freq): the graph writes there again.
+            if weight.grad is not None and weight.grad.data_ptr() == buffer.data_ptr():
                 weight.grad = weight.grad.clone()
         features = _Replay.apply(graph, *self.parameters)
         return features[:sentences, :length]
