@@ -52,6 +52,16 @@ def test_training_asks_no_more_than_it_must_and_gradients_stay(kind: str, dtype:
             assert found == (CUDA, DTYPES[dtype], parameter.shape), name
 
 
+@every_kind
+def test_what_a_graph_records_asks_nothing(kind: str, dtype: str) -> None:
+    model = model_of(kind).train()
+    with fake_cuda({}) as watch:
+        moved(model, DTYPES[dtype])
+        source, target = (empty(B, length, dtype=torch.long) for length in (S, T))
+        model._features(source, target).sum().backward()
+        assert not watch.asked
+
+
 @pytest.mark.parametrize(("kind", "most"), [("mhe_mul", 715), ("mhe_conv", 950)])
 def test_kernels_of_an_update(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row base in bf16, with its loss and optimizer. Small batches take as long as these starts.
