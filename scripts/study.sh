@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs a study: gap-study, equal-budget, precision-study, uptrain, collaborative-curve, collaborative-nlu or serving.
 # The same command resumes, and takes run_table.sh's run folders in --out.
+set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 export PYTHONPATH="$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
 start fairseq,convert studies "$@"
