@@ -19,7 +19,10 @@ class TrainingBenchmark(Benchmark):
     """Cells: ``max_tokens`` of a batch, ``dtype``. A repetition is one update on each batch."""
 
     title = "a full training step by fairseq's Trainer"
-    legend = "Seconds of an update on each batch, medians with quartiles; target tokens."
+    legend = (
+        "Seconds of an update on each batch, medians with quartiles; target tokens. "
+        "The peak is without what CUDA graphs hold."
+    )
     columns: ClassVar = {"s": "total", "tokens/s": "units"}
 
     options: ClassVar = (
