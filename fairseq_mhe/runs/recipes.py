@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Iterator, Mapping
@@ -23,6 +24,7 @@ from fairseq_mhe.models.graphs import changing
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.runs.decoding import Decoding
+from fairseq_mhe.runs.processes import OWN_USER_DIR
 
 #: The recipes that come with the package, one file a row.
 FOLDER = Path(fairseq_mhe.__file__).parent / "recipes"
@@ -155,18 +157,21 @@ class Training:
     def words(self, workers: int = 1) -> list[str]:
         """fairseq-train's words on so many devices; Adam, losses, graphs: what is faster there."""
         options = {**self.options, **self.shared_by(workers)}
-        one_gpu = workers == 1 and torch.cuda.is_available()
-        if (
-            one_gpu
-            and options["arch"].startswith(_WITH_DECODERS)
-            and not changing(options)
-        ):
+        if _by_graphs(options, workers):
             options.setdefault("cuda_graphs", True)
         if options.get("optimizer") == "adam":
             options["optimizer"] = optimizer_for(self.precision)
         if options.get("criterion") in _LOSSES:
             options["criterion"] = criterion_for(self.precision, options["criterion"])
         return as_words(options)
+
+
+def _by_graphs(options: Json, workers: int) -> bool:
+    """Whether CUDA graphs serve a training: on one GPU, of a model with a decoder."""
+    if workers > 1 or not torch.cuda.is_available() or changing(options):
+        return False
+    # Kinds of a user's own may do what a graph cannot repeat.
+    return options["arch"].startswith(_WITH_DECODERS) and OWN_USER_DIR not in os.environ
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.families import LANGUAGE_ARCHS
+from fairseq_mhe.runs.processes import OWN_USER_DIR
 from fairseq_mhe.runs.recipes import FOLDER, NAMES, read_recipe, recipe
 from tests.fixtures.runs import TRAINING
 
@@ -211,3 +212,5 @@ def test_one_gpu_trains_by_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
         RECIPES["roberta_mhe_tiny"].training.words(),
     ):
         assert "--cuda-graphs" not in without
+    monkeypatch.setenv(OWN_USER_DIR, "mine")
+    assert "--cuda-graphs" not in base.words()
