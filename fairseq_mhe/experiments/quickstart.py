@@ -1,7 +1,6 @@
 """``fairseq-mhe quickstart`` and ``quickstart-lm``: the embedded corpus, from text to table."""
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
@@ -9,15 +8,13 @@ from fairseq_mhe.common.arguments import add_seed, at_least, positive
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments.language import LanguageTable
-from fairseq_mhe.experiments.table import TableRun, kinds
+from fairseq_mhe.experiments.table import chosen_recipe, kinds, open_table
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant, prepare_language
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.report.translation_table import FILES, show_table
 from fairseq_mhe.runs import devices
-from fairseq_mhe.runs.recipes import recipe
-from fairseq_mhe.runs.translation import plan_jobs
 
 #: The recipe's.
 _UPDATES = 3000
@@ -36,6 +33,8 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
     help_ = "use about N pairs of the corpus only, for a trial"
     add("--limit", type=at_least(10), metavar="N", help=help_)
     devices.add_arguments(parser)
+    fixed = {"recipe": None, "batch_tokens": None, "max_tokens": None}
+    parser.set_defaults(**fixed, subset="test", bleu_tokenizer=None)
 
 
 def quickstart(args: Namespace) -> None:
@@ -45,19 +44,14 @@ def quickstart(args: Namespace) -> None:
     say(
         f"1 of 2: prepare {args.limit or 'all'} pairs of the embedded English-German corpus"
     )
-    folder = out / (f"data-limit{args.limit}" if args.limit else "data")
-    HomeAssistant(out=folder, limit=args.limit).prepare()
-    data = open_data(folder)
+    args.data = out / (f"data-limit{args.limit}" if args.limit else "data")
+    HomeAssistant(out=args.data, limit=args.limit).prepare()
     names = ", ".join(args.attention)
     say(f"2 of 2: train, translate and score {names}; {args.updates} updates each")
-    tiny = recipe("tiny")
-    training = tiny.training.shortened(args.updates).with_precision(
-        devices.precision(args)
-    )
-    chosen = replace(tiny, training=training)
-    table = TableRun(plan_jobs(chosen, args.attention, [args.seed], data, out), data, out)
-    table.work(args)
-    title = f"Home Assistant en-de, {data.manifest['lines']['train']:,} pairs, "
+    tiny = chosen_recipe("tiny", args)
+    table = open_table([tiny], args.attention, [args.seed], args)
+    table.work()
+    title = f"Home Assistant en-de, {table.data.manifest['lines']['train']:,} pairs, "
     title += f"{args.updates:,} updates"
     if args.limit or args.updates != _UPDATES:
         title += ", a trial and no result"

@@ -106,31 +106,28 @@ def chosen_recipe(row: str | None, args: Namespace) -> Recipe:
 
 @dataclass(frozen=True)
 class TableRun:
-    """The jobs of a table or study in ``out``; ``tokenise``: BLEU's, if not the language's."""
+    """The jobs of a table or study in ``out``; ``args``: what is scored and how, and where."""
 
     jobs: Sequence[Job]
     data: DataFolder
     out: Path
-    subset: str = "test"
-    tokenise: str | None = None
+    args: Namespace
 
     def scored(self, job: Job) -> bool:
         """Whether a job has its scores."""
-        return translation.scored(job, self.subset, self.tokenise)
+        return translation.scored(job, self.args.subset, self.args.bleu_tokenizer)
 
     def waiting(self) -> list[Job]:
         """The jobs without scores."""
         return [job for job in self.jobs if not self.scored(job)]
 
-    def work(self, args: Namespace, after: Callable[[], object] = lambda: None) -> None:
+    def work(self, after: Callable[[], object] = lambda: None) -> None:
         """Train, translate and score every job that waits; as `train_and_score`."""
-        alone = devices.single(args)  # the speed of translation is measured
 
         def score(job: Job, board: Board) -> None:
-            translation.translate(job, self.data, self.subset, alone, board)
-            translation.score(job, self.subset, self.tokenise)
+            evaluate_job(job, self.data, self.args, board)
 
-        train_and_score(self.jobs, args, self.scored, score, after)
+        train_and_score(self.jobs, self.args, self.scored, score, after)
 
     def tabulate(self, title: str, paper: bool = False) -> None:
         """Write the table of what is finished; raises UserError where nothing is."""
@@ -138,10 +135,10 @@ class TableRun:
         finished = [job.folder for job in self.jobs if job.name not in waiting]
         if not finished:
             raise UserError(f"no cell of {self.out} is finished yet: no table is made")
-        write_table(gather(finished, self.subset), self.out, title, paper, waiting)
+        write_table(gather(finished, self.args.subset), self.out, title, paper, waiting)
 
 
-def _open(
+def open_table(
     recipes: Iterable[Recipe], kinds_: list[str], numbers: list[int], args: Namespace
 ) -> TableRun:
     """The table of the options; refused before anything is written."""
@@ -150,7 +147,7 @@ def _open(
     jobs = []
     for chosen in recipes:
         jobs += translation.plan_jobs(chosen, kinds_, numbers, data, out)
-    return TableRun(jobs, data, out, args.subset, args.bleu_tokenizer)
+    return TableRun(jobs, data, out, args)
 
 
 def train(args: Namespace) -> None:
@@ -159,13 +156,13 @@ def train(args: Namespace) -> None:
         option = "--bleu-tokenizer" if args.bleu_tokenizer else "--subset"
         raise UserError(f"{option} applies to scoring: add --evaluate, or leave it out")
     chosen = chosen_recipe(args.row, args)
-    table = _open([chosen], [args.attention], [args.seed], args)
+    table = open_table([chosen], [args.attention], [args.seed], args)
     (job,) = table.jobs
     if args.evaluate:
         check_subset(table.data, args)
     say(_overview(chosen, args))
     if args.evaluate:
-        table.work(args)
+        table.work()
         _show(job, args.subset)
     else:
         train_and_score(
@@ -182,7 +179,7 @@ def run_table(args: Namespace) -> None:
     rows = ",".join(ROWS) if args.rows is None and args.recipe is None else args.rows
     names = [None] if rows is None else dict.fromkeys(rows.lower().split(","))
     recipes = [chosen_recipe(name, args) for name in names]
-    table = _open(recipes, args.kinds, args.seeds, args)
+    table = open_table(recipes, args.kinds, args.seeds, args)
     check_subset(table.data, args)
     waiting = table.waiting()
     if slurm.asked_for(args):
@@ -195,7 +192,7 @@ def run_table(args: Namespace) -> None:
     if waiting and not args.finished_only:
         for chosen in recipes:
             say(_overview(chosen, args))
-        table.work(args, after=lambda: table.tabulate(title, paper=True))
+        table.work(after=lambda: table.tabulate(title, paper=True))
     else:
         table.tabulate(title, paper=True)
     print((table.out / "table.md").read_text("utf-8"), end="")
@@ -256,8 +253,13 @@ def evaluate(args: Namespace) -> None:
             f"{folder}, the data of {job.folder}, is gone: give its place by --data"
         )
     data = open_data(folder)
-    with only_one(job.folder):
-        evaluate_job(job, data, args)
+    if data.fingerprint != job.settings["data"]["fingerprint"]:
+        raise UserError(
+            f"{data.folder} is not the data that {job.folder} was trained on: give the right --data"
+        )
+    check_subset(data, args)
+    with only_one(job.folder), Board("sentences") as board:
+        evaluate_job(job, data, args, board)
     _show(job, args.subset)
 
 
@@ -267,15 +269,10 @@ def _show(job: Job, subset: str) -> None:
     print("\n".join(scoring.described(scores)))
 
 
-def evaluate_job(job: Job, data: DataFolder, args: Namespace) -> None:
-    """Translate and score, unless done; raises UserError for other data or unfinished jobs."""
-    if data.fingerprint != job.settings["data"]["fingerprint"]:
-        raise UserError(
-            f"{data.folder} is not the data that {job.folder} was trained on: give the right --data"
-        )
-    check_subset(data, args)
-    with Board("sentences") as board:
-        translation.translate(job, data, args.subset, devices.single(args), board)
+def evaluate_job(job: Job, data: DataFolder, args: Namespace, board: Board) -> None:
+    """Translate and score, unless done; raises UserError for unfinished jobs."""
+    alone = devices.single(args)  # the speed of translation is measured
+    translation.translate(job, data, args.subset, alone, board)
     translation.score(job, args.subset, args.bleu_tokenizer)
 
 

@@ -17,7 +17,7 @@ from fairseq_mhe.common.files import (
     sha256,
     write_json,
 )
-from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.convert.change_kind import convert
 from fairseq_mhe.convert.compare import open_material
@@ -166,8 +166,7 @@ class Jobs:
                 for path in set(job.checkpoints.glob("checkpoint*.pt")) - {job.last}:
                     path.unlink()
 
-        scoring = (self.args.subset, self.args.bleu_tokenizer)
-        TableRun(jobs, self.data, self.out, *scoring).work(self.args, after=tidy)
+        TableRun(jobs, self.data, self.out, self.args).work(after=tidy)
 
     def convert(self, variant: Variant) -> None:
         """Make the starts of a variant; one that is not trained is counted, translated, scored."""
@@ -176,9 +175,9 @@ class Jobs:
             make_start(variant.start or {}, self._start(variant, seed), model, self.data.folder)
         for job in () if variant.updates else self.of(variant):
             if not self.scored(job):
-                with only_one(job.folder):
+                with only_one(job.folder), Board("sentences") as board:
                     job.keep()
                     with atomic_path(job.model) as temporary:
                         shutil.copyfile(job.place("start"), temporary)
                     translation.count(job)
-                    evaluate_job(job, self.data, self.args)
+                    evaluate_job(job, self.data, self.args, board)
