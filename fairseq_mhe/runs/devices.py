@@ -51,17 +51,15 @@ class Device:
         if self.workers == 1:
             # fairseq would use every GPU there is, and multiply the batch.
             return {"distributed_world_size": 1}
-        meeting = {"distributed_init_method": f"tcp://127.0.0.1:{port}"}
         options = {
             "distributed_world_size": self.workers,
             "distributed_rank": rank,
-            **meeting,
+            "distributed_init_method": f"tcp://127.0.0.1:{port}",
+            "distributed_no_spawn": True,
+            # Otherwise the first process sends the others what it read, as a pickle that
+            # torch >= 2.6 refuses.
+            "load_checkpoint_on_all_dp_ranks": True,
         }
-        # Otherwise the first process sends the others what it read, as a pickle that torch >= 2.6
-        # refuses.
-        options |= dict.fromkeys(
-            ("distributed_no_spawn", "load_checkpoint_on_all_dp_ranks"), True
-        )
         if self.gpu:
             return {**options, "distributed_backend": "nccl", "device_id": rank}
         return {**options, "distributed_backend": "gloo", "ddp_backend": "legacy_ddp"}

@@ -191,23 +191,20 @@ def learning_curve(lines: Iterable[str]) -> Json:
     ``train`` and ``valid``: [updates, bits per target] points, the training's with label smoothing;
     ``tokens_per_second``: target tokens, the median over the log.
     """
-    train: dict[int, float] = {}
+    train: dict[int, dict[str, float]] = {}
     valid: dict[int, float] = {}
-    speed: dict[int, float] = {}
     for tag, values in _log_entries(lines):
         if tag == "train_inner":
-            updates = int(values["num_updates"])
-            train[updates] = values["loss"]
-            speed[updates] = values["wps"]
+            train[int(values["num_updates"])] = values
         else:
             loss = values.get("valid_nll_loss", values.get("valid_loss"))
             if loss is not None:  # of further sets the names are others
                 valid[int(values["valid_num_updates"])] = loss
-    median = round(statistics.median(speed.values()), 1) if speed else None
+    speed = [values["wps"] for values in train.values()]
     return {
-        "train": [list(point) for point in sorted(train.items())],
+        "train": [[updates, train[updates]["loss"]] for updates in sorted(train)],
         "valid": [list(point) for point in sorted(valid.items())],
-        "tokens_per_second": median,
+        "tokens_per_second": round(statistics.median(speed), 1) if speed else None,
     }
 
 
@@ -222,34 +219,30 @@ def restore(folder: Path, workers: int = 1) -> int:
     UserError where a checkpoint cannot be read now, or another number of ``workers`` trained it:
     each takes its share of an epoch.
     """
-    newest = None
-    most = 0
-    before = workers
+    states: dict[Path, Json] = {}
     for path in folder.glob("*.pt.tmp"):
         path.unlink()
     # checkpoint_last.pt first, so that it stays where another one has as many updates.
     for path in sorted(folder.glob("checkpoint*.pt"), key=lambda path: path.name != LAST):
         try:
-            state = read_checkpoint(path)
-            updates = updates_made(state)
+            states[path] = read_checkpoint(path)
         except UserError as error:
             if not _is_damaged(path):
                 raise UserError(f"cannot resume the training: {error}") from error
             os.replace(path, path.with_name(f"{path.name}{DAMAGED}"))
-            continue
-        if updates > most:
-            newest = path
-            most = updates
-            trained = (state.get("cfg") or {}).get("distributed_training") or {}
-            before = trained.get("distributed_world_size", workers)
+    if not states:
+        return 0
+    newest = max(states, key=lambda path: updates_made(states[path]))
+    trained = (states[newest].get("cfg") or {}).get("distributed_training") or {}
+    before = trained.get("distributed_world_size", workers)
     if before != workers:
         raise UserError(
             f"{newest} was trained on {before} devices, not {workers}: resume on as many as before"
         )
-    if newest and newest.name != LAST:
+    if newest.name != LAST:
         with atomic_path(folder / LAST) as temporary:
             shutil.copyfile(newest, temporary)
-    return most
+    return updates_made(states[newest])
 
 
 def _is_damaged(path: Path) -> bool:
