@@ -2,6 +2,7 @@
 
 import itertools
 from argparse import ArgumentParser, Namespace
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +81,7 @@ def pretrain(args: Namespace) -> None:
     """Train, or resume, and name the run folder and the loss on the validation text."""
     data = open_data(args.data, TEXT)
     job = _plan_pretraining(args.attention, args.seed, data, args)
-    _pretrain([job], data, args)
-    scores = read_json(job.scores)
+    (scores,) = finish([job], args)
     nats = scores["nats"]
     perplexity = perplexity_of(nats)
     print(f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity:.2f}")
@@ -105,16 +105,21 @@ def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -
     return plan_job(folder, settings, {"data": str(data.folder)})
 
 
-def _pretrain(jobs: Sequence[Job], data: DataFolder, args: Namespace) -> None:
-    """Train side by side, or resume; then score."""
+def finish(jobs: Sequence[Job], args: Namespace) -> list[Json]:
+    """Train side by side, or resume, and score on the data; what their scores.json hold."""
 
     def score(job: Job, _: object) -> None:
-        masked = LANGUAGE_ARCHS[job.row] is ROBERTA
-        facts = {"model": describe(job.last)} if masked else {}
-        nats = nats_of(job.last, data.binary, devices.on_gpu(args))
-        write_json(job.scores, {**nats, **facts})
+        gpu = devices.on_gpu(args)
+        if "task" in job.settings:
+            scores = score_task(job, open_task(job.place("data")), gpu)
+        else:
+            scores = nats_of(job.last, job.place("data") / "bin", gpu)
+        if LANGUAGE_ARCHS[job.training.options["arch"]] is ROBERTA:
+            scores["model"] = describe(job.last)
+        write_json(job.scores, scores)
 
     train_and_score(jobs, args, lambda job: job.scores.exists(), score)
+    return [read_json(job.scores) for job in jobs]
 
 
 def finetune_arguments(parser: ArgumentParser) -> None:
@@ -133,27 +138,12 @@ def finetune(args: Namespace) -> None:
     """Fine-tune, or resume, predict, score, and name the run folder."""
     data = open_task(args.task)
     job = plan_finetuning(args.model, data, args.seed, args)
-    (scores,) = fine_tune([(job, data)], args)
+    (scores,) = finish([job], args)
     for official, examples in scores["examples"].items():
         print(f"{data.task.name}, {examples:,} of {official}")
     for name, value in scores["scores"].items():
         print(f"{name}: {value:.2f}%")
     print(job.folder)
-
-
-def fine_tune(planned: Sequence[tuple[Job, TaskFolder]], args: Namespace) -> list[Json]:
-    """Train and score runs side by side; what their scores.json hold."""
-    tasks = {job.name: task for job, task in planned}
-
-    def score(job: Job, _: object) -> None:
-        data = tasks[job.name]
-        counts, values = score_task(job, data, devices.on_gpu(args))
-        scores = {"task": data.task.name, "examples": counts, "scores": values}
-        write_json(job.scores, {**scores, "model": describe(job.last)})
-
-    jobs = [job for job, _ in planned]
-    train_and_score(jobs, args, lambda job: job.scores.exists(), score)
-    return [read_json(job.scores) for job in jobs]
 
 
 def nlu_table_arguments(parser: ArgumentParser) -> None:
@@ -232,29 +222,25 @@ class LanguageTable:
         seeds = [1] if self.tasks else self.args.seeds
         return [_plan_pretraining(kind, seed, self.data, self.args) for seed in seeds]
 
-    def _tuning(self, kind: str, task: TaskFolder) -> list[Job]:
-        """The fine-tunings of a pre-trained kind on a task, one for each seed."""
-        (start,) = self._pretraining(kind)
-        return [
-            plan_finetuning(start.folder, task, n, self.args) for n in self.args.seeds
-        ]
+    def _tuning(self, kind: str) -> list[Job]:
+        """The fine-tunings of a pre-trained kind, one for each task and seed."""
+        start, *_ = self._pretraining(kind)
+        jobs = []
+        for task, seed in itertools.product(self.tasks, self.args.seeds):
+            jobs.append(plan_finetuning(start.folder, task, seed, self.args))
+        return jobs
 
     def train(self, kinds: Sequence[str]) -> None:
         """Pre-train all kinds, then fine-tune them on all tasks; finished runs are skipped."""
-        jobs = [job for kind in kinds for job in self._pretraining(kind)]
-        _pretrain(jobs, self.data, self.args)
-        planned = []
-        for kind, task in itertools.product(kinds, self.tasks):
-            planned += [(job, task) for job in self._tuning(kind, task)]
-        if planned:
-            fine_tune(planned, self.args)
+        for planned in (self._pretraining, self._tuning):
+            jobs = [job for kind in kinds for job in planned(kind)]
+            finish(jobs, self.args)
 
     def finished(self, kind: str) -> bool:
         """Whether all runs of a kind have their scores; raises UserError for other settings."""
         if not all(job.scores.exists() for job in self._pretraining(kind)):
             return False
-        tuned = [job for task in self.tasks for job in self._tuning(kind, task)]
-        return all(job.scores.exists() for job in tuned)
+        return all(job.scores.exists() for job in self._tuning(kind))
 
     def write(self, kinds: Sequence[str]) -> None:
         """Write and print the table of the kinds that are finished, its values and its picture."""
@@ -292,10 +278,10 @@ class LanguageTable:
         if not self.tasks:
             cache = cache_bytes(model).per_target_token
             return {**row, "nats": nats, "kv_bytes_per_token": cache}
-        scores = {}
-        for task in self.tasks:
-            files = [read_json(job.scores) for job in self._tuning(kind, task)]
-            scores[task.task.name] = [of_seed["scores"]["score"] for of_seed in files]
+        scores = defaultdict(list)
+        for job in self._tuning(kind):
+            score = read_json(job.scores)["scores"]["score"]
+            scores[job.settings["task"]].append(score)
         return {**row, "scores": scores, "nats": nats[0]}
 
     def _notes(self, kind: str) -> list[str]:

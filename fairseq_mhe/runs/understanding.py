@@ -300,9 +300,7 @@ def task_metrics(
     return {"score": statistics.fmean(values.values()), **values}
 
 
-def score_task(
-    job: Job, data: TaskFolder, gpu: bool
-) -> tuple[dict[str, int], dict[str, float]]:
+def score_task(job: Job, data: TaskFolder, gpu: bool) -> Json:
     """Examples of each scored set (official name), and metrics in percent; writes predictions."""
     task = data.task
     trained = LanguageModel(job.last, data.binary, gpu)
@@ -318,7 +316,8 @@ def score_task(
         values = task_metrics(task, predictions, _right(data))
     for official, of_set in predictions.items():
         write_json(job.folder / f"predictions.{official}.json", of_set)
-    return {official: len(of_set) for official, of_set in predictions.items()}, values
+    examples = {official: len(of_set) for official, of_set in predictions.items()}
+    return {"task": task.name, "examples": examples, "scores": values}
 
 
 def _right(data: TaskFolder) -> dict[str, Json]:

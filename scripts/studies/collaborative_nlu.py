@@ -10,7 +10,7 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import only_one, output_folder, read_json, write_json
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.experiments.language import fine_tune
+from fairseq_mhe.experiments.language import finish
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
@@ -55,14 +55,14 @@ def run(args: Namespace) -> None:
                 task, start = tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {})
                 make_start(decomposition(dim, args.iterations), start.last, job.last, None)
                 if not start.scores.exists():
-                    _, values = score_task(start, task, devices.on_gpu(args))
+                    values = score_task(start, task, devices.on_gpu(args))["scores"]
                     write_json(start.scores, {**values, "model": describe(start.last)})
                 decomposed[task.task.name].append(read_json(start.scores)["score"])
-                planned.append((plan_finetuning(start.folder, task, job.seed, args), task))
+                planned.append(plan_finetuning(start.folder, task, job.seed, args))
             size = attention_parameters(open_source(start.last).model)
             again: dict[str, Any] = defaultdict(list, variant="fine-tuned again", D=dim)
-            for (_, task), scores in zip(planned, fine_tune(planned, args), strict=True):
-                again[task.task.name].append(scores["scores"]["score"])
+            for scores in finish(planned, args):
+                again[scores["task"]].append(scores["scores"]["score"])
             rows += [{**row, "attention_parameters": size} for row in (decomposed, again)]
     columns = [column("variant", "variant"), column("D", "D", missing="-")]
     columns.append(column("attention parameters", "attention_parameters", ",", "-"))
