@@ -13,7 +13,7 @@ from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import Cost, cache_bytes, costs, embedding_parameters
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION
-from fairseq_mhe.models.options import PLACES, kinds, size_options
+from fairseq_mhe.models.options import PLACES, size_options
 from fairseq_mhe.report.table import Block, Table
 
 _MODELS = (*ROWS, *SMALL_ROWS, *LANGUAGE_ARCHS)
@@ -64,14 +64,12 @@ def run(args: Namespace) -> None:
     parts = costs(model, args.source, (args.target + 1) / 2)
     parts["attention"] = sum((parts[place] for place in PLACES), Cost())
     parts["model"] = parts["attention"] + parts["rest"]
-    places = LANGUAGE_ARCHS.get(args.row, TRANSLATION).places
+    family = LANGUAGE_ARCHS.get(args.row, TRANSLATION)
     cache = cache_bytes(model)
     sizes = (args.source, args.target)
     report = {
         "row": args.row,
-        "attention": {
-            place: kind for place, kind in kinds(args).items() if place in places
-        },
+        "attention": family.kinds(vars(args)),
         "source_tokens": args.source,
         "target_tokens": args.target,
         "beam": args.beam,
@@ -96,9 +94,9 @@ def _cost_table(report: Json) -> str:
         rows.append({"part": name, **report["parts"][part]})
     embedding = {"parameters": report["embedding_parameters"]}
     rows.insert(-1, {"part": "of the rest, embedding", **embedding})
-    source, target, cache = (
-        report[name] for name in ("source_tokens", "target_tokens", "cache_bytes")
-    )
+    source = report["source_tokens"]
+    target = report["target_tokens"]
+    cache = report["cache_bytes"]
     notes = [
         f"Multiply-adds of projections, scores and weighted sums, for sentences of {source} source "
         f"and {target} target tokens: a source token's once a sentence, a target token's for each "

@@ -22,7 +22,7 @@ from fairseq_mhe.report.language_table import perplexity_block, perplexity_of, t
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Table, seed_words
 from fairseq_mhe.runs import devices, slurm
-from fairseq_mhe.runs.job import Job, plan_job, run_name, settings_of
+from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import FOLDER, recipe
 from fairseq_mhe.runs.train import train_and_score
 from fairseq_mhe.runs.understanding import (
@@ -57,12 +57,9 @@ def _add_pretraining(parser: ArgumentParser) -> None:
     help_ = "text folder of data-prep/text.sh or its like"
     parser.add_argument("--data", type=Path, required=True, help=help_)
     _add_out(parser)
-    for name, unit in (
-        ("updates", "updates"),
-        ("tokens", "subwords of a block"),
-        ("batch", "blocks of an update"),
-    ):
-        _add_number(parser, name, unit)
+    _add_number(parser, "updates", "updates")
+    _add_number(parser, "tokens", "subwords of a block")
+    _add_number(parser, "batch", "blocks of an update")
     devices.add_arguments(parser)
 
 
@@ -72,9 +69,9 @@ def _add_number(parser: ArgumentParser, name: str, unit: str) -> None:
 
 
 def _add_out(parser: ArgumentParser) -> None:
-    out = Path("runs/language")
     help_ = "folder for the run folders (default: %(default)s)"
-    parser.add_argument("--out", type=Path, default=out, metavar="RUNS", help=help_)
+    add = parser.add_argument
+    add("--out", type=Path, default="runs/language", metavar="RUNS", help=help_)
 
 
 def pretrain(args: Namespace) -> None:
@@ -101,7 +98,7 @@ def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -
     attention = dict.fromkeys(LANGUAGE_ARCHS[args.arch].places, kind)
     of_data = {"fingerprint": data.fingerprint}
     settings = settings_of(args.arch, attention, seed, training, of_data)
-    folder = output_folder(args.out) / run_name(args.arch, attention, seed)
+    folder = output_folder(args.out) / f"{args.arch}-{kind}-seed{seed}"
     return plan_job(folder, settings, {"data": str(data.folder)})
 
 

@@ -4,6 +4,7 @@ import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
@@ -123,10 +124,7 @@ class TableRun:
 
     def work(self, after: Callable[[], object] = lambda: None) -> None:
         """Train, translate and score every job that waits; as `train_and_score`."""
-
-        def score(job: Job, board: Board) -> None:
-            evaluate_job(job, self.data, self.args, board)
-
+        score = partial(evaluate_job, data=self.data, args=self.args)
         train_and_score(self.jobs, self.args, self.scored, score, after)
 
     def tabulate(self, title: str, paper: bool = False) -> None:
@@ -259,7 +257,7 @@ def evaluate(args: Namespace) -> None:
         )
     check_subset(data, args)
     with only_one(job.folder), Board("sentences") as board:
-        evaluate_job(job, data, args, board)
+        evaluate_job(job, board, data, args)
     _show(job, args.subset)
 
 
@@ -269,7 +267,7 @@ def _show(job: Job, subset: str) -> None:
     print("\n".join(scoring.described(scores)))
 
 
-def evaluate_job(job: Job, data: DataFolder, args: Namespace, board: Board) -> None:
+def evaluate_job(job: Job, board: Board, data: DataFolder, args: Namespace) -> None:
     """Translate and score, unless done; raises UserError for unfinished jobs."""
     alone = devices.single(args)  # the speed of translation is measured
     translation.translate(job, data, args.subset, alone, board)

@@ -102,10 +102,6 @@ class Job:
         )
 
 
-def run_name(row: str, attention: Mapping[str, str], seed: int) -> str:
-    return f"{row}-{kind_name(attention)}-seed{seed}"
-
-
 def kind_name(attention: Mapping[str, str]) -> str:
     """One name for the kinds at all places: the kind, or the three with dashes between."""
     kinds = [attention[place] for place in PLACES if place in attention]

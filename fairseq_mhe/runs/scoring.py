@@ -139,9 +139,8 @@ def read_translations(folder: Path) -> dict[str, list[str]]:
 def described(scores: Json) -> list[str]:
     """A line for each score of scores.json, with what it means."""
     count = f", {scores['sentences']} sentences"
-    lines = [
-        f"{name} {_described(scores[name.lower()], count)}" for name in ("BLEU", "chrF")
-    ]
+    lines = [f"BLEU {_described(scores['bleu'], count)}"]
+    lines.append(f"chrF {_described(scores['chrf'], count)}")
     if older := scores.get("tokenised"):
         lines.append(
             f"tokenised, compounds split, as in older papers: {_described(older)}"

@@ -23,7 +23,7 @@ from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs import scoring
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.job import Job, plan_job, run_name, settings_of
+from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
 from fairseq_mhe.runs.recipes import Recipe
 
@@ -48,8 +48,8 @@ def plan_jobs(
         settings = settings_of(
             recipe.row, attention, seed, recipe.training, data.identity
         )
-        name = run_name(recipe.row, attention, seed)
-        jobs.append(plan_job(folder / name, settings, places, recipe.decoding))
+        run = folder / f"{recipe.row}-{kind}-seed{seed}"
+        jobs.append(plan_job(run, settings, places, recipe.decoding))
     return jobs
 
 

@@ -180,4 +180,4 @@ class Jobs:
                     with atomic_path(job.model) as temporary:
                         shutil.copyfile(job.place("start"), temporary)
                     translation.count(job)
-                    evaluate_job(job, self.data, self.args, board)
+                    evaluate_job(job, board, self.data, self.args)

@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import WORK_PREFIX, only_one, write_json
-from fairseq_mhe.runs.job import kind_name, plan_job, read_job, run_name, settings_of
+from fairseq_mhe.runs.job import kind_name, plan_job, read_job, settings_of
 from tests.fixtures.runs import DECODING, TRAINING, open_run, settings
 
 
@@ -60,7 +60,6 @@ def test_a_folder_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 def test_mixed_kinds_have_a_name_and_are_given_by_place() -> None:
     mixed = {"encoder": "mhe_mul", "decoder": "mha", "cross": "mhe_add"}
     assert kind_name(mixed) == "mhe_mul-mha-mhe_add"
-    assert run_name("base", mixed, 2) == "base-mhe_mul-mha-mhe_add-seed2"
     options = settings_of("tiny", mixed, 1, TRAINING, {})["options"]
     assert [options[f"{place}_attention"] for place in mixed] == list(mixed.values())
     assert "attention" not in options
