@@ -253,16 +253,14 @@ class LanguageTable:
         title = (
             f"{self.args.arch}, text of {self.data.folder.resolve().name}; {self._seeds}"
         )
-        values: Json
         if self.tasks:
             commonest = {task.task.name: commonest_score(task) for task in self.tasks}
             blocks = task_blocks(rows, commonest)
-            values = {row["attention"]: row["scores"] for row in rows}
             plot_tasks(rows, path.with_suffix(".png"), title)
         else:
             blocks = [perplexity_block(rows)]
-            values = {row["attention"]: row["nats"] for row in rows}
             plot_perplexity(rows, path.with_suffix(".png"), title)
+        values = {row["attention"]: row.get("scores", row["nats"]) for row in rows}
         table = Table(self.args.arch, blocks, notes)
         table.write(path, values)
         print(f"{table.markdown()}{path}")

@@ -67,20 +67,16 @@ def train_and_score(
 
 
 def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
-    """Train what is not trained; where one fails the others are stopped, to be resumed."""
+    """Train what is not trained, a job in each slot; if one fails the others stop."""
     waiting = [job for job in jobs if not job.metrics.exists()]
-    active: dict[int, Generator[None, None, None]] = {}
+    active = [_train(job, device, slot, board) for slot, job in enumerate(waiting)]
     try:
-        while waiting or active:
-            for slot in range(device.slots):
-                if waiting and slot not in active:
-                    active[slot] = _train(waiting.pop(0), device, slot, board)
-                if slot in active and next(active[slot], "ended") == "ended":
-                    del active[slot]
+        while active:
+            active = [each for each in active if next(each, "ended") != "ended"]
             board.tick()
             time.sleep(0.2)
     finally:
-        for training in active.values():
+        for training in active:
             training.close()
 
 

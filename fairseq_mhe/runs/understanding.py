@@ -127,7 +127,6 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
 _LONGEST = 30
 #: A window's best answer: its score, the score of no answer, its first and last subword.
 Span = tuple[float, float, int, int]
-Batch = Json
 Labels = Sequence[str]
 
 
@@ -158,7 +157,7 @@ class LanguageModel:
 
     @torch.inference_mode()
     def predictions(
-        self, subset: str, predict: Callable[[Any, Batch], list[Any]]
+        self, subset: str, predict: Callable[[Any, Json], list[Any]]
     ) -> list[Any]:
         """What ``predict(self, batch)`` returns of each example, in order."""
         values: dict[int, Any] = {}
@@ -188,7 +187,7 @@ def nats_of(checkpoint: Path, data: Path, gpu: bool) -> Json:
     return {"of": of, "nats": float(total) / subwords, "subwords": subwords}
 
 
-def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]:
+def labels(task: Task, language_model: LanguageModel, batch: Json) -> list[str]:
     """A label or number of each example; of a candidate, how likely it is right, in logits."""
     head = _HEADS.get(task.form, CLASS_HEAD)
     options = {"features_only": True, "classification_head_name": head}
@@ -203,7 +202,7 @@ def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]
     return [task.labels[index] for index in logits.argmax(dim=1).tolist()]
 
 
-def spans(language_model: LanguageModel, batch: Batch) -> list[Span]:
+def spans(language_model: LanguageModel, batch: Json) -> list[Span]:
     """The best answer within each window."""
     net_input = batch["net_input"]
     end = language_model.task.source_dictionary.eos()
@@ -282,16 +281,13 @@ def exact_groups(right: Labels, predicted: Labels, groups: Labels) -> float:
     return statistics.fmean(whole.values())
 
 
-def task_metrics(
-    task: Task,
-    predictions: Mapping[str, Labels],
-    right: Mapping[str, Mapping[str, Labels]],
-) -> dict[str, float]:
+def task_metrics(data: TaskFolder, predictions: Mapping[str, Labels]) -> dict[str, float]:
     """Every metric in percent, and their mean as "score"; sets go by their official names."""
     values = {}
-    for name, predicted in predictions.items():
-        facts = right[name]
-        for metric in task.metrics:
+    for subset, name in data.task.subsets.items():
+        facts = data.examples(subset)
+        predicted = predictions[name]
+        for metric in data.task.metrics:
             if metric == "exact_groups":
                 value = exact_groups(facts["labels"], predicted, facts["groups"])
             else:
@@ -313,15 +309,11 @@ def score_task(job: Job, data: TaskFolder, gpu: bool) -> Json:
         score = _score_answers if task.form == ANSWERS else _score_candidates
         predictions[official], values = score(of_set, data)
     else:
-        values = task_metrics(task, predictions, _right(data))
+        values = task_metrics(data, predictions)
     for official, of_set in predictions.items():
         write_json(job.folder / f"predictions.{official}.json", of_set)
     examples = {official: len(of_set) for official, of_set in predictions.items()}
     return {"task": task.name, "examples": examples, "scores": values}
-
-
-def _right(data: TaskFolder) -> dict[str, Json]:
-    return {name: data.examples(subset) for subset, name in data.task.subsets.items()}
 
 
 def _score_candidates(odds: list[str], data: TaskFolder) -> tuple[Any, dict[str, float]]:
@@ -352,6 +344,8 @@ def commonest_score(data: TaskFolder) -> float | None:
         return None
     place = data.binary / "label" if task.form == CHOICE else data.folder / "raw"
     commonest = statistics.mode(read_lines(place / "train.label"))
-    right = _right(data)
-    constant = {name: [commonest] * len(facts["labels"]) for name, facts in right.items()}
-    return task_metrics(task, constant, right)["score"]
+    constant = {}
+    for subset, name in task.subsets.items():
+        examples = data.examples(subset)["labels"]
+        constant[name] = [commonest] * len(examples)
+    return task_metrics(data, constant)["score"]

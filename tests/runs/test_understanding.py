@@ -57,15 +57,16 @@ def test_a_group_is_right_where_all_of_it_is() -> None:
 
 
 def test_scores_are_percent_and_their_mean() -> None:
-    right = {"dev": {"labels": RIGHT, "groups": GROUPS}}
-    found = task_metrics(TASKS["mrpc"], {"dev": FOUND}, right)
+    examples = {"valid": {"labels": RIGHT, "groups": GROUPS}}
+    mrpc: Any = SimpleNamespace(task=TASKS["mrpc"], examples=examples.get)
+    found = task_metrics(mrpc, {"dev": FOUND})
     assert found["accuracy"] == 62.5
     assert found["score"] == pytest.approx((found["accuracy"] + found["f1"]) / 2)
     both = {"dev_matched": ["neutral"], "dev_mismatched": ["neutral"]}
-    labels = {name: {"labels": ["neutral"], "groups": [""]} for name in both}
-    labels["dev_mismatched"]["labels"] = ["entailment"]
+    labels = {"valid": {"labels": ["neutral"]}, "valid1": {"labels": ["entailment"]}}
+    mnli: Any = SimpleNamespace(task=TASKS["mnli"], examples=labels.get)
     wanted = {"score": 50, "accuracy dev_matched": 100, "accuracy dev_mismatched": 0}
-    assert task_metrics(TASKS["mnli"], both, labels) == wanted
+    assert task_metrics(mnli, both) == wanted
 
 
 def test_the_likeliest_candidate_of_a_group() -> None:
