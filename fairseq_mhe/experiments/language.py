@@ -283,11 +283,10 @@ class LanguageTable:
         """What the numbers are, and how the models were trained: all kinds alike."""
         job = self._pretraining(kind)[0]
         training = job.training
-        versions = job.config["versions"]
         subwords = training.options["tokens_per_sample"]
         blocks = f"{training.batch_tokens:,} blocks of {subwords:,} subwords"
         pretraining = f"{training.updates:,} updates of {blocks}, in {training.precision}"
-        made_by = ", ".join(f"{name} {of}" for name, of in versions.items())
+        made_by = ", ".join(map(" ".join, job.config["versions"].items()))
         if not self.tasks:
             return [f"Training: {self._seeds}, {pretraining}.", f"{made_by}."]
         return [

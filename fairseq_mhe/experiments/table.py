@@ -158,7 +158,7 @@ def train(args: Namespace) -> None:
     (job,) = table.jobs
     if args.evaluate:
         check_subset(table.data, args)
-    say(_overview(chosen, args))
+    _say_overview([chosen], args)
     if args.evaluate:
         table.work()
         _show(job, args.subset)
@@ -181,15 +181,13 @@ def run_table(args: Namespace) -> None:
     check_subset(table.data, args)
     waiting = table.waiting()
     if slurm.asked_for(args):
-        for chosen in recipes:
-            say(_overview(chosen, args))
+        _say_overview(recipes, args)
         jobs = {job.name: _words(job, args) for job in waiting}
         slurm.submit(jobs, len(table.jobs), args)
         return
     title = _title(args, table.data, recipes)
     if waiting and not args.finished_only:
-        for chosen in recipes:
-            say(_overview(chosen, args))
+        _say_overview(recipes, args)
         table.work(after=lambda: table.tabulate(title, paper=True))
     else:
         table.tabulate(title, paper=True)
@@ -206,14 +204,15 @@ def _words(job: Job, args: Namespace) -> list[str]:
     return ["train", *row, job.kind, *words]
 
 
-def _overview(chosen: Recipe, args: Namespace) -> str:
-    """Updates, batch and precision of a row, or UserError where devices cannot share a batch."""
-    training = chosen.training
+def _say_overview(recipes: Iterable[Recipe], args: Namespace) -> None:
+    """Updates, batch and precision of rows, or UserError where devices cannot share a batch."""
     workers = args.gpus or args.processes or 1
-    size, (times,) = training.shared_by(workers).values()
-    batch = f"{training.batch_tokens:,} = {size:,} x {workers} x update-freq {times}"
-    updates = f"{training.updates:,} updates, batches of {batch}"
-    return f"  {chosen.row}: {updates}, {training.precision}"
+    for chosen in recipes:
+        training = chosen.training
+        size, (times,) = training.shared_by(workers).values()
+        batch = f"{training.batch_tokens:,} = {size:,} x {workers} x update-freq {times}"
+        updates = f"{training.updates:,} updates, batches of {batch}"
+        say(f"  {chosen.row}: {updates}, {training.precision}")
 
 
 def _title(args: Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:

@@ -82,13 +82,11 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
 
 
 def _options(numbers: range, folder: Path, args: Namespace) -> list[str]:
-    array = f"{numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}"
-    options: dict[str, Any] = {"array": array, "output": folder / "%A_%a.log"}
-    options |= {"time": "24:00:00", "cpus-per-task": 8}
+    options = [f"array={numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}"]
+    options += [f"output={folder}/%A_%a.log", "time=24:00:00", "cpus-per-task=8"]
     if not (args.cpu or args.processes):
-        options["gpus-per-node"] = args.gpus or 1
-    named = [f"{name}={value}" for name, value in options.items()]
-    return [f"--{option}" for option in (*named, *args.slurm_option)]
+        options.append(f"gpus-per-node={args.gpus or 1}")
+    return [f"--{option}" for option in (*options, *args.slurm_option)]
 
 
 def _sbatch(words: list[str]) -> str:
