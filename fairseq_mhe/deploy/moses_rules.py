@@ -119,9 +119,12 @@ def detokenising(lang: str) -> list[Rule]:
     return [*rules, (_KEPT, " "), (_MARK, ""), ("^ +| +$", "")]
 
 
-def _quotation(quote: str, word: str) -> list[Rule]:
-    """No space behind the first, third, ... ``quote`` and before others; ``word``: other tokens."""
-    outside = f"^(?:{word}{_GAP}|{quote}{_GAP}(?:{word}{_GAP})*{quote}{_GAP})*"
+def _quotation(quote: str, word: str, outside: str = "") -> list[Rule]:
+    """No space behind the first, third, ... ``quote`` and before others; ``word``: other tokens.
+
+    ``outside``: what stands before one that opens (default: words and pairs of quotes).
+    """
+    outside = outside or f"^(?:{word}{_GAP}|{quote}{_GAP}(?:{word}{_GAP})*{quote}{_GAP})*"
     return [
         (f"(?<={outside}{quote}) ", _MARK),
         (f" (?={quote}(?:{_GAP}|$))(?<={outside}{quote}{_GAP}(?:{word}{_GAP})*)", _MARK),
@@ -137,12 +140,8 @@ def _english_apostrophes(word: str) -> list[Rule]:
     in_s, not_in_s = f"(?:{_CHAR}*s{_GAP})", f"(?:(?:{_CHAR}*{last}|{_CHAR}+'){_GAP})"
     pair = f"'{_GAP}(?:{word}{_GAP})*'{_GAP}"
     outside = f"^(?:{not_in_s}|{in_s}+(?:{not_in_s}|'{_GAP})|{pair})*"
-    closing = f" (?='(?:{_GAP}|$))"
-    return [
-        (f"(?<={outside}') ", _MARK),
-        (f"{closing}(?<={outside}'{_GAP}(?:{word}{_GAP})*)", _MARK),
-        (f"{closing}(?<={outside}{in_s}+)", _MARK),
-    ]
+    belongs = (f" (?='(?:{_GAP}|$))(?<={outside}{in_s}+)", _MARK)
+    return [*_quotation("'", word, outside), belongs]
 
 
 def _other_than(quote: str) -> str:

@@ -11,7 +11,7 @@ import torch
 from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, plain, source_of
@@ -31,8 +31,6 @@ from fairseq_mhe.runs.recipes import recipe
 
 #: A fairseq bundle's files; its dictionaries are dict.LANG.txt.
 WEIGHTS, OPTIONS = "model.safetensors", "config.json"
-#: What reading a damaged bundle raises.
-_DAMAGES = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def read_bundle(bundle: Bundle) -> Trained:
         task = TranslationTask(
             TranslationConfig(), *map(Dictionary.load, map(str, files))
         )
-    except (*_DAMAGES, ErrorExit) as error:
+    except (Exception, ErrorExit) as error:  # as many kinds as there are damages
         reason = error.__cause__ or error
         raise UserError(
             f"{folder} cannot be read ({reason}): get the bundle again"

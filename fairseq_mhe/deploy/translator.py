@@ -163,17 +163,15 @@ class Translator:
         self, sentences: list[list[str]], decoding: Decoding, count: int
     ) -> list[list[Translation]]:
         """The ``count`` hypotheses of each sentence, best first."""
-        results: dict[int, list[Translation]] = {}
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
-
-        def tokens(size: int) -> int:  # of the next batch, with ends and padding
-            return size * (len(sentences[order[size - 1]]) + 1)
-
-        while order:  # similar lengths together
-            size = 1
-            while size < len(order) and tokens(size + 1) <= decoding.max_tokens:
-                size += 1
-            batch, order = order[:size], order[size:]
+        batches: list[list[int]] = []
+        for index in order:  # similar lengths together
+            longest = len(sentences[index]) + 1  # with its end
+            if not batches or (len(batches[-1]) + 1) * longest > decoding.max_tokens:
+                batches.append([])
+            batches[-1].append(index)
+        results: dict[int, list[Translation]] = {}
+        for batch in batches:
             subwords = [sentences[index] for index in batch]
             hypotheses = self._engine.translate(subwords, decoding, count)
             results.update(zip(batch, hypotheses, strict=True))
