@@ -90,21 +90,15 @@ def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
     kind, name = "marian", "MarianMTModel"
     if options["decoder_normalize_before"]:
         kind, name = "pegasus", "PegasusForConditionalGeneration"
-    config = {
+    sizes = {name: options[own] for name, own in _CONSTANTS["options"].items()}
+    return sizes | {
         "architectures": [name],
         "model_type": kind,
         "vocab_size": vocabulary,
         "decoder_vocab_size": vocabulary,
-        "d_model": options["decoder_embed_dim"],
-        "activation_function": options["activation_fn"],
         "scale_embedding": not options["no_scale_embedding"],
         "max_position_embeddings": trained.positions[0],
     }
-    same = ["dropout", "attention_dropout", "activation_dropout"]
-    for side in ("encoder", "decoder"):
-        same += [f"{side}_layers", f"{side}_attention_heads"]
-        config[f"{side}_ffn_dim"] = options[f"{side}_ffn_embed_dim"]
-    return config | {name: options[name] for name in same}
 
 
 def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
