@@ -1,6 +1,7 @@
 """A checkpoint of a Transformer, stock or ours, as a model in memory, and back to a file."""
 
 import argparse
+import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -42,15 +43,11 @@ def provenance(state: dict[str, Any]) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """A copy in dictionaries, lists, numbers, strings and None only, so that it loads anywhere."""
-    if isinstance(value, argparse.Namespace):
-        value = vars(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)
+
+    def simple(other: Any) -> Any:
+        return vars(other) if isinstance(other, argparse.Namespace) else str(other)
+
+    return json.loads(json.dumps(value, default=simple, skipkeys=True))
 
 
 @dataclass(frozen=True)

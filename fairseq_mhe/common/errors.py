@@ -2,18 +2,17 @@
 
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 
 #: What the line begins with; logs of fairseq's commands are searched for it.
 ERROR_PREFIX = "fairseq-mhe: error: "
-_LINE_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
 
 
 def one_line(message: object) -> str:
     """A message as one line, whose control characters are written out: no terminal obeys them."""
-    text = _LINE_BREAKS.sub(" ", str(message).strip())
+    lines = map(str.strip, str(message).splitlines())
+    text = " ".join(filter(None, lines))
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
     )

@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,26 +103,19 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-class _Object(Json):
-    """An object of a JSON file; UserError, which names the file, for a name that it has not."""
-
-    def __init__(self, path: Path, pairs: Sequence[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self._path = path
-
-    def __missing__(self, name: str) -> Any:
-        raise UserError(f"{self._path} has no {name!r}: restore it, or delete it")
-
-
 def read_json(path: Path, form: type = dict) -> Any:
     """The object, or another ``form``, that a JSON file holds.
 
     UserError where it is missing, unreadable or of another form, or has not what is asked of it.
     """
+
+    class Object(Json):
+        def __missing__(self, name: str) -> Any:
+            raise UserError(f"{path} has no {name!r}: restore it, or delete it")
+
     check_input(path, "give another path")
     try:
-        text = path.read_text(encoding="utf-8")
-        value = json.loads(text, object_pairs_hook=partial(_Object, path))
+        value = json.loads(path.read_text(encoding="utf-8"), object_hook=Object)
         if not isinstance(value, form):
             raise ValueError("its outermost value is of another type")
     except (OSError, ValueError) as error:

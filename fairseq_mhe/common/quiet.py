@@ -39,8 +39,7 @@ def quiet_import() -> Iterator[None]:
     disabled = root.manager.disable
     logging.disable(logging.WARNING)  # "Please install tensorboardX", for one
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(disabled)

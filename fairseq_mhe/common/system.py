@@ -1,5 +1,6 @@
 """Where and with what a measurement was made: a number without its machine means nothing."""
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -46,10 +47,8 @@ def installed(packages: tuple[str, ...]) -> dict[str, str]:
     """The versions of those packages that are installed."""
     numbers = {}
     for package in packages:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             numbers[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return numbers
 
 

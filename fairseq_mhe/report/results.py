@@ -73,12 +73,9 @@ class Cell:
         return [result.values[name] for result in self.results]
 
 
-def mean(values: Sequence[float | None]) -> float | None:
+def mean(values: Sequence[Any]) -> float | None:
     """The mean over seeds; None if a seed has no value."""
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        return None
-    return round(statistics.mean(known), 4)
+    return None if None in values else round(statistics.mean(values), 4)
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
