@@ -2,8 +2,8 @@
 
 import contextlib
 import difflib
-import itertools
 import math
+import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fairseq_mhe.common.errors import one_line
+
+_OPTION = re.compile(r"-[^\d.]")  # neither a number nor a lone -
 
 
 class Parser(ArgumentParser):
@@ -32,21 +34,17 @@ class Parser(ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """argparse's, but an unknown option is an error, which names the nearest known one."""
         words = sys.argv[1:] if args is None else list(args)
-        mine = itertools.takewhile(
-            self._is_option if self._subparsers else "--".__ne__, words
-        )
-        for word in filter(self._is_option, mine):
+        known = self._option_string_actions
+        for word in words:
+            is_option = _OPTION.match(word)
+            if word == "--" or (self._subparsers and not is_option):
+                break
             name = word.partition("=")[0]
-            known = self._option_string_actions
-            if not any(option.startswith(name) for option in known):
+            if is_option and not any(option.startswith(name) for option in known):
                 near = difflib.get_close_matches(name, known, 1, 0.75)
                 advice = f"; did you mean {near[0]}?" if near else ""
                 self.error(f"unrecognized arguments: {name}{advice}")
         return super().parse_known_args(words, namespace)
-
-    def _is_option(self, word: str) -> bool:
-        is_number = self._negative_number_matcher.match(word)
-        return word.startswith("-") and word != "-" and not is_number
 
     def error(self, message: str) -> NoReturn:
         super().error(one_line(message))

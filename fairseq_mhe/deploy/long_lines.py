@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import Any
 
 import regex
 
@@ -10,8 +11,6 @@ _ENDS_OF_SENTENCES = regex.compile(
     r"""[.!?…][\p{Pe}\p{Pi}\p{Pf}"']*\s+ | [\p{Sentence_Terminal}--[.!?]]+[\p{Pe}\p{Pf}"'\s]*""",
     regex.VERBOSE | regex.V1,
 )
-_SPACES = regex.compile(r"\s+")
-_CHARACTERS = regex.compile(r"\X")  # with their accents
 
 
 def cut(line: str, fits: Callable[[str], bool]) -> tuple[list[str], bool]:
@@ -22,18 +21,16 @@ def cut(line: str, fits: Callable[[str], bool]) -> tuple[list[str], bool]:
     """
     parts = _packed(line, _ENDS_OF_SENTENCES, fits)
     inside = not all(map(fits, parts))
-    for places in (_SPACES, _CHARACTERS):
+    for places in (r"\s+", r"\X"):  # spaces, characters with their accents
         parts = [piece for part in parts for piece in _packed(part, places, fits)]
     return [part.strip() for part in parts if part.strip()], inside
 
 
-def _packed(
-    text: str, places: regex.Pattern[str], fits: Callable[[str], bool]
-) -> list[str]:
+def _packed(text: str, places: Any, fits: Callable[[str], bool]) -> list[str]:
     """Cut ``text`` at as few of the ``places`` as possible; what fits nowhere is a part."""
     if fits(text):
         return [text]
-    ends = sorted({*(match.end() for match in places.finditer(text)), len(text)})
+    ends = sorted({*(match.end() for match in regex.finditer(places, text)), len(text)})
     parts = []
     start = first = 0
     while first < len(ends):

@@ -4,6 +4,7 @@ from typing import Any
 
 import sentencepiece
 from fairseq.data import Dictionary
+from subword_nmt import apply_bpe
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.moses_rules import detokenising, tokenising
@@ -70,11 +71,9 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
 
-    codes = text.model.path.read_text(encoding="utf-8").splitlines()
-    pairs = [
-        line.split(" ") for line in codes if line and not line.startswith("#version")
-    ]
-    merges = list(dict.fromkeys((first, second) for first, second in pairs))
+    with text.model.path.open(encoding="utf-8") as codes:
+        ranks = apply_bpe.BPE(codes).bpe_codes
+    merges = sorted(ranks, key=ranks.get)
     names = dictionary.symbols[: dictionary.nspecial]
     for word in dictionary.symbols[dictionary.nspecial :]:
         # subword-nmt marks what does not end a word, its merges the end.

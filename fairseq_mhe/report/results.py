@@ -122,8 +122,7 @@ def differences(one: Job, other: Job) -> dict[str, Any]:
     """Names of what differs between the trainings of two runs, and the values of the other."""
     first = _training_of(one)
     second = _training_of(other)
-    both = first | second
-    differing = [name for name in both if first.get(name) != second.get(name)]
+    differing = [name for name in first | second if first.get(name) != second.get(name)]
     return {name: second.get(name) for name in differing}
 
 
