@@ -2,6 +2,4 @@
 # shellcheck shell=bash
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
-
-set_up fairseq "${@:2}"
-run -m "$1"
+start fairseq "$@"

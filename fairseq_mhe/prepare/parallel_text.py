@@ -35,8 +35,8 @@ from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser, tokeniser
 Corpora = list[tuple[Path, ...]]
 #: Source and target, and maybe the tokens of both.
 Row = tuple[str, ...]
-#: The kept rows as four texts with a line each; and how many pairs met which fate.
-CleanText = tuple[list[str], Counter[str]]
+#: The kept rows, and how many pairs met which fate.
+CleanText = tuple[list[Row], Counter[str]]
 
 CHUNK = 5000  # lines that a process cleans at a time
 #: Where lengths are counted in characters: a token is rarely longer.
@@ -98,11 +98,10 @@ def _clean(
         for folder in {"raw", config.model_folder}:
             (work / folder).mkdir()
         for split, corpora in files.items():
-            for texts, fates in _cleaned(config, split, corpora):
+            for kept, fates in _cleaned(config, split, corpora):
                 first = counts[split]["kept"] + counts[split]["held_out"] + 1
-                lines = zip(*[text.split("\n") for text in texts], strict=True)
                 rows_of = defaultdict(list)
-                for number, row in enumerate(lines, first):
+                for number, row in enumerate(kept, first):
                     rows_of[config.split_of(number, split)].append(row)
                 for name, rows in rows_of.items():
                     _append(work, config, name, rows)
@@ -164,10 +163,9 @@ def clean_pairs(
     rows = list(zip(*raw, *tokens, strict=True))
     fates = [_fate(row, config, max_ratio or math.inf, usual) for row in rows]
     kept = [row for row, fate in zip(rows, fates, strict=True) if fate == "kept"]
-    texts = ["\n".join(lines) for lines in zip(*kept, strict=True)]
     if config.lowercase:
-        texts = [text.lower() for text in texts]
-    return texts, Counter(fates)
+        kept = [tuple(map(str.lower, row)) for row in kept]
+    return kept, Counter(fates)
 
 
 def _fate(row: Row, config: PrepareConfig, max_ratio: float, usual: float) -> str:
