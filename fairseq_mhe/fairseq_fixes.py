@@ -37,8 +37,8 @@ def apply() -> None:
     # All that old checkpoints of fairseq's have beside tensors.
     torch.serialization.add_safe_globals([argparse.Namespace])
     logging.getLogger("fairseq.trainer").addFilter(_is_of_parameters)
-    for name in EVALUATING:
-        if module := sys.modules.get(f"fairseq.{name}"):
+    for name, module in sys.modules.items():
+        if name.startswith("fairseq."):  # some evaluate options, maybe of a checkpoint
             vars(module)["eval"] = _evaluate
 
 
@@ -126,30 +126,6 @@ def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
     if data is None and Path(f"{path}.idx").exists():
         raise ErrorExit(f"{path}.bin is missing: prepare the data again")
     return data
-
-
-#: The modules of fairseq that evaluate options, which may come from a checkpoint.
-EVALUATING = [
-    "criterions.ctc",
-    "data.audio.raw_audio_dataset",
-    "data.codedataset",
-    "models.fconv",
-    "models.fconv_lm",
-    "models.fconv_self_att",
-    "models.hubert.hubert",
-    "models.lightconv_lm",
-    "models.multires_hubert.multires_hubert",
-    "models.speech_to_text.s2t_wav_transformer",
-    "models.transformer_lm",
-    "models.wav2vec.wav2vec",
-    "models.wav2vec.wav2vec2",
-    "optim.adafactor",
-    "optim.adam",
-    "optim.adamax",
-    "optim.cpu_adam",
-    "optim.fused_lamb",
-    "utils",
-]
 
 
 def _evaluate(text: str) -> Any:
