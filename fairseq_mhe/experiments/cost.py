@@ -8,21 +8,14 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json
-from fairseq_mhe.common.tables import column
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import Cost, cache_bytes, costs, embedding_parameters
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION
 from fairseq_mhe.models.options import PLACES, size_options
-from fairseq_mhe.report.table import Block, Table
+from fairseq_mhe.report.table import Block, Table, columns
 
 _MODELS = (*ROWS, *SMALL_ROWS, *LANGUAGE_ARCHS)
-_PARTS = (
-    column("part", "part"),
-    column("parameters", "parameters", ","),
-    column("multiply-adds/source token", "source", ",.0f"),
-    column("/target token", "target", ",.0f"),
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -107,5 +100,5 @@ def _cost_table(report: Json) -> str:
         f"with a beam of {report['beam']}.",
     ]
     title = f"{report['row']} with a vocabulary of {report['vocabulary']:,}"
-    table = Table(title, [Block(_PARTS, rows)], notes)
+    table = Table(title, [Block(columns("cost"), rows)], notes)
     return table.markdown().rstrip()

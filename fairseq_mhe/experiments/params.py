@@ -4,22 +4,13 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from fairseq_mhe.attention import KINDS, build_attention
-from fairseq_mhe.common.tables import column
 from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS
 from fairseq_mhe.models.meta import without_memory
 from fairseq_mhe.report.published import BERT_BASE, published
-from fairseq_mhe.report.table import Block, Table
+from fairseq_mhe.report.table import Block, Table, columns
 
 #: The paper's: of translation, and of pre-trained language models, which have an encoder alone.
 _SIZES = {**ROWS, **SMALL_ROWS, "bert-base": ROBERTA_ROWS["base"]}
-_COLUMNS = (
-    column("row", "row"),
-    column("attention", "attention"),
-    column("attention parameters", "parameters", ","),
-    column("published (M)", "published"),
-    column("KV bytes/target token", "cache", ",", "-"),
-    column("/source token", "cache", ",", "-"),
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -30,7 +21,7 @@ def run(args: Namespace) -> None:
     """Print the table."""
     rows = [_row(row, kind) for row in _SIZES for kind in KINDS]
     notes = ["cache in float32; all of a model: fairseq-mhe cost"]
-    table = Table("Attention without biases", [Block(_COLUMNS, rows)], notes)
+    table = Table("Attention without biases", [Block(columns("params"), rows)], notes)
     print(table.markdown(), end="")
 
 
