@@ -196,10 +196,12 @@ def labels(task: Task, language_model: LanguageModel, batch: Json) -> list[str]:
     parts = [language_model.model(**each, **options)[0] for each in inputs]
     logits = torch.cat(parts, dim=1).float()  # (B, classes or choices)
     if task.form == CANDIDATES:
-        return [f"{odds:.6f}" for odds in (logits[:, 1] - logits[:, 0]).tolist()]
-    if task.labels is None:
-        return [f"{value:.6f}" for value in logits[:, 0].tolist()]
-    return [task.labels[index] for index in logits.argmax(dim=1).tolist()]
+        numbers = logits[:, 1] - logits[:, 0]
+    elif task.labels is None:
+        numbers = logits[:, 0]
+    else:
+        return [task.labels[index] for index in logits.argmax(dim=1).tolist()]
+    return [f"{number:.6f}" for number in numbers.tolist()]
 
 
 def spans(language_model: LanguageModel, batch: Json) -> list[Span]:
@@ -246,15 +248,18 @@ def best_candidates(
     odds: Sequence[str], facts: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Group -> its likeliest candidate; and group -> those that are right."""
-    best: dict[str, tuple[float, str]] = {}
+    chosen: dict[str, str] = {}
+    highest: dict[str, float] = {}
     right: dict[str, list[str]] = defaultdict(list)
     rows = zip(odds, facts["labels"], facts["groups"], facts["candidates"], strict=True)
     for value, label, group, candidate in rows:
-        if group not in best or float(value) > best[group][0]:
-            best[group] = float(value), candidate
+        number = float(value)
+        if group not in chosen or number > highest[group]:
+            highest[group] = number
+            chosen[group] = candidate
         if label == "1":
             right[group].append(candidate)
-    return {group: candidate for group, (_, candidate) in best.items()}, right
+    return chosen, right
 
 
 def _correlation(function: Any, right: Labels, predicted: Labels) -> float:
