@@ -48,10 +48,7 @@ def keep_freed_memory() -> bool:
     """
     if not _tunes(*OWN_TUNING):
         return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
-        return False
+    mallopt = ctypes.CDLL(None).mallopt
     return all(mallopt(name, _NEVER) for name in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD))
 
 

@@ -141,11 +141,6 @@ def sha256_of_all(paths: Sequence[Path], at_once: int) -> dict[Path, str]:
         return dict(zip(paths, threads.map(sha256, paths), strict=True))
 
 
-def key(inputs: Mapping[str, Any]) -> str:
-    """A hash of JSON values, whatever the order of the names."""
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-
-
 def no_colon(path: Path) -> None:
     """Raises UserError for a path that fairseq would take for several."""
     if ":" in str(path):

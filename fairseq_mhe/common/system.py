@@ -96,7 +96,7 @@ def source_hash(package: Path = _PACKAGE) -> str:
 
 
 def cpu_flags() -> frozenset[str]:
-    """Instruction sets by Linux's names; none elsewhere."""
+    """Instruction sets by Linux's names; none on another processor than x86."""
     return frozenset(_cpuinfo("flags").split())
 
 
@@ -110,8 +110,7 @@ def exact_int8() -> bool:
 
 
 def _cpuinfo(fact: str) -> str:
-    """What Linux says of the first processor; nothing where it does not."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    """A fact of the first processor; empty where Linux does not state it."""
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     line = re.search(rf"^{fact}\s*:(.*)$", text, re.MULTILINE)
     return line[1].strip() if line else ""

@@ -1,7 +1,5 @@
-"""The one way to align a table, by tabulate, and CSV."""
+"""The one way to align a table, by tabulate."""
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -31,12 +29,3 @@ def align(
     aligns = ["left" if column in left else "right" for column in range(len(headings))]
     form = "latex_booktabs" if latex else "pipe"
     return tabulate(list(rows), headings, form, disable_numparse=True, colalign=aligns)
-
-
-def csv_text(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The values ``names`` of each row, under a line with the names."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()

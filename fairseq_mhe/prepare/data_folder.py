@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import key, no_colon
+from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.prepare.manifest import (
     MANIFEST,
     PARALLEL,
@@ -43,7 +45,8 @@ class DataFolder:
     @property
     def fingerprint(self) -> str:
         """A hash of the content of all prepared files: the same on every machine."""
-        return key(file_hashes(self.manifest))
+        hashes = json.dumps(file_hashes(self.manifest), sort_keys=True)
+        return hashlib.sha256(hashes.encode()).hexdigest()
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """``fairseq-mhe table``: finished runs as a table, JSON and a picture."""
 
+import csv
+import io
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +10,7 @@ from typing import Any
 
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import output_folder, read_json, write_text
-from fairseq_mhe.common.tables import align, csv_text
+from fairseq_mhe.common.tables import align
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import (
     BASELINE,
@@ -75,9 +77,13 @@ def write_table(
     table = Table(title, _blocks(rows, paper), notes)
     if paper:
         write_text(output / "table.tex", table.latex())
-        lines = [{**row, "seeds": " ".join(map(str, row["seeds"]))} for row in rows]
         names = [name for name in rows[0] if name != "seeds"]
-        write_text(output / "table.csv", csv_text(lines, [*names, "seeds"]))
+        stream = io.StringIO()
+        writer = csv.DictWriter(stream, [*names, "seeds"], lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"]))})
+        write_text(output / "table.csv", stream.getvalue())
     table.write(output / "table.md", rows)
 
 

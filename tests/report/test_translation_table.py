@@ -120,8 +120,6 @@ def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -
         gather([unfinished.folder])
     with pytest.raises(UserError, match="is no run folder"):
         gather([tmp_path])
-    with pytest.raises(UserError, match="no runs"):
-        gather([])
     other, seed = make_run("mhe_mul", 3), make_run("mha", 3, seed=2)
     scores = other.subset("test") / "scores.json"
     text = scores.read_text()
