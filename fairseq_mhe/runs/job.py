@@ -103,8 +103,8 @@ class Job:
 
 
 def kind_name(attention: Mapping[str, str]) -> str:
-    """One name for the kinds at all places: the kind, or the three with dashes between."""
-    kinds = [attention[place] for place in PLACES if place in attention]
+    """One name for the kinds at all places: the kind, or those in order with dashes between."""
+    kinds = list(attention.values())
     return kinds[0] if len(set(kinds)) == 1 else "-".join(kinds)
 
 
