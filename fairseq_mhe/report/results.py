@@ -74,8 +74,10 @@ class Cell:
 
 
 def mean(values: Sequence[Any]) -> float | None:
-    """The mean over seeds; None if a seed has no value."""
-    return None if None in values else round(statistics.mean(values), 4)
+    """The mean over seeds; None if a seed has no value, or there is none."""
+    if not values or None in values:
+        return None
+    return round(statistics.mean(values), 4)
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
