@@ -3,11 +3,12 @@
 from random import Random
 
 import pytest
-from sacremoses import MosesPunctNormalizer
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from fairseq_mhe.prepare import tokenise
 from fairseq_mhe.prepare.languages import restored_by_moses
-from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
+from fairseq_mhe.prepare.tokenise import WordwiseMoses, detokeniser, tokeniser
+from tests.fixtures.text import Pairs
 
 
 def test_the_language_decides_and_a_region_has_its_rules() -> None:
@@ -45,17 +46,43 @@ def test_the_languages_that_moses_does_not_restore(lang: str, line: str) -> None
     assert restored_by_moses(lang) == (back == line)
 
 
+NASTY = "".join([*"aZ5ß .,'`\"-()/&%:;„“…«»", "\u2019", "\u2013", "\u00a0", "\u200b", "\u00ad"])
+
+
 @pytest.mark.parametrize("lang", ["en", "de", "fr", "fi"])
-def test_lines_that_no_rule_for_punctuation_sees_stay(lang: str) -> None:
-    """The reference is sacremoses on every line, made of what its rules look at."""
+def test_word_by_word_gives_what_the_whole_line_gives(lang: str) -> None:
+    """The reference is sacremoses on whole lines, made of what its rules look at."""
+    tokens = WordwiseMoses(lang)
+    moses = MosesTokenizer(lang=lang)
     normalise = tokenise.punctuation_normaliser(lang)
     reference = MosesPunctNormalizer(lang=lang, post_remove_control_chars=True)
     random = Random(7)
-    nasty = [*"aZ5ß .,'`\"-()/&%:;„“…«»", "\u2019", "\u2013", "\u00a0", "\u200b", "\u00ad"]
-    for pieces in (nasty, 'a5 .,"<%\u2018\u2019\u00a0)('):
-        for _ in range(600):
+    lines = []
+    words = ["Mr.", "No.", "z.B.", "U.S.", "3", "x", " ", "'", ",", ".."]
+    marked = ["Mr", "bzw", "word", "Word", "s", "n", "DOT", "\u2167b", *"'.,(-` "]
+    to_normalise = 'a5 .,"<%\u2018\u2019\u00a0)('
+    for pieces in (NASTY, "a5,.' ", "ab'` ,.", words, ["DOTMULTI", ". "], marked, to_normalise):
+        for _ in range(300):
             line = "".join(random.choice(pieces) for _ in range(random.randint(0, 14)))
-            assert normalise(line) == reference.normalize(line), line
+            assert tokens(line) == moses.tokenize(line, return_str=True, escape=False), line
+            lines.append(line)
+    assert list(map(normalise, lines)) == list(map(reference.normalize, lines))
+
+
+def test_word_by_word_gives_what_whole_lines_of_the_corpus_give(corpus: dict[str, Pairs]) -> None:
+    for side, lang in enumerate(("en", "de")):
+        tokens, moses = WordwiseMoses(lang), MosesTokenizer(lang=lang)
+        odd = ["", " ", "\x07", "a\x07b\x00 ' '", "  a  '  '5 ", "x.'", "it's '"]
+        for line in [*odd, *(pair[side] for pair in corpus["test"][:600])]:
+            assert tokens(line) == moses.tokenize(line, return_str=True, escape=False)
+
+
+def test_a_full_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "Mr. Smith, z.B. U.S. and so on (etc.)."
+    expected = WordwiseMoses("en").whole_line(line)
+    monkeypatch.setattr("fairseq_mhe.prepare.tokenise.CACHED_WORDS", 2)
+    tokens = WordwiseMoses("en")
+    assert [tokens(line) for _ in range(3)] == [expected] * 3
 
 
 def test_punctuation_is_written_in_one_way() -> None:
