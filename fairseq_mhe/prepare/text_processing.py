@@ -42,10 +42,10 @@ def model_text(
 ) -> Callable[[list[str]], list[str]]:
     """A function from normalised lines to the text that subwords are made of."""
     tokens = tokeniser(tokenizer, lang)
-    unify = punctuation_normaliser(lang) if punctuation else str
+    unify = punctuation_normaliser(lang) if punctuation else list
 
     def process(lines: list[str]) -> list[str]:
-        lines = [tokens(unify(line)) for line in lines]
+        lines = list(map(tokens, unify(lines)))
         # Last, since capitals tell abbreviations from words.
         return [line.lower() for line in lines] if lowercase else lines
 

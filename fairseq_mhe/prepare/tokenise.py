@@ -20,6 +20,7 @@ _LETTERS = "zqz"  # in which no rule sees more than that they are letters
 _BOUND = "',."  # at the ends of words whose tokens depend on the context
 _MARKS = re.escape("\"'`()[]<>,.:;!?/%&=+*-\u2013\u2014\u2026\u201e\u201c\u201d")
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1f]")  # what sacremoses removes from inside words
+_BETWEEN = "<\0<"  # lines
 _APOSTROPHES = re.compile(r"'\s+'")
 # Each of Moses' rules for punctuation needs one of these in the line.
 _TO_NORMALISE = re.compile(
@@ -124,13 +125,29 @@ class WordwiseMoses:
 
 
 @cache
-def punctuation_normaliser(lang: str) -> Callable[[str], str]:
-    """As Moses' normalize-punctuation and remove-non-printing-char."""
-    moses = MosesPunctNormalizer(lang=base_code(lang), post_remove_control_chars=True)
+def punctuation_normaliser(lang: str) -> Callable[[list[str]], list[str]]:
+    """As Moses' normalize-punctuation and remove-non-printing-char, of lines without NUL.
 
-    def normalise(line: str) -> str:
-        is_usual = line.isprintable() and not _TO_NORMALISE.search(line)
-        return line.strip() if is_usual else moses.normalize(line)
+    sacremoses' rules see many lines at once: none looks beyond `_BETWEEN`.
+    """
+    moses = MosesPunctNormalizer(lang=base_code(lang))
+    remove = moses.remove_control_chars
+    # A space that is written as a space again is left out: most are.
+    rules = [
+        partial(re.compile(rule.replace(" +", "  +")).sub, text)
+        for rule, text in moses.substitutions
+    ]
+
+    def normalise(lines: list[str]) -> list[str]:
+        places = [place for place, line in enumerate(lines) if _TO_NORMALISE.search(line)]
+        if places:
+            text = _BETWEEN.join([lines[place] for place in places])
+            for rule in rules:
+                text = rule(text)
+            lines = [*lines]
+            for place, line in zip(places, text.split(_BETWEEN), strict=True):
+                lines[place] = line
+        return [(line if line.isprintable() else remove(line)).strip() for line in lines]
 
     return normalise
 
