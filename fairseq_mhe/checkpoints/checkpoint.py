@@ -20,6 +20,7 @@ from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import atomic_path, sha256
 from fairseq_mhe.common.system import installed
+from fairseq_mhe.common.tables import listed
 from fairseq_mhe.models.build import build_ours
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, family_of
 from fairseq_mhe.models.options import OPTIONS
@@ -76,7 +77,7 @@ class Source:
         kinds = self.attention
         if len(set(kinds.values())) == 1:
             return next(iter(kinds.values()))
-        return ", ".join(f"{place} {kind}" for place, kind in kinds.items())
+        return listed(kinds)
 
     @property
     def words(self) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from fairseq_mhe.checkpoints import checkpoint
 from fairseq_mhe.checkpoints.checkpoint import plain
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError, one_line
-from fairseq_mhe.common.tables import align
+from fairseq_mhe.common.tables import align, listed
 from fairseq_mhe.models.build import place_of
 from fairseq_mhe.models.families import family_of
 from fairseq_mhe.models.options import kind_options
@@ -46,7 +46,7 @@ def inspect(path: Path) -> dict[str, Any]:
     for name, value in weights.items():
         if ".self_attn." in name or ".encoder_attn." in name:
             attention[place_of(name)] += value.numel()
-    given = {name: options.get(name) for name in kind_options()}
+    given = {n: options[n] for n in kind_options() if options.get(n) is not None}
     history = checkpoint.provenance(state)
     versions = history.pop("versions", {})
     return {
@@ -56,7 +56,7 @@ def inspect(path: Path) -> dict[str, Any]:
         "row": row,
         "row_differences": plain(differences),
         "kinds": family.kinds(options),
-        "options": plain({k: value for k, value in given.items() if value is not None}),
+        "options": plain(given),
         "attention_parameters": dict(attention),
         "parameters": _parameters(weights),
         "dtypes": sorted({str(x.dtype).removeprefix("torch.") for x in weights.values()}),
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
 
 def describe(summary: dict[str, Any]) -> dict[str, str]:
     """The summary in words, by what each line is about."""
-    differences = _listed(summary["row_differences"])
+    differences = listed(summary["row_differences"])
     resumable = "yes" if summary["resumable"] else "no (no optimizer state)"
     lines = {
         "model": f"{summary['model']} ({summary['architecture']})",
@@ -115,18 +115,14 @@ def describe(summary: dict[str, Any]) -> dict[str, str]:
     for place, count in summary["attention_parameters"].items():
         lines[f"{place} attention"] = f"{summary['kinds'][place]}, {count:,} parameters"
     return lines | {
-        "options": _listed(summary["options"]) or "defaults",
+        "options": listed(summary["options"]) or "defaults",
         "all parameters": f"{summary['parameters']:,} ({', '.join(summary['dtypes'])})",
         "training updates": f"{summary['updates']:,}",
         "training can resume": resumable,
         "averaged from": ", ".join(summary["averaged_from"]) or "nothing",
         "made by": _steps(summary["made_by"]),
-        "versions": _listed(summary["versions"]) or "not stored",
+        "versions": listed(summary["versions"]) or "not stored",
     }
-
-
-def _listed(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def _steps(history: dict[str, Any] | None) -> str:

@@ -1,4 +1,4 @@
-"""The one way to align a table, by tabulate."""
+"""The one way to align a table, by tabulate, and to list values in a line."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -29,3 +29,8 @@ def align(
     aligns = ["left" if column in left else "right" for column in range(len(headings))]
     form = "latex_booktabs" if latex else "pipe"
     return tabulate(list(rows), headings, form, disable_numparse=True, colalign=aligns)
+
+
+def listed(values: Mapping[str, Any], between: str = ", ") -> str:
+    """Names with their values: "layers 6, heads 8"."""
+    return between.join(f"{name} {value}" for name, value in values.items())

@@ -4,13 +4,12 @@ import csv
 import io
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import output_folder, read_json, write_text
-from fairseq_mhe.common.tables import align
+from fairseq_mhe.common.tables import align, listed
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import (
     BASELINE,
@@ -104,7 +103,7 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     training = _each(result.metrics.get("measured") for result in results)
     generation = _each(result.generation.get("measured") for result in results)
     versions = _each(
-        (_words(result.run.config["versions"]) for result in results), " or "
+        (listed(result.run.config["versions"]) for result in results), " or "
     )
     several = any(len(row["seeds"]) > 1 for row in rows)
     seeds = {}
@@ -121,7 +120,7 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
         "key/value cache in float32 for each generated token of each hypothesis.",
         f"Training tokens/s: target tokens, median over the log, {training}. "
         f"Generation sentences/s: fairseq-generate's own clock, {generation}.",
-        f"Seeds: {seeds.popitem()[1] if alike else _words(seeds, '; ')}. {versions}.",
+        f"Seeds: {seeds.popitem()[1] if alike else listed(seeds, '; ')}. {versions}.",
         "Valid loss: the lowest of a training, in bits per target token.",
     ]
     if paper:
@@ -145,10 +144,6 @@ def _each(texts: Iterable[str | None], between: str = "; ") -> str:
     return between.join(sorted({text for text in texts if text}))
 
 
-def _words(values: Mapping[str, Any], between: str = ", ") -> str:
-    return between.join(f"{name} {value}" for name, value in values.items())
-
-
 def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
     """How the models were trained (seeds of a cell are alike), and what hinders comparing them."""
     notes = []
@@ -163,7 +158,7 @@ def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
         apart = []
         for cell in others:
             if differing := differences(first.results[0].run, cell.results[0].run):
-                apart.append(f"{label(cell, cells)} ({_words(differing)})")
+                apart.append(f"{label(cell, cells)} ({listed(differing)})")
         if apart:
             than = f"Trained otherwise than {label(first, cells)}, so compare with care"
             notes.append(f"{than}: {', '.join(apart)}.")
