@@ -48,7 +48,10 @@ def keep_freed_memory() -> bool:
     """
     if not _tunes(*OWN_TUNING):
         return False
-    mallopt = ctypes.CDLL(None).mallopt
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
+        return False
     return all(mallopt(name, _NEVER) for name in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD))
 
 

@@ -110,7 +110,8 @@ def exact_int8() -> bool:
 
 
 def _cpuinfo(fact: str) -> str:
-    """A fact of the first processor; empty where Linux does not state it."""
-    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    """What Linux says of the first processor; nothing where it does not."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
     line = re.search(rf"^{fact}\s*:(.*)$", text, re.MULTILINE)
     return line[1].strip() if line else ""

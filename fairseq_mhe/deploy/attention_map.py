@@ -97,16 +97,18 @@ def _weights(model: nn.Module, place: str, *inputs: Tensor) -> list[Tensor]:
     """The weights (H, T, S) of each sublayer of a place while the model reads one sentence."""
     layers: list[Tensor] = []
 
-    def keep(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-        kwargs = {**kwargs, "need_head_weights": True}
-        _, weights = module.forward(*args, **kwargs)  # without hooks
-        layers.append(weights.squeeze(1))  # (H, 1, T, S) of one sentence
+    def ask(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+        return args, {**kwargs, "need_head_weights": True}
+
+    def keep(module: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> None:
+        layers.append(output[1].squeeze(1))  # (H, 1, T, S) of one sentence
 
     with ExitStack() as hooks:
         for _, where, module in sublayers(model):
             if where == place:
-                hook = module.register_forward_hook(keep, with_kwargs=True)
-                hooks.enter_context(hook)
+                before = module.register_forward_pre_hook(ask, with_kwargs=True)
+                hooks.enter_context(before)
+                hooks.enter_context(module.register_forward_hook(keep))
         model(*inputs)
     return layers
 
