@@ -50,6 +50,12 @@ def recorder() -> Callable[[Work], Work]:
     return record
 
 
+def has_room() -> bool:
+    """Whether the GPU has as much left as was ever taken at once: for batches without graphs."""
+    free, _ = torch.cuda.mem_get_info()
+    return free > torch.cuda.max_memory_allocated()
+
+
 class Graphs:
     """A model's features, by a graph for each shape of batch that comes a second time.
 
@@ -78,7 +84,7 @@ class Graphs:
 
     def __call__(self, *tokens: Tensor) -> Tensor | None:
         """tokens (B, S), (B, T) -> (B, T, C); None where no graph fits: the first time of a shape,
-        or where the last ones are not padded on the right.
+        without room for more, or where the last tokens are not padded on the right.
         """
         sentences, length = tokens[-1].shape
         if not CausalMask(length).hides_padding(tokens[-1].eq(self.padding)):
@@ -90,6 +96,8 @@ class Graphs:
             return None
         graph = self._of_shape[shape]
         if graph is None:
+            if not has_room():
+                return None
             graph = self._of_shape[shape] = _Graph(self, shape)
         for each, buffer in zip(tokens, graph.tokens, strict=True):
             more = buffer.size(1) - each.size(1)
