@@ -52,11 +52,9 @@ def write(trained: Trained, folder: Path) -> None:
 
 def _check(trained: Trained) -> None:
     """Raises UserError where no class of transformers' holds such a model."""
-    options, held = trained.source.options, dict(_CONSTANTS["held"])
-    for name in ("encoder_embed_dim", "encoder_normalize_before", "max_source_positions"):
-        other = name.replace("encoder", "decoder").replace("source", "target")
-        held[name] = [options[other]]  # one for both sides of a class
-    for name, values in held.items():
+    options = trained.source.options
+    same = {name: [options[other]] for name, other in _CONSTANTS["same"].items()}
+    for name, values in {**_CONSTANTS["held"], **same}.items():
         if options[name] not in values:
             raise UserError(
                 f"no class of transformers' holds {trained.source.path}: its option {name} is "
