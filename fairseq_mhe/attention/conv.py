@@ -62,8 +62,8 @@ class MHAConv(Attention):
         # The own key's tap last: (n, 1, d, 3).
         taps = self.taps.flip(1).transpose(1, 2).unsqueeze(1)
         k = (together * taps).sum(dim=4)  # (B, n, S, d)
-        q, v = (x.expand(-1, self.num_heads, -1, -1) for x in (q, v))
-        return q, k, v
+        every = (-1, self.num_heads, -1, -1)
+        return q.expand(every), k, v.expand(every)
 
     def written_out(self) -> WrittenOut:
         """Heads that read no key before their own, as after a conversion, are ordinary ones."""

@@ -76,7 +76,8 @@ class _HeadEmbeddingAttention(Attention):
         """X W_Q: (T, B, C) -> (B, 1, T, d), contiguous, so that what is made of it is too."""
         length, batch, _ = x.shape
         # A single step's transpose calls itself contiguous but has strides that products inherit.
-        return self.q_proj(x).transpose(0, 1).reshape(batch, 1, length, self.head_dim)
+        rows = self.q_proj(x).transpose(0, 1)  # (B, T, d)
+        return rows.reshape(batch, 1, length, self.head_dim)
 
 
 class MHEMul(_HeadEmbeddingAttention):

@@ -161,7 +161,8 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     task = load_task(data)
     words = len(task.source_dictionary), len(task.target_dictionary)
     if words != source.words:
-        own, expected = (" and ".join(map(str, x)) for x in (words, source.words))
+        own = " and ".join(map(str, words))
+        expected = " and ".join(map(str, source.words))
         raise UserError(
             f"{data.folder} does not belong to {source.path}: it has {own} words, the checkpoint "
             f"{expected}; give the data that the model was trained on"

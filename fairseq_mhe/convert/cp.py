@@ -34,7 +34,8 @@ class Components:
     ) -> Self:
         """Components that approximate ``forms`` (n, A, B)."""
         apart = torch.einsum("ir,ra,rb->iab", mixing, query, key) - forms
-        error = apart.norm() / forms.norm().clamp(min=torch.finfo(forms.dtype).tiny)
+        smallest = torch.finfo(forms.dtype).tiny
+        error = apart.norm() / forms.norm().clamp(min=smallest)
         return cls(mixing, query, key, float(error), rounds)
 
     def balanced(self) -> Self:
@@ -70,8 +71,9 @@ def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
     """The heads' largest singular components, each for its own head alone; zeros if too few."""
     heads, rows, columns = forms.shape
     u, s, v = torch.linalg.svd(forms, full_matrices=False)
-    # (n, A, rank), (n, rank), (n, rank, B)
-    u, s, v = u[:, :, :rank], s[:, :rank], v[:, :rank]
+    u = u[:, :, :rank]  # (n, A, rank)
+    s = s[:, :rank]  # (n, rank)
+    v = v[:, :rank]  # (n, rank, B)
     chosen = s.flatten().argsort(descending=True)[:dimensions].sort().values
     count = len(chosen)
     size = s.flatten()[chosen].sqrt().unsqueeze(1)
@@ -92,7 +94,8 @@ def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
 
     dimensions, calls = len(start.query), []
     # Copies, since tensorly works in place; it lays factors out by rows.
-    begin = [x.numpy().copy() for x in (start.mixing, start.query.T, start.key.T)]
+    parts = start.mixing, start.query.T, start.key.T
+    begin = [part.numpy().copy() for part in parts]
     _, factors = parafac(
         forms.numpy(),
         dimensions,

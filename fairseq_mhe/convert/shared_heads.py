@@ -62,9 +62,10 @@ def _distinct_heads(module: Any) -> tuple[int, list[int]]:
     for kept in range(1, heads):
         if heads % kept == 0:
             first = [head - head % (heads // kept) for head in range(heads)]
-            rows = (
-                x.unflatten(0, (heads, -1)) for x in (key.weight, key.bias, value.weight)
-            )
-            if all(torch.equal(x, x[first]) for x in rows):
+            rows = [
+                weight.unflatten(0, (heads, -1))
+                for weight in (key.weight, key.bias, value.weight)
+            ]
+            if all(torch.equal(each, each[first]) for each in rows):
                 return kept, first
     return heads, [*range(heads)]

@@ -73,7 +73,9 @@ def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, An
 
 def perplexity_block(rows: Sequence[Row]) -> Block:
     """A row for each kind of causal model; "nats" of ``rows``: per subword, of the seeds."""
-    more = [{**row, "perplexity": list(map(perplexity_of, row["nats"]))} for row in rows]
+    more = []
+    for row in rows:
+        more.append({**row, "perplexity": list(map(perplexity_of, row["nats"]))})
     return Block(columns("perplexity"), more)
 
 

@@ -44,6 +44,7 @@ def read_result(run: Job, subset: str) -> Result:
     metrics = read_json(run.metrics) if run.metrics.exists() else {}  # or it is converted
     scores = read_json(folder / "scores.json")
     generation = read_json(folder / "generation.json")
+    losses = [loss for _, loss in metrics.get("valid", ())]
     values = {
         "bleu": scores["bleu"]["score"],
         "bleu_confidence": scores["bleu"]["confidence"],
@@ -51,7 +52,7 @@ def read_result(run: Job, subset: str) -> Result:
         "bleu_tokenised": (scores.get("tokenised") or {}).get("score"),
         "bleu4": (scores.get("given_tokens") or {}).get("score"),
         # the lowest of a training, in bits per target token
-        "valid_loss": min((loss for _, loss in metrics.get("valid", ())), default=None),
+        "valid_loss": min(losses, default=None),
         "tokens_per_second": metrics.get("tokens_per_second"),
         "sentences_per_second": generation["sentences_per_second"],
     }
@@ -91,7 +92,8 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         if not (run.subset(subset) / "scores.json").is_file():
             advice = f"fairseq-mhe evaluate {folder} --subset {subset}"
             raise UserError(f"{folder} is not scored on {subset}: give {advice}")
-        groups.setdefault((run.row, run.kind), []).append(read_result(run, subset))
+        of_cell = groups.setdefault((run.row, run.kind), [])
+        of_cell.append(read_result(run, subset))
     cells = []
     for (row, kind), results in groups.items():
         results.sort(key=lambda result: result.run.seed)

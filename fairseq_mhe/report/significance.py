@@ -75,7 +75,8 @@ def compare(
         means.append(statistics.mean(of_trainings))
         draws = (max(1, len(trainings) - 1), RESAMPLES)
         drawn = random.integers(len(trainings), size=draws)
-        resampled.append(np.take_along_axis(np.array(scores), drawn, axis=0).mean(axis=0))
+        of_draws = np.take_along_axis(np.array(scores), drawn, axis=0)
+        resampled.append(of_draws.mean(axis=0))
     system, baseline = means
     if baseline < LEAST_BASELINE:
         return Comparison()

@@ -28,7 +28,8 @@ class Block:
     def lines(self) -> list[list[str]]:
         """The names of the columns, then a line for each row."""
         names = [name for name, _ in self.columns]
-        return [names, *([show(row) for _, show in self.columns] for row in self.rows)]
+        lines = [[show(row) for _, show in self.columns] for row in self.rows]
+        return [names, *lines]
 
     def aligned(self, latex: bool = False) -> str:
         names, *lines = self.lines()
@@ -68,7 +69,11 @@ class Table:
 def columns(part: str) -> list[Column]:
     """Those of a part of columns.yaml."""
     specs = yaml_beside(__file__, "columns.yaml")[part]
-    return [(over_seeds if type(spec[-1]) is int else column)(*spec) for spec in specs]
+    chosen = []
+    for spec in specs:
+        make = over_seeds if type(spec[-1]) is int else column
+        chosen.append(make(*spec))
+    return chosen
 
 
 def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
