@@ -208,8 +208,8 @@ class AnyKind(BaseFairseqModel):
             if getattr(options, "cuda_graphs", False) and (
                 name := changing(vars(options))
             ):
-                problem = f"--cuda-graphs does not go with {name}"
-                raise ValueError(f"{problem}: leave one out")
+                both = f"--cuda-graphs and --{name.replace('_', '-')}"
+                raise ValueError(f"{both} do not go together: leave one out")
             model = cls.assemble(options, task)
         model.args = options
         precision = "int8" if options.int8_generation else options.generation_precision

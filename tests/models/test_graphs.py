@@ -118,7 +118,7 @@ def test_what_a_graph_cannot_do_is_done_without(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_options_that_change_from_batch_to_batch_are_refused() -> None:
-    refusal = "--cuda-graphs does not go with checkpoint_activations: leave one out"
+    refusal = "--cuda-graphs and --checkpoint-activations do not go together: leave one out"
     with pytest.raises(SystemExit, match=refusal):
         model_of(checkpoint_activations=True)
 
