@@ -1,11 +1,12 @@
 """The CP (PARAFAC) decomposition by which heads get shared components: tensorly's, well begun."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from fairseq_mhe.common.system import require
 
@@ -43,13 +44,11 @@ class Components:
         place = self.mixing.abs().argmax(dim=0, keepdim=True)
         largest = self.mixing.gather(0, place).squeeze(0)  # (D,), signed
         mixing = torch.where(largest != 0, self.mixing / largest, 0.0)
-        query = self.query.norm(dim=1)  # (D,), their lengths
-        key = self.key.norm(dim=1)
-        side = (largest.abs() * query * key).sqrt()
-        query = self.query * torch.where(query > 0, side / query, 0.0).unsqueeze(1)
-        key = self.key * torch.where(key > 0, side / key, 0.0).unsqueeze(1)
-        query = query * largest.sign().unsqueeze(1)
-        return type(self)(mixing, query, key, self.error, self.iterations)
+        lengths = self.query.norm(dim=1) * self.key.norm(dim=1)  # (D,)
+        side = (largest.abs() * lengths).sqrt().unsqueeze(1)  # (D, 1)
+        query = normalize(self.query) * side * largest.sign().unsqueeze(1)
+        key = normalize(self.key) * side
+        return replace(self, mixing=mixing, query=query, key=key)
 
 
 def decompose(forms: Tensor, dimensions: int, rank: int, iterations: int) -> Components:
