@@ -12,7 +12,6 @@ import torch
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.corpora.home_assistant import read_corpus
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import CANDIDATES, TASKS
 from fairseq_mhe.runs import slurm
@@ -22,6 +21,7 @@ from studies.__main__ import main as study
 from tests.checkpoints.test_language_checkpoints import make_checkpoint
 from tests.fixtures.language import small_text
 from tests.fixtures.task_files import put_task, superglue_rows
+from tests.fixtures.text import read_corpus
 from tests.fixtures.trained import FLOAT32, snapshot
 
 Capture = pytest.CaptureFixture[str]

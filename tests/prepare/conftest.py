@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant, read_corpus
+from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from tests.fixtures.language import small_text
-from tests.fixtures.text import Pairs, write_parallel
+from tests.fixtures.text import Pairs, read_corpus, write_parallel
 
 #: What `language_text` is of.
 LINES = [pair[0] for pair in read_corpus()["train"][:400]]

@@ -7,12 +7,12 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.corpora.home_assistant import read_corpus
 from fairseq_mhe.prepare.corpora.language import PennTreebank, WikiText103
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.subword import join, split_long
+from tests.fixtures.text import read_corpus
 
 SP = "sentencepiece"
 

@@ -44,10 +44,13 @@ class HomeAssistant(PairCorpus):
         """Make the data folder, or what of it is missing; raises UserError as `prepare`."""
         with tempfile.TemporaryDirectory() as folder:
             train, valid, test = (Path(folder) / f"{split}.tsv" for split in SPLITS)
-            corpus, most = read_corpus(), self.limit
+            rows, most = read_rows(), self.limit
             held_out = most and most // _HELD_OUT_PART
             for path, count in ((train, most), (valid, held_out), (test, held_out)):
-                write_lines(path, map("\t".join, corpus[path.stem][:count]))
+                pairs = [
+                    "\t".join(pair) for split, _, *pair in rows if split == path.stem
+                ]
+                write_lines(path, pairs[:count])
             return prepare(replace(self, train=(train,), valid=valid, test=test))
 
 
@@ -55,14 +58,6 @@ def read_rows() -> list[list[str]]:
     """Split, integration, English and German of each pair."""
     lines = bz2.decompress(CORPUS.read_bytes()).decode().splitlines()
     return [line.split("\t") for line in lines[1:]]
-
-
-def read_corpus() -> dict[str, Pairs]:
-    """Split -> its (English, German) pairs."""
-    splits: dict[str, Pairs] = {split: [] for split in SPLITS}
-    for split, _, english, german in read_rows():
-        splits[split].append((english, german))
-    return splits
 
 
 def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
