@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, pad
 
 from fairseq_mhe.common.system import require
 
@@ -68,21 +68,18 @@ def decompose(forms: Tensor, dimensions: int, rank: int, iterations: int) -> Com
 
 def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
     """The heads' largest singular components, each for its own head alone; zeros if too few."""
-    heads, rows, columns = forms.shape
     u, s, v = torch.linalg.svd(forms, full_matrices=False)
-    u = u[:, :, :rank]  # (n, A, rank)
-    s = s[:, :rank]  # (n, rank)
-    v = v[:, :rank]  # (n, rank, B)
-    chosen = s.flatten().argsort(descending=True)[:dimensions].sort().values
-    count = len(chosen)
-    size = s.flatten()[chosen].sqrt().unsqueeze(1)
-    mixing = forms.new_zeros(heads, dimensions)
-    query = forms.new_zeros(dimensions, rows)
-    key = forms.new_zeros(dimensions, columns)
-    mixing[chosen // rank, torch.arange(count)] = 1
-    query[:count] = u.transpose(1, 2).flatten(0, 1)[chosen] * size
-    key[:count] = v.flatten(0, 1)[chosen] * size
-    return Components.of(forms, mixing, query, key)
+    size = s[:, :rank].flatten()  # (n rank,)
+    largest = size.argsort(descending=True)[:dimensions].sort().values
+    missing = (0, 0, 0, dimensions - len(largest))  # more rows
+    size = size[largest].sqrt().unsqueeze(1)
+    heads = torch.eye(len(s), dtype=s.dtype)  # (n, n)
+    mixing = heads.repeat_interleave(rank, dim=0)  # (n rank, n)
+    query = u[:, :, :rank].transpose(1, 2).flatten(0, 1)  # (n rank, A)
+    key = v[:, :rank].flatten(0, 1)  # (n rank, B)
+    query = pad(query[largest] * size, missing)  # (D, A)
+    key = pad(key[largest] * size, missing)  # (D, B)
+    return Components.of(forms, pad(mixing[largest], missing).T, query, key)
 
 
 def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
