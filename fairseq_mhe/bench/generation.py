@@ -21,7 +21,7 @@ from fairseq_mhe.common.arguments import at_least, list_of, positive, positive_l
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.convert.to_ctranslate2 import convert_stock, open_translator
+from fairseq_mhe.convert.to_ctranslate2 import convert, open_translator
 
 #: Before the precision in the name of a variant that is CTranslate2's: alone the stock model, else
 #: after a kind of attention.
@@ -179,7 +179,7 @@ class CTranslate2Benchmark(GenerationBenchmark):
             for language in LANGUAGES:
                 self._words.save(str(place / f"dict.{language}.txt"))
             how = (folder, precision, bool(kind))
-            convert_stock(options, weights, place, LANGUAGES, *how)
+            convert(self.variant, options, weights, place, LANGUAGES, *how)
             where = settings.device, precision, settings.threads
             self._translator = open_translator(folder, *where)
             self._weight_bytes = (folder / "model.bin").stat().st_size

@@ -32,31 +32,7 @@ _RANDOM = 8
 
 
 def convert(
-    source: Source,
-    dictionaries: Path,
-    languages: tuple[str, str],
-    output: Path,
-    quantization: str,
-    shared_heads: bool,
-) -> None:
-    """Fold ``source`` and let CTranslate2's converter write it to the new folder ``output``.
-
-    ``dictionaries``: the folder with dict.LANG.txt of both ``languages``. UserError where
-    CTranslate2 is not installed or cannot hold the model.
-    """
-    require("ctranslate2")
-    model = source.stock_options, folded_parameters(source.model)
-    try:
-        convert_stock(*model, dictionaries, languages, output, quantization, shared_heads)
-    except OSError:  # as of a full disk, which `new_folder` explains
-        raise
-    except Exception as error:  # its converter does not check what a model has
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        what = f"CTranslate2 cannot hold {source.path}: {reason}"
-        raise UserError(f"{what}; translate with --engine fairseq") from error
-
-
-def convert_stock(
+    name: object,
     options: Mapping[str, Any],
     parameters: Mapping[str, Tensor],
     dictionaries: Path,
@@ -65,7 +41,13 @@ def convert_stock(
     quantization: str,
     shared_heads: bool,
 ) -> None:
-    """Let CTranslate2's converter read a model ``transformer`` from a checkpoint as fairseq's."""
+    """Let CTranslate2's converter write a model ``transformer`` to the new folder ``output``.
+
+    ``options``, ``parameters``: as of fairseq's checkpoints; ``dictionaries``: the folder with
+    dict.LANG.txt of both ``languages``. UserError, which has the ``name``, where CTranslate2 is not
+    installed or cannot hold the model.
+    """
+    require("ctranslate2")
     from ctranslate2.converters import FairseqConverter
 
     from fairseq_mhe.convert.shared_heads import SharedHeadsConverter
@@ -74,11 +56,18 @@ def convert_stock(
     pair = dict(zip(("source_lang", "target_lang"), languages, strict=True))
     # CTranslate2 wants fairseq's options in a namespace, the task's among them.
     args = argparse.Namespace(**{**options, "task": "translation", **pair})
-    with tempfile.TemporaryDirectory() as folder:
-        checkpoint = Path(folder) / "model.pt"
-        torch.save({"args": args, "model": dict(parameters)}, checkpoint)
-        converted = converter(str(checkpoint), str(dictionaries), **pair)
-        converted.convert(str(output), quantization=quantization)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = Path(folder) / "model.pt"
+            torch.save({"args": args, "model": dict(parameters)}, checkpoint)
+            converted = converter(str(checkpoint), str(dictionaries), **pair)
+            converted.convert(str(output), quantization=quantization)
+    except OSError:  # as of a full disk, which `new_folder` explains
+        raise
+    except Exception as error:  # its converter does not check what a model has
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        what = f"CTranslate2 cannot hold {name}: {reason}"
+        raise UserError(f"{what}; translate with --engine fairseq") from error
 
 
 def open_translator(folder: Path, device: str, precision: str, threads: int) -> Any:
@@ -152,7 +141,9 @@ def run(args: argparse.Namespace) -> None:
         data = open_binary(args.data)
         task = task_of(data, source)
         with new_folder(args.out) as folder:
-            convert(source, data.binary, data.languages, folder, how, args.shared_heads)
+            weights = folded_parameters(source.model)
+            to = data.binary, data.languages, folder, how, args.shared_heads
+            convert(source.path, source.stock_options, weights, *to)
             translator = open_translator(folder, "cpu", "default", threads=1)
             tolerance = _ROUNDING if how == "float32" else float("inf")
             off = check_exact(source, task, translator, tolerance)

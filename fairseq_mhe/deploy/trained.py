@@ -19,6 +19,7 @@ from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert.compare import task_of
+from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import check_exact, convert
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Translation
@@ -178,7 +179,9 @@ def open_engine(
 def write_ctranslate2(trained: Trained, folder: Path, threads: int | None = None) -> None:
     """Write it in float32, shared heads once; UserError where CTranslate2 is not exact."""
     source = trained.source
-    convert(source, trained.folder, trained.text.languages, folder, "float32", True)
+    weights = folded_parameters(source.model)
+    to = trained.folder, trained.text.languages, folder, "float32", True
+    convert(source.path, source.stock_options, weights, *to)
     exact = CTranslate2Engine(folder, trained.positions[1], "float32", True, threads)
     check_exact(source, trained.task, exact.translator)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ctranslate2.converters import FairseqConverter
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
@@ -104,8 +105,8 @@ def test_a_model_that_translates_otherwise_is_not_kept(
     command: Convert,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other, right = make_source("other.pt", **PLAIN), to_ctranslate2.convert
-    monkeypatch.setattr(to_ctranslate2, "convert", lambda source, *rest: right(other, *rest))
+    other = to_ctranslate2.folded_parameters(make_source("other.pt", **PLAIN).model)
+    monkeypatch.setattr(to_ctranslate2, "folded_parameters", lambda _: other)
     status, _, error = command(trained(**PLAIN), PLAIN)
     assert status == 2
     assert "probabilities are not those of" in error
@@ -135,10 +136,10 @@ def test_what_ctranslate2_cannot_hold_is_one_line(
 def test_a_full_disk_is_one_line(
     tmp_path: Path, command: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(*_: Any) -> None:
+    def write(*_: Any, **options: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "hidden.part")
 
-    monkeypatch.setattr(to_ctranslate2, "convert_stock", write)
+    monkeypatch.setattr(FairseqConverter, "convert", write)
     status, _, error = command(make_model(attention="mqa"), {"attention": "mqa"})
     assert status == 2
     assert f"cannot write {tmp_path}/out: No space left on device: make room" in error

@@ -1,6 +1,5 @@
 """The Translator translates as fairseq-generate did, whatever it is loaded from."""
 
-import copy
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import ctranslate2
 import pytest
 import torch
 
-from fairseq_mhe.checkpoints.checkpoint import Source, save_checkpoint
+from fairseq_mhe.checkpoints.checkpoint import save_checkpoint
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy import trained
@@ -97,15 +96,15 @@ def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
 def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
     exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    convert = trained.convert
+    folded = trained.folded_parameters
 
-    def slightly_wrong(source: Source, *rest: Any) -> None:
-        other: Any = copy.deepcopy(source.model)
-        with torch.no_grad():
-            other.decoder.layers[0].fc2.bias[0] += 0.1
-        convert(replace(source, model=other), *rest)
+    def slightly_wrong(model: Any) -> Any:
+        weights, name = folded(model), "decoder.layers.0.fc2.bias"
+        wrong = weights[name].clone()
+        wrong[0] += 0.1
+        return {**weights, name: wrong}
 
-    monkeypatch.setattr(trained, "convert", slightly_wrong)
+    monkeypatch.setattr(trained, "folded_parameters", slightly_wrong)
     assert load(exported).engine == "fairseq"
     for precision in ("float32", "int8"):
         with pytest.raises(UserError, match=r"probabilities are not those of .* by 0\.\d+ of"):
