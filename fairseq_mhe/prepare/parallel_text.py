@@ -43,15 +43,8 @@ CHUNK = 5000  # lines that a process cleans at a time
 _CHARACTERS_A_TOKEN = 8
 _USUAL_FROM = 100_000  # first pairs of a corpus
 _WARN_ABOVE = 10  # percent of the pairs that are dropped
-#: The options that decide what cleaning writes.
-_CLEANING = (
-    "tokenizer",
-    "max_tokens",
-    "max_ratio",
-    "punctuation",
-    "lowercase",
-    "hold_out",
-)
+#: The options that decide what cleaning writes, beside the tokeniser and --hold-out.
+_CLEANING = ("max_tokens", "max_ratio", "punctuation", "lowercase")
 #: Why a pair is dropped, in counts and in words.
 _REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
 _REFERENCES = 2000  # lines of the test set whose tokens are joined again and compared
@@ -65,8 +58,7 @@ def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
     """
     config = config.checked()
     files = config.files()
-    options = ("vocab_size", "max_tokens", "max_ratio", "punctuation", "lowercase")
-    shown = {name: getattr(config, name) for name in options}
+    shown = {name: getattr(config, name) for name in ("vocab_size", *_CLEANING)}
     facts = text_facts(config.langs, config.subword, config.tokenizer, source, **shown)
     with open_manifest(config.out, PARALLEL, facts, config.workers) as manifest:
         counts = _clean(manifest, config, files)
@@ -116,7 +108,8 @@ def _clean(
         return {split: dict(counter) for split, counter in counts.items()}
 
     sides = {split: list(chain(*corpora)) for split, corpora in files.items()}
-    options = {name: getattr(config, name) for name in _CLEANING}
+    names = ("tokenizer", *_CLEANING, "hold_out")
+    options = {name: getattr(config, name) for name in names}
     made_from = {"inputs": hashes_of(sides, config.workers), "options": options}
     return manifest.run("clean", {**made_from, "langs": list(config.langs)}, action)
 
