@@ -20,7 +20,10 @@ from fairseq_mhe.attention.kernel import CausalMask
 _SENTENCES, _TOKENS = 8, 4
 
 #: Options by which each batch starts other kernels.
-_CHANGING = "checkpoint_activations", "encoder_layerdrop", "decoder_layerdrop"
+_CHANGING = (
+    *("checkpoint_activations", "offload_activations", "encoder_layerdrop"),
+    *("decoder_layerdrop", "adaptive_input", "character_embeddings", "base_layers"),
+)
 
 Work = Callable[[], None]
 

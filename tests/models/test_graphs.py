@@ -121,6 +121,8 @@ def test_options_that_change_from_batch_to_batch_are_refused() -> None:
     refusal = "--cuda-graphs and --checkpoint-activations do not go together: leave one out"
     with pytest.raises(SystemExit, match=refusal):
         model_of(checkpoint_activations=True)
+    with pytest.raises(SystemExit, match="--cuda-graphs and --adaptive-input"):
+        model_of(arch="transformer_lm_mhe_tiny", adaptive_input=True)
 
 
 def test_sizes_are_rounded_up_to_few() -> None:
