@@ -6,6 +6,7 @@ are padded to few shapes, and all graphs read and write the same few tensors.
 """
 
 import math
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -84,13 +85,17 @@ class Graphs:
         self.gradients = [torch.zeros_like(weight) for weight in parameters]
         self._features = parameters[0].new_empty(2, 0)
         self._of_shape: dict[tuple[int, ...], _Graph | None] = {}
+        self._open: Callable[[], _Pass | None] = lambda: None
 
     def __call__(self, *tokens: Tensor) -> Tensor | None:
         """tokens (B, S), (B, T) -> (B, T, C); None where no graph fits: the first time of a shape,
-        without room for more, or where the last tokens are not padded on the right.
+        without room for more, before the backward pass of the last batch, or where the last tokens
+        are not padded on the right.
         """
         sentences, length = tokens[-1].shape
-        if not CausalMask(length).hides_padding(tokens[-1].eq(self.padding)):
+        if self._open() or not CausalMask(length).hides_padding(
+            tokens[-1].eq(self.padding)
+        ):
             return None
         lengths = (rounded(each.size(1), _TOKENS) for each in tokens)
         shape = rounded(sentences, _SENTENCES), *lengths
@@ -110,7 +115,9 @@ class Graphs:
             # Of an earlier batch of the update (--update-freq): the graph writes there again.
             if weight.grad is not None and weight.grad.data_ptr() == buffer.data_ptr():
                 weight.grad = weight.grad.clone()
-        features = _Replay.apply(graph, *self.parameters)
+        forward = _Pass()
+        self._open = weakref.ref(forward)
+        features = _Replay.apply(graph, forward, *self.parameters)
         return features[:sentences, :length]
 
     def features(self, sentences: int, length: int) -> Tensor:
@@ -155,12 +162,16 @@ class _Graph:
         torch._foreach_copy_(buffers, gradients)
 
 
+class _Pass:
+    """A forward pass, as long as its backward pass is to come: nobody may take its memory."""
+
+
 class _Replay(torch.autograd.Function):
     """Features (B, T, C) by a graph, and the gradients of parameters."""
 
     @staticmethod
-    def forward(ctx: Any, graph: _Graph, *parameters: Tensor) -> Tensor:
-        ctx.graph = graph
+    def forward(ctx: Any, graph: _Graph, forward: _Pass, *parameters: Tensor) -> Tensor:
+        ctx.graph, ctx.open = graph, forward
         graph.forward()
         return graph.features.detach()
 
@@ -170,4 +181,5 @@ class _Replay(torch.autograd.Function):
         """slope (B, T, C): of the features."""
         ctx.graph.slope.copy_(slope)
         ctx.graph.backward()
-        return None, *(buffer.detach() for buffer in ctx.graph.gradients)
+        ctx.open = None
+        return None, None, *(buffer.detach() for buffer in ctx.graph.gradients)
