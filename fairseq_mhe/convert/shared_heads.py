@@ -36,36 +36,31 @@ class SharedHeadsConverter(FairseqConverter):
 def set_shared_heads(spec: Any, module: Any, self_attention: bool = False) -> None:
     """Set CTranslate2's specification from fairseq's attention, whose equal heads become one."""
     heads = module.num_heads
-    kept, first = _distinct_heads(module)
+    kept = _distinct_heads(module)
     if kept < heads:
+        groups = (kept, heads // kept, -1)
         # Rows of attention weights sum to 1: what value biases differ by goes through the output
         # into its bias.
-        values = module.v_proj.bias.unflatten(0, (heads, -1))  # (n, d)
-        differences = (values - values[first]).flatten().numpy()
+        values = module.v_proj.bias.unflatten(0, groups)  # (g, n / g, d)
+        differences = (values - values[:, :1]).flatten().numpy()
         module.out_proj.bias += torch.tensor(module.out_proj.weight.numpy() @ differences)
         for layer in (module.k_proj, module.v_proj):
             for name, parameter in layer.named_parameters():
-                rows = parameter.unflatten(0, (heads, -1))[first[:: heads // kept]]
-                setattr(layer, name, nn.Parameter(rows.flatten(0, 1)))
+                rows = parameter.unflatten(0, groups)[:, 0].flatten(0, 1)
+                setattr(layer, name, nn.Parameter(rows))
         # Past the specification's own attributes, which are frozen.
         vars(spec)["num_heads_kv"] = np.int32(kept)
     _whole(spec, module, self_attention)
 
 
-def _distinct_heads(module: Any) -> tuple[int, list[int]]:
-    """The least number of key and value heads, and the head that stands for each (n,).
-
-    Groups of neighbours are equal but for the biases of values.
-    """
+def _distinct_heads(module: Any) -> int:
+    """The least number of groups of neighbours that are equal but for the biases of values."""
     heads = module.num_heads
-    key, value = module.k_proj, module.v_proj
+    shared = module.k_proj.weight, module.k_proj.bias, module.v_proj.weight
     for kept in range(1, heads):
         if heads % kept == 0:
-            first = [head - head % (heads // kept) for head in range(heads)]
-            rows = [
-                weight.unflatten(0, (heads, -1))
-                for weight in (key.weight, key.bias, value.weight)
-            ]
-            if all(torch.equal(each, each[first]) for each in rows):
-                return kept, first
-    return heads, [*range(heads)]
+            groups = (kept, heads // kept, -1)
+            parts = [parameter.unflatten(0, groups) for parameter in shared]
+            if all(part.eq(part[:, :1]).all() for part in parts):
+                return kept
+    return heads
