@@ -17,7 +17,6 @@ from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.compare import Material, add_data, open_material, tracked
 from fairseq_mhe.convert.fit import FIT, Problem
 from fairseq_mhe.convert.fold import add_files, check_files, with_sublayers
-from fairseq_mhe.convert.moments import Inputs
 from fairseq_mhe.models.build import build_ours, sublayers
 from fairseq_mhe.models.families import training_options
 from fairseq_mhe.models.options import size_options
@@ -45,14 +44,13 @@ def convert(
     inputs = material.inputs()
     fitted, layers = {}, []
     for name, _, new in tracked([*sublayers(model)], "fitting attention sublayers"):
-        known = inputs.get(name) or Inputs.unknown(new)
-        problem = Problem(new, heads[name], known, iterations)
+        problem = Problem(new, heads[name], inputs[name], iterations)
         fitted[name] = FIT[kind](problem)
         if (cp := problem.components) is not None:
             layers.append({"name": name, "error": cp.error, "iterations": cp.iterations})
     model.load_state_dict(with_sublayers(source.model, fitted))
     model.eval()
-    weighted_by = str(material.data) if inputs else None
+    weighted_by = str(material.data) if material.measured else None
     report = {"kind": kind, "weighted_by": weighted_by, "loss": material.loss(model)}
     facts = {"made_by": "convert", **report}
     save_model(source, options, model.state_dict(), output, facts)

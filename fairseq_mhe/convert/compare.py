@@ -65,9 +65,7 @@ class Material:
         return self.task.target_dictionary.pad()
 
     def inputs(self) -> dict[str, Inputs]:
-        """What each sublayer of the source reads, by its name; nothing without measured text."""
-        if not self.measured:
-            return {}
+        """What each sublayer of the source reads, by its name."""
         batches = tracked(self.measured, "measuring inputs")
         return measure_inputs(self.source.model, batches, self._pad)
 

@@ -3,30 +3,24 @@
 import contextlib
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import Attention
 from fairseq_mhe.models.build import sublayers
 
 
 class Moments:
-    """Mean (C,) and covariance (C, C) of the vectors that were added, float64."""
+    """Mean (C,) and covariance (C, C) of the vectors that were added, float64.
+
+    Without any, what to assume without data: mean 0, every direction alike.
+    """
 
     def __init__(self, width: int) -> None:
         self._count = 0
         self._sum = torch.zeros(width, dtype=torch.float64)
         self._products = torch.zeros(width, width, dtype=torch.float64)
-
-    @classmethod
-    def unknown(cls, width: int) -> Self:
-        """Mean 0, every direction alike: what to assume without data."""
-        moments = cls(width)
-        moments._count = 1
-        moments._products = torch.eye(width, dtype=torch.float64)
-        return moments
 
     def add(self, x: Tensor) -> None:
         """x: (N, C)."""
@@ -38,11 +32,13 @@ class Moments:
     @property
     def mean(self) -> Tensor:
         """(C,)."""
-        return self._sum / self._count
+        return self._sum / max(1, self._count)
 
     @property
     def covariance(self) -> Tensor:
         """(C, C)."""
+        if not self._count:
+            return torch.eye(len(self._sum), dtype=torch.float64)
         return self._products / self._count - self.mean.outer(self.mean)
 
     @property
@@ -56,11 +52,6 @@ class Inputs(NamedTuple):
 
     query: Moments
     memory: Moments
-
-    @classmethod
-    def unknown(cls, attention: Attention) -> Self:
-        """Inputs of which nothing is known."""
-        return cls(Moments.unknown(attention.embed_dim), Moments.unknown(attention.kdim))
 
 
 @torch.inference_mode()

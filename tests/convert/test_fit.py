@@ -108,6 +108,6 @@ def test_moments() -> None:
     x, inputs = make_inputs()
     torch.testing.assert_close(inputs.query.mean, x.mean(dim=0))
     torch.testing.assert_close(inputs.query.second, x.T @ x / len(x))
-    unknown = Moments.unknown(C)
+    unknown = Moments(C)
     for matrix in (unknown.covariance, unknown.second):
         assert torch.equal(matrix, torch.eye(C, dtype=torch.float64))
