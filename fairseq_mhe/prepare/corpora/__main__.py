@@ -1,6 +1,5 @@
 """What the scripts of data-prep/ run: a corpus, or a task of understanding, as a data folder."""
 
-import argparse
 import shutil
 import sys
 from collections.abc import Sequence
@@ -85,6 +84,11 @@ CORPORA = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command of a corpus, whose messages begin with the name of its script."""
+    words = sys.argv[1:] if argv is None else argv
+    return exit_status(f"{' '.join(words[:1])}.sh", partial(_run, words))
+
+
+def _run(words: Sequence[str]) -> None:
     parser = Parser(prog="python -m fairseq_mhe.prepare.corpora", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True)
     for name, options in CORPORA.items():
@@ -98,14 +102,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "task", choices=tasks, metavar="TASK", help=", ".join(tasks)
             )
             command.set_defaults(block=384 if name == "squad" else 512)
-    args = parser.parse_args(argv)
-    return exit_status(f"{args.name}.sh", partial(_run, args))
-
-
-def _run(args: argparse.Namespace) -> None:
-    options: Any = from_options(CORPORA[args.name], args)
-    task = [TASKS[args.task]] if isinstance(options, OfficialTask) else []
-    print(options.prepare(*task))
+    args = parser.parse_args(words)
+    corpus: Any = from_options(CORPORA[args.name], args)
+    task = [TASKS[args.task]] if isinstance(corpus, OfficialTask) else []
+    print(corpus.prepare(*task))
 
 
 if __name__ == "__main__":
