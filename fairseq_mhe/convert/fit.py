@@ -163,7 +163,8 @@ def fit_mhe_add(p: Problem) -> Parameters:
     query = (inverse @ factors[0, :width] / n**0.5).T  # (d, C)
     shift = factors[0, width:] - query @ mean  # (n, d)
     value, output = shared_rows(p.outputs, p.of_memory, p.width)
-    parameters = p.parameters(pad(query, (0, 1)), rows, value.unsqueeze(0), output)
+    query = pad(query, (0, 1))  # (d, C + 1)
+    parameters = p.parameters(query, rows, value.unsqueeze(0), output)
     # The shifts that write what is constant, the shortest of them; a bias has the rest.
     constant = p.lost_constant(value.unsqueeze(0), output)  # (C,)
     joined = parameters["out_proj.weight"]  # (C, n d)

@@ -38,7 +38,10 @@ _SIZES = yaml_beside(__file__, "architectures.yaml")
 
 
 def _rows(group: str, **usual: Any) -> dict[str, Row]:
-    return {name: Row(**{**usual, **row}) for name, row in _SIZES[group].items()}
+    rows = {}
+    for name, row in _SIZES[group].items():
+        rows[name] = Row(**{**usual, **row})
+    return rows
 
 
 _CAUSAL = {"normalize_before": True, "sides": ("decoder",), "stock": "transformer_lm_gpt"}

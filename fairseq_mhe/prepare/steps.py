@@ -135,8 +135,10 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
         for word, count in subword.count_words(train, manifest.workers).items():
             dictionary.add_symbol(word, count)
         dictionary.finalize()
-        for name in {".".join(("dict", *name.split(".")[2:], "txt")) for name in texts}:
-            dictionary.save(str(work / "bin" / name))
+        # ("de",) of train.en-de.de, () of running text.
+        for lang in {tuple(name.split(".")[2:]) for name in texts}:
+            file = ".".join(("dict", *lang, "txt"))
+            dictionary.save(str(work / "bin" / file))
         log = f"{len(dictionary)} types\n"
         for name, text in texts.items():
             prefix = work / "bin" / name

@@ -150,8 +150,9 @@ def _choice(task: Task, row: Row) -> Iterator[Example]:
 def _word_in_context(task: Task, row: Row) -> Iterator[Example]:
     """WiC: two sentences, and the place of the word in each, in characters."""
     texts = row["sentence1"], row["sentence2"]
-    spans = (0, row["start1"], row["end1"]), (1, row["start2"], row["end2"])
-    yield Example(texts, _label(task, row), spans=spans)
+    first = (0, row["start1"], row["end1"])
+    second = (1, row["start2"], row["end2"])
+    yield Example(texts, _label(task, row), spans=(first, second))
 
 
 def _coreference(task: Task, row: Row) -> Iterator[Example]:

@@ -121,7 +121,8 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> 
             truncated += asked != words
             labelled = _labelled_windows(question, context, len(asked), block)
             for start, end, label in labelled:
-                texts.append([" ".join(asked), " ".join(context.subwords[start:end])])
+                window = context.subwords[start:end]
+                texts.append([" ".join(asked), " ".join(window)])
                 places.append([len(questions), len(contexts), start, end - start])
                 labels.append(label)
             is_nowhere = all(label == NOWHERE for *_, label in labelled)

@@ -65,7 +65,8 @@ def plot(rows: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str)
     with picture(path, title) as figure:
         left, *panels = figure.subplots(1, 3)
         for name, metrics in curves.items():
-            left.plot(*np.reshape(metrics["valid"], (-1, 2)).T, label=name)
+            updates, losses = np.reshape(metrics["valid"], (-1, 2)).T
+            left.plot(updates, losses, label=name)
         left.set(xlabel="updates", ylabel="validation loss (bits per subword)")
         named = zip(curves, rows, strict=True)
         points = [(name, row, row["bleu"], row["bleu_confidence"]) for name, row in named]

@@ -78,9 +78,11 @@ def columns(part: str) -> list[Column]:
 
 def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
     """The columns that have a value in some row."""
-    return [
-        (name, show) for name, show in columns if {show(row) for row in rows} - {"", "-"}
-    ]
+    kept = []
+    for name, show in columns:
+        if {show(row) for row in rows} - {"", "-"}:
+            kept.append((name, show))
+    return kept
 
 
 def over_seeds(heading: str, name: str, digits: int = 2) -> Column:

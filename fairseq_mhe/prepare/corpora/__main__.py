@@ -52,7 +52,11 @@ class OfficialTask(Downloads):
             if task.name == "mrpc":
                 # The second file names the pairs of the first that are dev.
                 (header, *rows), pairs = map(list, map(read_lines, paths))
-                dev = [row for row in rows if "\t".join(row.split("\t")[1:3]) in pairs]
+                dev = []
+                for row in rows:
+                    _, first, second, *_ = row.split("\t")
+                    if f"{first}\t{second}" in pairs:
+                        dev.append(row)
                 train = [row for row in rows if row not in dev]
                 write_lines(work / "train.tsv", [header, *train])
                 write_lines(work / "dev.tsv", [header, *dev])
