@@ -6,6 +6,7 @@ Read, normalise, tokenise, clean, learn, segment, binarise. `prepare` takes plai
 
 import argparse
 import math
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -201,21 +202,28 @@ def _summary(counts: Mapping[str, int]) -> tuple[float, str]:
 
 
 def _say_not_restored(config: PrepareConfig) -> None:
-    """Say how many references Moses' rules do not restore, and the words that are lost most."""
+    """Say which forms in the references Moses' rules do not restore, how often, with examples."""
     lang = config.target_lang
     split, restore = tokeniser("moses", lang), detokeniser("moses", lang)
     lines = list(islice(read_lines(config.out / "raw" / f"test.{lang}"), _REFERENCES))
-    count = 0
-    lost: Counter[str] = Counter()
+    forms: Counter[str] = Counter()
+    examples: dict[str, str] = {}
     for line in lines:
         restored = restore(split(line))
-        count += restored != line
-        lost.update(word for word in line.split() if word not in restored.split())
-    if count:
-        words = ", ".join(word for word, _ in lost.most_common(4))
-        share = f"{count:,} of {len(lines):,} references"
+        if restored != line:
+            kept = set(restored.split())
+            lost = [word for word in line.split() if word not in kept]
+            words = " ".join(lost or [line])
+            form = re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "A", words))
+            forms[form] += 1
+            examples.setdefault(form, words)
+    if forms:
+        like = [
+            f"{n} like {form} ({examples[form]!r})" for form, n in forms.most_common(4)
+        ]
+        share = f"{forms.total():,} of {len(lines):,} references"
         problem = "which no translation can match fully"
-        say(f"test: Moses' rules do not restore {share}, {problem}: {words}")
+        say(f"test: Moses' rules do not restore {share}, {problem}: {'; '.join(like)}")
 
 
 def prepare_segmented(

@@ -323,4 +323,4 @@ def test_references_that_moses_does_not_restore_are_counted(
     prepare(replace(config, max_ratio=None, test=write_parallel(tmp_path / "odd", pairs)))
     printed = " ".join(capsys.readouterr().err.split())
     assert "Moses' rules do not restore 3 of 4 references" in printed
-    assert "fully: und/oder, 50, %, ja/nein" in printed
+    assert "fully: 2 like A/A ('und/oder'); 1 like 0 % ('50 %')" in printed
