@@ -11,6 +11,7 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_seed, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, output_folder, read_json, write_json
+from fairseq_mhe.common.tables import listed
 from fairseq_mhe.experiments.table import kinds, seeds
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
@@ -286,7 +287,7 @@ class LanguageTable:
         subwords = training.options["tokens_per_sample"]
         blocks = f"{training.batch_tokens:,} blocks of {subwords:,} subwords"
         pretraining = f"{training.updates:,} updates of {blocks}, in {training.precision}"
-        made_by = ", ".join(map(" ".join, job.config["versions"].items()))
+        made_by = listed(job.config["versions"])
         if not self.tasks:
             return [f"Training: {self._seeds}, {pretraining}.", f"{made_by}."]
         return [

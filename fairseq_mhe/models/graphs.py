@@ -93,19 +93,18 @@ class Graphs:
         are not padded on the right.
         """
         sentences, length = tokens[-1].shape
-        if self._open() or not CausalMask(length).hides_padding(
-            tokens[-1].eq(self.padding)
-        ):
-            return None
         lengths = (rounded(each.size(1), _TOKENS) for each in tokens)
         shape = rounded(sentences, _SENTENCES), *lengths
         if shape not in self._of_shape:
             self._of_shape[shape] = None
             return None
         graph = self._of_shape[shape]
+        if self._open() or (graph is None and not has_room()):
+            return None
+        # Last, since the GPU is asked.
+        if not CausalMask(length).hides_padding(tokens[-1].eq(self.padding)):
+            return None
         if graph is None:
-            if not has_room():
-                return None
             graph = self._of_shape[shape] = _Graph(self, shape)
         for each, buffer in zip(tokens, graph.tokens, strict=True):
             more = buffer.size(1) - each.size(1)

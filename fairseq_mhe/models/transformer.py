@@ -205,9 +205,8 @@ class AnyKind(BaseFairseqModel):
             # Weights of a seed, and numbers in results/, depend on these draws of version 0.2.
             for place in (*cls.PLACES, *cls.PLACES):
                 our_options.build_place(options, place)
-            if getattr(options, "cuda_graphs", False) and (
-                name := changing(vars(options))
-            ):
+            name = changing(vars(options))
+            if name and getattr(options, "cuda_graphs", False):
                 both = f"--cuda-graphs and --{name.replace('_', '-')}"
                 raise ValueError(f"{both} do not go together: leave one out")
             model = cls.assemble(options, task)

@@ -19,8 +19,9 @@ import fairseq_mhe
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, check_input
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.architectures import MODEL_NAME, ROWS, SMALL_ROWS
 from fairseq_mhe.models.graphs import changing
+from fairseq_mhe.models.language_models import CAUSAL
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.runs.decoding import Decoding
@@ -35,7 +36,7 @@ _OTHER_GROUPS = ("hydra", "defaults", "generation")
 #: Options that depend on where a training runs; commands set them.
 _PLACES = ("data", "user_dir", "save_dir", "distributed_world_size", "cpu")
 #: How the architectures of models begin that CUDA graphs serve.
-_WITH_DECODERS = ("transformer_mhe_", "transformer_lm_mhe_")
+_WITH_DECODERS = (MODEL_NAME, CAUSAL)
 #: fairseq's losses that have a faster form of ours.
 _LOSSES = ("label_smoothed_cross_entropy", "masked_lm", "cross_entropy")
 #: What wrong types and wrong text in a recipe raise.

@@ -71,7 +71,7 @@ def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
     for measure, name in (("loss", "valid_loss"), ("bleu", "bleu")):
         values = cell.of_seeds(name)
         of_seeds = [value for value in values if value is not None]  # untrained: no loss
-        summary |= {f"{measure}_of_seeds": of_seeds, measure: mean(values)}
+        summary |= {f"{measure}_of_seeds": of_seeds, measure: mean(of_seeds)}
         summary[f"{measure}_deviation"] = deviation(of_seeds)
     return summary
 
