@@ -11,7 +11,7 @@ import time
 import zipfile
 import zlib
 from argparse import Namespace
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fairseq_mhe.checkpoints.checkpoint import updates_made
@@ -69,42 +69,36 @@ def train_and_score(
 def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
     """Train what is not trained, a job in each slot; if one fails the others stop."""
     waiting = [job for job in jobs if not job.metrics.exists()]
-    active = [_train(job, device, slot, board) for slot, job in enumerate(waiting)]
+    active: list[tuple[Job, list[Child]]] = []
     try:
+        for slot, job in enumerate(waiting):
+            active.append((job, _start(job, device, slot, board)))
         while active:
-            active = [each for each in active if next(each, "ended") != "ended"]
+            for job, children in active[:]:
+                if _has_ended(job, children, board):
+                    _write_metrics(job)
+                    board.update(job.name, job.training.updates)
+                    active.remove((job, children))
             board.tick()
             time.sleep(0.2)
     finally:
-        for training in active:
-            training.close()
+        for _, children in active:
+            for child in children:
+                child.stop()
 
 
-def _train(
-    job: Job, device: Device, slot: int, board: Board
-) -> Generator[None, None, None]:
-    """Train a job and write its metrics; yields as long as fairseq-train is at work."""
-    job.keep()
-    done = restore(job.checkpoints, device.workers)
-    total = job.training.updates
-    board.add(job.name, total, done)
-    # Not where it was killed after its last update: fairseq would make one more.
-    children = _start(job, device, slot, done) if done < total else []
-    try:
-        working = bool(children)
-        while working:
-            yield
-            # If one fails, the others would wait for it for ever.
-            failed = any(child.failed() for child in children)
-            working = not failed and any(child.running() for child in children)
-            _show(job.name, children[0].new_lines(), board)
-        for child in sorted(children, key=lambda child: not child.failed()):
+def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:
+    """Show what is new in a job's log; whether all its processes ended, or UserError if one failed.
+
+    The others would wait for it for ever.
+    """
+    running = any(child.running() for child in children)
+    for child in children[:1]:
+        _show(job.name, child.new_lines(), board)
+    for child in children:
+        if child.failed():
             child.check(f"training {job.name}")
-    finally:
-        for child in children:
-            child.stop()
-    _write_metrics(job)
-    board.update(job.name, total)
+    return not running
 
 
 def training_arguments(job: Job, device: Device) -> list[str]:
@@ -124,8 +118,13 @@ def training_arguments(job: Job, device: Device) -> list[str]:
     return [data, *training.words(device.workers), *as_words(options)]
 
 
-def _start(job: Job, device: Device, slot: int, done: int) -> list[Child]:
-    """Start a job's processes; the first one's log is the job's."""
+def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
+    """Start or resume a job's processes; the first one's log is the job's."""
+    job.keep()
+    done = restore(job.checkpoints, device.workers)
+    board.add(job.name, job.training.updates, done)
+    if done >= job.training.updates:
+        return []  # killed after its last update: fairseq would make one more
     words = training_arguments(job, device)
     environment = device.environment(slot)
     headline = time.strftime("%Y-%m-%d %H:%M:%S ") + f"fairseq-train from update {done}, "
