@@ -139,12 +139,8 @@ class Training:
 
         def at_a_time(devices: int) -> int:
             """The largest mini-batch; 0 if so many devices cannot share the update evenly."""
-            share, rest = divmod(batch, devices)
-            sizes = (
-                share // times for times in range(1, share + 1) if share % times == 0
-            )
-            size = next((size for size in sizes if size <= most), 0)
-            return 0 if rest or size < least else size
+            sizes = range(most, least - 1, -1)
+            return next((size for size in sizes if batch % (devices * size) == 0), 0)
 
         if size := at_a_time(workers):
             return {self._size: size, "update_freq": [batch // workers // size]}
