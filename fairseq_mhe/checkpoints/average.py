@@ -16,7 +16,7 @@ from fairseq_mhe.checkpoints.checkpoint import (
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_output
+from fairseq_mhe.common.files import atomic_path, check_output
 
 #: How the names of options begin that change what weights mean.
 _MEANING = (
@@ -62,7 +62,8 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     state["model"] = {**state["model"], **sums}
     state.pop("last_optimizer_state", None)
     state[SOURCES] = [path.name for path in paths]
-    save_checkpoint(state, output)
+    with atomic_path(output) as temporary:
+        save_checkpoint(state, temporary)
 
 
 def saved_checkpoints(folder: Path) -> list[Path]:

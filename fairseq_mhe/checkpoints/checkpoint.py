@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.common.files import atomic_path, sha256
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.common.tables import listed
 from fairseq_mhe.models.build import build_ours
@@ -205,17 +205,16 @@ def save_model(
 
 
 def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
-    """Write a checkpoint, whole or not at all, or UserError; of the same content the same bytes."""
-    with atomic_path(path) as temporary:
-        try:
-            # Given a path, torch would write its name, which is another in each process.
-            with temporary.open("wb") as stream:
-                torch.save(state, stream)
-        except RuntimeError as error:
-            hidden = error.__context__  # a full disk, which torch's writer hides
-            if isinstance(hidden, OSError):
-                raise hidden from None
-            raise
+    """Write a checkpoint, of the same content the same bytes, to a path of `atomic_path`."""
+    try:
+        # Given a path, torch would write its name, which is another in each process.
+        with path.open("wb") as stream:
+            torch.save(state, stream)
+    except RuntimeError as error:
+        hidden = error.__context__  # a full disk, which torch's writer hides
+        if isinstance(hidden, OSError):
+            raise hidden from None
+        raise
 
 
 def _task_options(args: argparse.Namespace | None) -> dict[str, Any]:

@@ -45,13 +45,7 @@ def check_output(path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A path beside ``path``, which takes its place when the block ends well, or UserError.
-
-    Such a path is itself within the block.
-    """
-    if path.name.endswith(f".{os.getpid()}.part"):
-        yield path
-        return
+    """A path beside ``path``, which takes its place when the block ends well, or UserError."""
     check_output(path)
     with _renamed_into(path) as temporary:
         yield temporary

@@ -12,6 +12,7 @@ from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
 from fairseq_mhe.common.arguments import as_words, positive
+from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.compare import Material, add_data, open_material, tracked
@@ -53,7 +54,8 @@ def convert(
     weighted_by = str(material.data) if material.measured else None
     report = {"kind": kind, "weighted_by": weighted_by, "loss": material.loss(model)}
     facts = {"made_by": "convert", **report}
-    save_model(source, options, model.state_dict(), output, facts)
+    with atomic_path(output) as temporary:
+        save_model(source, options, model.state_dict(), temporary, facts)
     return {
         **report,
         "loss_before": material.loss(source.model),

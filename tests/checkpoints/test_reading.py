@@ -15,6 +15,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import save_checkpoint, updates_made
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.models.families import make_task
 from tests.fixtures.checkpoints import flat_options
 from tests.fixtures.models import make_model
@@ -140,8 +141,9 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
-        with pytest.raises(UserError, match=r"cannot write .*a\.pt: File too large") as refused:
-            save_checkpoint({"model": {"w": torch.ones(300, 300)}}, tmp_path / "a.pt")
+        full = pytest.raises(UserError, match=r"cannot write .*a\.pt: File too large")
+        with full as refused, atomic_path(tmp_path / "a.pt") as path:
+            save_checkpoint({"model": {"w": torch.ones(300, 300)}}, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
