@@ -61,15 +61,12 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
     if run and not run.model.exists():
         raise run.unfinished(run.model.name)
     source = open_source(path)
-    if run and not folder and not (folder := run.place("data")).exists():
-        raise UserError(f"{path} was trained on {folder}, which is gone: give --data")
-    if folder is None:
+    if run:
+        data = run.open_data(folder)
+    elif folder:
+        data = open_data(folder)
+    else:
         raise UserError(f"give the data folder that {path} was trained on (--data)")
-    data = open_data(folder)
-    if run and data.fingerprint != run.settings["data"]["fingerprint"]:
-        raise UserError(
-            f"{data.folder} is not the data that {path} was trained on: give --data"
-        )
     decoding = run.decoding if run else recipe(source.row).decoding
     task = task_of(data, source)
     return Trained(source, data.processing(), task, data.binary, decoding, data, run)

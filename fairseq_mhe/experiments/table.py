@@ -244,16 +244,7 @@ def _add_scoring(parser: ArgumentParser) -> None:
 def evaluate(args: Namespace) -> None:
     """Translate and score, unless that is done, and print the scores."""
     job = read_job(args.run.resolve())
-    folder = args.data or job.place("data")
-    if not folder.exists():
-        raise UserError(
-            f"{folder}, the data of {job.folder}, is gone: give its place by --data"
-        )
-    data = open_data(folder)
-    if data.fingerprint != job.settings["data"]["fingerprint"]:
-        raise UserError(
-            f"{data.folder} is not the data that {job.folder} was trained on: give the right --data"
-        )
+    data = job.open_data(args.data)
     check_subset(data, args)
     with only_one(job.folder), Board("sentences") as board:
         evaluate_job(job, board, data, args)

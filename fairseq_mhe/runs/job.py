@@ -22,6 +22,7 @@ from fairseq_mhe.common.files import (
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.models.options import PLACES
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.recipes import Training
 
@@ -86,6 +87,17 @@ class Job:
     def place(self, name: str) -> Path:
         """Where its "data" or "start" lay."""
         return Path(self.config["surroundings"][name])
+
+    def open_data(self, moved: Path | None = None) -> DataFolder:
+        """Its parallel text, maybe ``moved``; UserError where that is gone or another."""
+        folder = moved or self.place("data")
+        advice = "give its place by --data"
+        if not folder.exists():
+            raise UserError(f"{folder}, the data of {self.folder}, is gone: {advice}")
+        data = open_data(folder)
+        if data.fingerprint != self.settings["data"]["fingerprint"]:
+            raise UserError(f"{folder} is not the data of {self.folder}: {advice}")
+        return data
 
     def subset(self, name: str) -> Path:
         """The folder of a test set's translations and scores."""

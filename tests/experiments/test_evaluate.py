@@ -47,7 +47,7 @@ def test_refuses_other_data(miniature: Path, table: Path, tmp_path: Path, capsys
     first["sha256"] = "0" * 64
     (other / "manifest.json").write_text(json.dumps(manifest))
     assert cli.main(["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data", str(other)]) == 2
-    assert "is not the data that" in capsys.readouterr().err
+    assert "is not the data of" in capsys.readouterr().err
     gone = ["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data", str(tmp_path / "moved")]
     assert cli.main(gone) == 2
     assert "is gone: give its place by --data" in capsys.readouterr().err
