@@ -83,11 +83,12 @@ seed = at_least(0, 2**32 - 1)
 
 
 def list_of(convert: Callable[[str], int]) -> Callable[[str], list[int]]:
-    """Such numbers with commas between them."""
-    return lambda text: [convert(word) for word in text.split(",")]
+    """Such numbers with commas between them, each once."""
+    return lambda text: list(dict.fromkeys(map(convert, text.split(","))))
 
 
 positive_list = list_of(positive)
+seeds = list_of(seed)
 
 
 def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:

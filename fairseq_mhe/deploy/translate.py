@@ -142,14 +142,13 @@ def _chunks(lines: Iterator[str], are_files: bool) -> Iterator[list[str]]:
             arrived.put(error)
 
     threading.Thread(target=read, daemon=True).start()
-    last: Any = ""
-    while isinstance(last, str):
-        chunk = []
-        while isinstance(last := arrived.get(), str):
-            chunk.append(last)
-            if len(chunk) == CHUNK or (arrived.empty() and not are_files):
-                break
-        if chunk:
+    chunk = []
+    while isinstance(line := arrived.get(), str):
+        chunk.append(line)
+        if len(chunk) == CHUNK or (arrived.empty() and not are_files):
             yield chunk
-    if last is not None:
-        raise last
+            chunk = []
+    if chunk:
+        yield chunk
+    if line is not None:
+        raise line

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import add_seed, positive
+from fairseq_mhe.common.arguments import add_seed, positive, seeds
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, output_folder, read_json, write_json
 from fairseq_mhe.common.tables import listed
-from fairseq_mhe.experiments.table import kinds, seeds
+from fairseq_mhe.experiments.table import kinds
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import add_seed, positive, seed, some_of
+from fairseq_mhe.common.arguments import add_seed, positive, seeds, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import only_one, output_folder, read_json
 from fairseq_mhe.common.progress import Board, say
@@ -84,12 +84,8 @@ def _add_recipe(parser: ArgumentParser) -> None:
     parser.add_argument("--recipe", type=Path, metavar="FILE", help=help_)
 
 
-#: Types of options: kinds of attention, or all; random seeds; with commas between, each once.
+#: The type of an option: kinds of attention with commas between, each once, or all.
 kinds = some_of(KINDS)
-
-
-def seeds(text: str) -> list[int]:
-    return list(dict.fromkeys(map(seed, text.split(","))))  # 01 is 1
 
 
 def chosen_recipe(row: str | None, args: Namespace) -> Recipe:

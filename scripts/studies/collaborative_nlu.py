@@ -48,7 +48,7 @@ def run(args: Namespace) -> None:
         before[job.settings["task"]].append(read_json(job.scores)["scores"]["score"])
     rows = [before]
     with only_one(out):
-        for dim in sorted(set(args.dims)):
+        for dim in sorted(args.dims):
             decomposed: dict[str, Any] = defaultdict(list, variant="decomposed", D=dim)
             planned = []
             for job in runs:

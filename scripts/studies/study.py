@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common.arguments import seeds
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import (
     atomic_path,
@@ -38,7 +39,7 @@ def add_arguments(study: Study, parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--row", default="tiny", help="size of the models (default: %(default)s)")
     add("--only", metavar="NAME,...", help="variants or questions beside references (default: all)")
-    add("--seeds", type=table.seeds, default="1,2,3", help="random seeds (default: 1,2,3)")
+    add("--seeds", type=seeds, default="1,2,3", help="random seeds (default: 1,2,3)")
     add("--finished-only", action="store_true", help="train nothing; report the finished runs")
     table.add_arguments(parser)
     parser.set_defaults(recipe=None)  # a study's variants are of a row's sizes

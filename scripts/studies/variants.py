@@ -200,7 +200,7 @@ def collaborative_curve(args: Namespace, recipe: Recipe) -> list[Variant]:
     """MHA, and for each D collaborative attention from MHA and from scratch, and narrow MHA."""
     row, attention = sizes(recipe.row), everywhere("collaborative")
     variants = [Variant(MHA, REFERENCE, everywhere(MHA), MHA)]
-    for dim in sorted(set(args.dims)):
+    for dim in sorted(args.dims):
         options = {"collaborative_dim": dim}
         start = decomposition(dim, args.iterations, args.sentences)
         for question, updates in (("decomposed", 0.0), ("fine-tuned", args.further)):
