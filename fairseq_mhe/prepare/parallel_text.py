@@ -91,17 +91,18 @@ def _clean(
         for folder in {"raw", config.model_folder}:
             (work / folder).mkdir()
         for split, corpora in files.items():
+            number = 0  # of a clean pair
             for kept, fates in _cleaned(config, split, corpora):
-                first = counts[split]["kept"] + counts[split]["held_out"] + 1
+                counts[split].update(fates, read=fates.total())
                 rows_of = defaultdict(list)
-                for number, row in enumerate(kept, first):
+                for row in kept:
+                    number += 1
                     rows_of[config.split_of(number, split)].append(row)
                 for name, rows in rows_of.items():
                     _append(work, config, name, rows)
                     if name != split:
                         counts[name].update(read=len(rows), kept=len(rows))
-                        fates.update(held_out=len(rows), kept=-len(rows))
-                counts[split].update(fates, read=fates.total())
+                        counts[split].update(held_out=len(rows), kept=-len(rows))
             _check_kept(corpora[0][0], counts[split], config.max_dropped)
         if not all(count["kept"] for count in counts.values()):
             few = f"too few pairs for --hold-out {config.hold_out}; take a smaller number"
