@@ -1,5 +1,6 @@
 """``run-table``, ``train``, ``evaluate``, ``score``: translation models, from jobs to tables."""
 
+import itertools
 import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
@@ -13,13 +14,14 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import only_one, output_folder, read_json
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.models.architectures import ROWS
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.languages import is_known
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.significance import compare
 from fairseq_mhe.report.translation_table import PAPER_FILES, write_table
 from fairseq_mhe.runs import devices, scoring, slurm, translation
-from fairseq_mhe.runs.job import Job, read_job
+from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
 from fairseq_mhe.runs.recipes import NAMES, Recipe, read_recipe, recipe
 from fairseq_mhe.runs.train import train_and_score
 
@@ -139,8 +141,14 @@ def open_table(
     data = open_data(args.data)
     out = output_folder(args.out)
     jobs = []
-    for chosen in recipes:
-        jobs += translation.plan_jobs(chosen, kinds_, numbers, data, out)
+    for chosen, kind, number in itertools.product(recipes, kinds_, numbers):
+        attention = dict.fromkeys(PLACES, kind)
+        settings = settings_of(
+            chosen.row, attention, number, chosen.training, data.identity
+        )
+        places = {"data": str(data.folder)}
+        folder = out / f"{chosen.row}-{kind}-seed{number}"
+        jobs.append(plan_job(folder, settings, places, chosen.decoding))
     return TableRun(jobs, data, out, args)
 
 

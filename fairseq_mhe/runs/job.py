@@ -213,15 +213,11 @@ def keep(args: Namespace) -> None:
                     f"{target} exists and has other results: remove it, or name another folder"
                 )
         else:
+            without = shutil.ignore_patterns("*.pt", "checkpoints", ".*")  # hidden: locks
             with new_folder(target) as copy:
-                _copy(folder, copy)
+                try:
+                    shutil.copytree(folder, copy, ignore=without)
+                except shutil.Error as error:  # of many files
+                    _, _, reason = error.args[0][0]
+                    raise UserError(f"cannot keep {folder}: {reason}") from error
         say(str(target))
-
-
-def _copy(folder: Path, copy: Path) -> None:
-    without = shutil.ignore_patterns("*.pt", "checkpoints", ".*")  # hidden: locks
-    try:
-        shutil.copytree(folder, copy, ignore=without)
-    except shutil.Error as error:  # of many files
-        _, _, reason = error.args[0][0]
-        raise UserError(f"cannot keep {folder}: {reason}") from error

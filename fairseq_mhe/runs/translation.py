@@ -1,9 +1,8 @@
-"""Jobs of translation: planned, and once trained averaged, counted, translated and scored."""
+"""Trained jobs of translation: averaged, counted, translated and scored."""
 
-import itertools
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,39 +17,17 @@ from fairseq_mhe.models.counting import (
     cache_bytes,
     total_parameters,
 )
-from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs import scoring
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.job import Job, plan_job, settings_of
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
-from fairseq_mhe.runs.recipes import Recipe
 
 #: What fairseq calls the checkpoint of an epoch's end.
 _EPOCHS = re.compile(r"checkpoint\d+\.pt")
 _SPEED = re.compile(r"Translated [\d,]+ sentences .* \(([\d.]+) sentences/s")
 _HYPOTHESIS = re.compile(r"^H-(\d+)\t[^\t]*\t(.*)$", re.DOTALL)
-
-
-def plan_jobs(
-    recipe: Recipe,
-    kinds: Iterable[str],
-    seeds: Sequence[int],
-    data: DataFolder,
-    folder: Path,
-) -> list[Job]:
-    """A job below ``folder`` for every kind of attention with every seed; errors as `plan_job`."""
-    jobs = []
-    places = {"data": str(data.folder)}
-    for kind, seed in itertools.product(kinds, seeds):
-        attention = dict.fromkeys(PLACES, kind)
-        settings = settings_of(
-            recipe.row, attention, seed, recipe.training, data.identity
-        )
-        run = folder / f"{recipe.row}-{kind}-seed{seed}"
-        jobs.append(plan_job(run, settings, places, recipe.decoding))
-    return jobs
 
 
 def make_model(job: Job) -> None:

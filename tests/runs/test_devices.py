@@ -6,7 +6,6 @@ import argparse
 import io
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,10 @@ from fairseq_mhe.common.cpu import with_huge_pages
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.prepare.data_folder import open_data
-from fairseq_mhe.runs import devices, translation
+from fairseq_mhe.models.options import PLACES
+from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import Device, asked_for
-from fairseq_mhe.runs.job import LAST, Job
+from fairseq_mhe.runs.job import LAST, Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.train import train as train_all
 
@@ -128,11 +127,10 @@ def test_models_side_by_side_have_gpus_of_their_own(
 
 def train(data: Path, folder: Path, device: Device, start: Path | None = None) -> Job:
     """Six updates of two mini-batches, without dropout, whose masks would depend on the process."""
-    tiny = recipe("tiny")
-    training = tiny.training.shortened(6).batched(512, 256).changed(dropout=0.0)
+    training = recipe("tiny").training.shortened(6).batched(512, 256).changed(dropout=0.0)
     training = training.changed(save_interval_updates=3, validate_interval_updates=3)
-    wanted = replace(tiny, training=training)
-    (run,) = translation.plan_jobs(wanted, ["mhe_mul"], [1], open_data(data), folder)
+    wanted = settings_of("tiny", dict.fromkeys(PLACES, "mhe_mul"), 1, training, {})
+    run = plan_job(folder, wanted, {"data": str(data)})
     if start is not None:
         run.checkpoints.mkdir(parents=True)
         shutil.copy(start, run.checkpoints)
