@@ -80,7 +80,7 @@ class Job:
     def decoding(self) -> Decoding:
         return Decoding(**self.config["decoding"])
 
-    def keep(self) -> None:
+    def write_config(self) -> None:
         """Write config.json: the folder is this job's from now on."""
         write_json(self.folder / "config.json", self.config)
 

@@ -97,7 +97,7 @@ def threshold(answers: Mapping[str, Answer], right: Right) -> float:
     return chosen
 
 
-def given(answers: Mapping[str, Answer], most: float) -> dict[str, str]:
+def answers_up_to(answers: Mapping[str, Answer], most: float) -> dict[str, str]:
     """Question -> its answer, none where the odds are above ``most``."""
     return {
         name: "" if answer.odds > most else answer.text

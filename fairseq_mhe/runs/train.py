@@ -120,7 +120,7 @@ def training_arguments(job: Job, device: Device) -> list[str]:
 
 def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
     """Start or resume a job's processes; the first one's log is the job's."""
-    job.keep()
+    job.write_config()
     done = restore(job.checkpoints, device.workers)
     board.add(job.name, job.training.updates, done)
     if done >= job.training.updates:

@@ -334,7 +334,7 @@ def _score_answers(windows: list[Span], data: TaskFolder) -> tuple[Any, dict[str
     most = math.inf
     if data.task.name == "squad2":
         most = squad.threshold(answers, right)
-    texts = squad.given(answers, most)
+    texts = squad.answers_up_to(answers, most)
     values = squad.squad_scores(texts, right)
     return texts, {"score": values["f1"], **values}
 

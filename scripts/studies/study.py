@@ -177,7 +177,7 @@ class Jobs:
         for job in () if variant.updates else self.of(variant):
             if not self.scored(job):
                 with only_one(job.folder), Board("sentences") as board:
-                    job.keep()
+                    job.write_config()
                     with atomic_path(job.model) as temporary:
                         shutil.copyfile(job.place("start"), temporary)
                     translation.count(job)

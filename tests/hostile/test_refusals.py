@@ -37,7 +37,7 @@ def test_no_run_folder_is_made(
     def train(runs: Sequence[Job], device: Device, *more: object) -> None:
         for run in runs:
             run.training.shared_by(device.workers)
-            run.keep()
+            run.write_config()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train", train)

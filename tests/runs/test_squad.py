@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.runs.squad import Answer, given, right_answers, squad_scores, threshold
+from fairseq_mhe.runs.squad import Answer, answers_up_to, right_answers, squad_scores, threshold
 
 Capture = pytest.CaptureFixture[str]
 
@@ -80,7 +80,7 @@ def cases(seed: int, count: int = 12) -> tuple[dict[str, Answer], dict[str, list
 @pytest.mark.parametrize("seed", range(20))
 def test_no_other_threshold_is_better(seed: int) -> None:
     found, right = cases(seed)
-    chosen = squad_scores(given(found, threshold(found, right)), right)["f1"]
+    chosen = squad_scores(answers_up_to(found, threshold(found, right)), right)["f1"]
     others = [-10.0, 0.0, 10.0, *(answer.odds for answer in found.values())]
-    best = max(squad_scores(given(found, other), right)["f1"] for other in others)
+    best = max(squad_scores(answers_up_to(found, other), right)["f1"] for other in others)
     assert chosen == pytest.approx(best)
