@@ -135,7 +135,7 @@ class MaskedLmByRows(MaskedLmLoss):
     ) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """The sum over masked tokens, their number, and what is logged."""
         masked = sample["target"].ne(self.padding_idx)  # (B, T)
-        if not _by_rows(next(model.parameters()), model) or not masked.any():
+        if not _by_rows(next(model.parameters()), model):
             return super().forward(model, sample, reduce)
         logits, _ = model(**sample["net_input"], masked_tokens=masked)  # (N, V)
         target = model.get_targets(sample, [logits])[masked]  # (N,)
