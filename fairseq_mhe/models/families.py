@@ -20,7 +20,7 @@ from torch import Tensor
 from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import architectures, language_models
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
-from fairseq_mhe.models.options import OPTIONS, check_options, fill, kinds, plain_options
+from fairseq_mhe.models.options import check_options, fill, kinds, plain_options
 from fairseq_mhe.models.transformer import AnyKind, TransformerMHEModel
 
 
@@ -77,8 +77,6 @@ class Family:
         known = self.option_names
         options = {name: value for name, value in vars(filled).items() if name in known}
         if self.is_stock(given):
-            for name in OPTIONS.keys() & options.keys():
-                options[name] = None
             options |= {"attention": "mha", "attention_bias": True}
         return options
 
