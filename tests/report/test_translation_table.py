@@ -248,7 +248,7 @@ def test_the_notes_are_of_all_cells(make_run: MakeRun) -> None:
 
 def test_different_training_is_noted(make_run: MakeRun) -> None:
     runs = [make_run(kind, 3) for kind in ("sha", "mha", "mhe_mul")]
-    assert "otherwise" not in below(*runs)
+    assert not re.search("otherwise|PRR and p are -", below(*runs))
     config = runs[2].folder / "config.json"
     for name, value in (("max_update", 100), ("lr", [1.0]), ("bf16", True)):
         change(config, "settings", "options", name, to=value)
