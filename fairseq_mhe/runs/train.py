@@ -27,7 +27,6 @@ from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
 
 #: What the log says of a start.
 _START = re.compile(r"--- .* fairseq-train from update \d+, (.*)")
-_JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
 
 
 def train_and_score(
@@ -146,10 +145,9 @@ def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
 def _show(name: str, lines: Sequence[str], board: Board) -> None:
     """Show what is new in a job's log."""
     board.warn(name, logged_warnings(lines))
-    for tag, values in _log_entries(lines):
-        if tag == "train_inner":
-            note = f"loss {values['loss']:.2f}, {values['wps']:.0f} tokens/s"
-            board.update(name, int(values["num_updates"]), note=note)
+    for entry in _logged("train_inner", lines):
+        note = f"loss {entry['loss']:.2f}, {entry['wps']:.0f} tokens/s"
+        board.update(name, int(entry["num_updates"]), note=note)
 
 
 def _write_metrics(job: Job) -> None:
@@ -166,36 +164,29 @@ def _write_metrics(job: Job) -> None:
     write_json(job.metrics, {**learning_curve(lines), "measured": where, **ended})
 
 
-def _log_entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]:
-    """``train_inner`` or ``valid``, and the numbers, of each JSON line that a kill did not cut."""
+def _logged(tag: str, lines: Iterable[str]) -> Iterator[dict[str, float]]:
+    """The numbers of each JSON line of a tag, ``train_inner`` or ``valid``, that no kill cut."""
     for line in lines:
-        if match := _JSON_LINE.search(line):
-            try:
-                values = json.loads(match[2]).items()
-                yield (
-                    match[1],
-                    {name: float(value) for name, value in values if value is not None},
-                )
-            except ValueError:
-                continue
+        _, found, text = line.partition(f"| {tag} | ")
+        if found:
+            with contextlib.suppress(ValueError):
+                values = json.loads(text).items()
+                yield {name: float(value) for name, value in values if value is not None}
 
 
-def learning_curve(lines: Iterable[str]) -> Json:
+def learning_curve(lines: Sequence[str]) -> Json:
     """The curve and speed of a training, from its log; of repeated updates the last values count.
 
     ``train`` and ``valid``: [updates, bits per target] points, the training's with label smoothing;
     ``tokens_per_second``: target tokens, the median over the log.
     """
-    train: dict[int, dict[str, float]] = {}
+    train = {int(entry["num_updates"]): entry for entry in _logged("train_inner", lines)}
     valid: dict[int, float] = {}
-    for tag, values in _log_entries(lines):
-        if tag == "train_inner":
-            train[int(values["num_updates"])] = values
-        else:
-            loss = values.get("valid_nll_loss", values.get("valid_loss"))
-            if loss is not None:  # of further sets the names are others
-                valid[int(values["valid_num_updates"])] = loss
-    speed = [values["wps"] for values in train.values()]
+    for entry in _logged("valid", lines):
+        loss = entry.get("valid_nll_loss", entry.get("valid_loss"))
+        if loss is not None:  # of further sets the names are others
+            valid[int(entry["valid_num_updates"])] = loss
+    speed = [entry["wps"] for entry in train.values()]
     return {
         "train": [[updates, train[updates]["loss"]] for updates in sorted(train)],
         "valid": [list(point) for point in sorted(valid.items())],
