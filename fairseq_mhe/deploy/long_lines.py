@@ -30,7 +30,8 @@ def _packed(text: str, places: Any, fits: Callable[[str], bool]) -> list[str]:
     """Cut ``text`` at as few of the ``places`` as possible; what fits nowhere is a part."""
     if fits(text):
         return [text]
-    ends = sorted({*(match.end() for match in regex.finditer(places, text)), len(text)})
+    matches = regex.finditer(places, text)
+    ends = sorted({match.end() for match in matches} | {len(text)})
     parts = []
     start = first = 0
     while first < len(ends):

@@ -39,7 +39,8 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     rules = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
     if text.tokenizer == "moses":
         rules += [*tokenising(text.languages[0]), (" +", " "), ("^ | $", "")]
-    steps = [normalizers.NFC(), *(normalizers.Replace(Regex(p), to) for p, to in rules)]
+    steps: list[Any] = [normalizers.NFC()]
+    steps += [normalizers.Replace(Regex(pattern), to) for pattern, to in rules]
     if text.lowercase:
         steps.append(normalizers.Lowercase())
     tokenizer.normalizer = normalizers.Sequence(steps)

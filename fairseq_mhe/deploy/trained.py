@@ -106,10 +106,14 @@ def write_fairseq(trained: Trained, folder: Path) -> None:
     """
     folder.mkdir()
     names: dict[int, str] = {}  # address -> the first name, under which it is stored
-    weights = trained.source.model.state_dict()
-    firsts = {name: names.setdefault(x.data_ptr(), name) for name, x in weights.items()}
-    stored = {name: weights[name].contiguous() for name in names.values()}
-    tied = {name: first for name, first in firsts.items() if name != first}
+    stored = {}
+    tied = {}
+    for name, weight in trained.source.model.state_dict().items():
+        first = names.setdefault(weight.data_ptr(), name)
+        if first == name:
+            stored[name] = weight.contiguous()
+        else:
+            tied[name] = first
     (folder / WEIGHTS).write_bytes(save(stored, metadata=tied))
     write_json(folder / OPTIONS, plain(trained.source.options))
     for language in trained.text.languages:

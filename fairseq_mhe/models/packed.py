@@ -149,10 +149,6 @@ class Int8Linear(PackedLinear):
         return torch.ops.quantized.linear_dynamic(x, packed, reduce_range=True)
 
 
-def _packs(x: Tensor) -> bool:
-    return x.device.type == "cpu" and x.dtype == torch.float32
-
-
 def int8_available() -> bool:
     """Whether torch has the products of :class:`Int8Linear` for this processor."""
     return torch.backends.quantized.engine in ("x86", "fbgemm")
@@ -175,7 +171,8 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     processor has instructions for it (faster for any number of rows), else float32, which does
     nothing without oneDNN; ValueError of another, or where bf16 or int8 cannot be.
     """
-    on_cpu = _packs(next(model.parameters()))
+    weight = next(model.parameters())
+    on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     if precision == "auto":
         faster = on_cpu and bf16_available() and has_fast_bf16()
         precision = "bf16" if faster else "float32"

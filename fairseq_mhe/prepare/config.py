@@ -194,9 +194,10 @@ class PrepareConfig(TextOptions):
 
     def files(self) -> dict[str, list[tuple[Path, ...]]]:
         """Split -> corpora, each both sides or one table; UserError if one is missing or unsafe."""
-        return {
-            split: list(map(self._sides, texts)) for split, texts in self.texts().items()
-        }
+        files = {}
+        for split, texts in self.texts().items():
+            files[split] = [self._sides(text) for text in texts]
+        return files
 
     def _sides(self, text: Path) -> tuple[Path, ...]:
         if text.name.endswith(_TABLES):

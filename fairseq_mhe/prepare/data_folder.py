@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
-from fairseq_mhe.prepare.manifest import (
-    MANIFEST,
-    PARALLEL,
-    TEXT,
-    file_hashes,
-    read_manifest,
-)
+from fairseq_mhe.prepare.manifest import MANIFEST, PARALLEL, file_hashes, read_manifest
 from fairseq_mhe.prepare.subword import join
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
@@ -52,12 +46,6 @@ class DataFolder:
     def identity(self) -> dict[str, Any]:
         """The data in a run's settings."""
         return {"languages": list(self.languages), "fingerprint": self.fingerprint}
-
-    def dictionary(self, side: int = 0) -> Path:
-        """The dictionary of a side; running text has one."""
-        if self.manifest.get("form") == TEXT:
-            return self.binary / "dict.txt"
-        return self.binary / f"dict.{self.languages[side]}.txt"
 
     def text(self, subset: str, side: int) -> Path:
         """The detokenised text of a split."""

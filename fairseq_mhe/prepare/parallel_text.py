@@ -153,7 +153,10 @@ def clean_pairs(
     """Normalise, tokenise and filter pairs of a split; ``usual``: its `usual_ratio`."""
     raw = [[normalise(pair[side]) for pair in pairs] for side in (0, 1)]
     how = config.tokenizer, config.punctuation, config.lowercase
-    tokens = [model_text(lang, *how)(raw[side]) for side, lang in enumerate(config.langs)]
+    tokens = []
+    for lang, lines in zip(config.langs, raw, strict=True):
+        process = model_text(lang, *how)
+        tokens.append(process(lines))
     max_ratio = config.max_ratio if split == "train" else None
     rows = list(zip(*raw, *tokens, strict=True))
     fates = [_fate(row, config, max_ratio or math.inf, usual) for row in rows]

@@ -94,7 +94,8 @@ def _binarise(
 
     binary, raw = work / "bin", work / "raw"
     raw.mkdir()
-    words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
+    words = Dictionary.load(str(data.binary / "dict.txt"))
+    labels = Dictionary()
     for label in task.labels or ():
         labels.add_symbol(label)
     dictionaries = {f"input{n}": words for n in range(len(task.columns))}

@@ -57,8 +57,8 @@ def read_inputs(
     if task.form == CANDIDATES:
         facts["candidates"] = candidates
     texts, spans = [], []
-    segmented = zip(*map(processing.segment, zip(*rows, strict=True)), strict=True)
-    for example, lines in zip(examples, segmented, strict=True):
+    columns = [processing.segment(column) for column in zip(*rows, strict=True)]
+    for example, *lines in zip(examples, *columns, strict=True):
         parts = [line.split() for line in lines]
         fitting = _fitting(parts, block, task.form == CHOICE)
         counts["truncated"] += fitting != parts

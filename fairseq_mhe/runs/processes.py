@@ -94,9 +94,9 @@ class Child:
             hint = " (the memory may have run out)" if name == "SIGKILL" else ""
             return f"killed by {name}{hint}"
         text = self.log.read_text("utf-8", "replace")
-        lines = [line.strip() for line in reversed(text.split("\n")) if line.strip()]
-        errors = [line for line in lines if _ERROR_LINE.match(line)]
-        reason = (errors or lines)[0].removeprefix(ERROR_PREFIX)
+        lines = list(filter(None, map(str.strip, text.split("\n"))))
+        errors = list(filter(_ERROR_LINE.match, lines))
+        reason = (errors or lines)[-1].removeprefix(ERROR_PREFIX)
         free = shutil.disk_usage(self.log.parent).free
         was_cut = not errors or not text.endswith("\n")
         is_full = was_cut and free < _LEAST_FREE  # then the log is not whole either

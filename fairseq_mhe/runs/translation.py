@@ -79,7 +79,8 @@ def translate(
         return
     make_model(job)
     folder.mkdir(parents=True, exist_ok=True)
-    sources, references = (list(read_lines(data.text(subset, side))) for side in (0, 1))
+    sources = list(read_lines(data.text(subset, 0)))
+    references = list(read_lines(data.text(subset, 1)))
     board.add(job.name, len(references))
     lines = _generate(job, data, subset, device, board)
     subwords = parse_hypotheses(lines, len(references), folder)
@@ -93,7 +94,8 @@ def translate(
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
     # fairseq-generate's own: the search alone, without loading.
-    rate = next(float(match[1]) for line in lines if (match := _SPEED.search(line)))
+    speeds = filter(None, map(_SPEED.search, lines))
+    rate = float(next(speeds)[1])
     speed = {
         "sentences": len(references),
         "sentences_per_second": rate,

@@ -210,12 +210,12 @@ def spans(language_model: LanguageModel, batch: Json) -> list[Span]:
     end = language_model.task.source_dictionary.eos()
     scores = span_scores(language_model.model, net_input, end)  # (B, T, 2)
     none = scores[:, 0].sum(-1)  # (B,)
-    inside = passage(net_input["src_tokens"], end)  # (B, T)
-    scores = scores.masked_fill(~inside.unsqueeze(-1), -math.inf)
+    scores[:, 0] = -math.inf  # an answer is in the passage
     sums = scores[:, :, :1] + scores[:, None, :, 1]  # (B, T first, T last)
     length = sums.size(1)
     allowed = sums.new_ones(length, length, dtype=torch.bool).triu().tril(_LONGEST - 1)
     best, at = sums.masked_fill(~allowed, -math.inf).flatten(1).max(1)  # (B,)
+    inside = passage(net_input["src_tokens"], end)  # (B, T)
     ahead = inside.int().argmax(1)  # where the passage begins
     columns = (best, none, at // length - ahead, at % length - ahead)
     return list(zip(*(column.tolist() for column in columns), strict=True))
@@ -263,7 +263,8 @@ def best_candidates(
 
 
 def _correlation(function: Any, right: Labels, predicted: Labels) -> float:
-    value = float(function(list(map(float, predicted)), list(map(float, right)))[0])
+    numbers = [list(map(float, labels)) for labels in (predicted, right)]
+    value = float(function(*numbers)[0])
     return 0.0 if math.isnan(value) else value  # of constant predictions
 
 
