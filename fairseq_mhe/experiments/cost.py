@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("row", metavar="ROW", help=help_)
     add("attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}")
     for place in PLACES:
-        help_ = f"another kind of {place} attention"
+        help_ = f"kind of {place} attention (default: ATTENTION)"
         add(f"--{place}-attention", metavar="KIND", help=help_)
     for name, (option, users) in size_options().items():
         flags = dict.fromkeys(

@@ -85,7 +85,7 @@ class TextOptions:
     valid: Path | None = option(None, "valid text, likewise", type=Path, metavar="TEXT")
     test: Path | None = option(None, "test text, likewise", type=Path, metavar="TEXT")
     hold_out: int | None = integer(
-        None, "without --valid or --test: every Nth pair or document, and the next", 3
+        None, "if not given: every Nth pair or document is valid, the next one test", 3
     )
     out: Path = option(None, "new data folder", type=Path, required=True, metavar="DATA")
     subword: str = option(

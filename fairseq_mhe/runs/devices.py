@@ -68,7 +68,7 @@ class Device:
 def add_arguments(parser: ArgumentParser) -> None:
     """The options that say where to train, and in which precision."""
     add = parser.add_mutually_exclusive_group().add_argument
-    help_ = "GPUs a model (default: one, as many models at a time as fit)"
+    help_ = "GPUs for each model (default: 1, with a model on each GPU at a time)"
     add("--gpus", type=positive, metavar="N", help=help_)
     help_ = "train each model by N processes on the CPU (gloo)"
     add("--processes", type=positive, metavar="N", help=help_)

@@ -33,7 +33,7 @@ def add_table_arguments(parser: ArgumentParser) -> None:
     add = group.add_argument
     help_ = "most jobs at a time (default: 256)"
     add("--slurm-parallel", type=positive, metavar="N", help=help_)
-    help_ = "option of sbatch: partition=gpu, time=12:00:00, cpus-per-task=4 (default: 24 hours, 8)"
+    help_ = "option of sbatch (default: time=24:00:00 and cpus-per-task=8)"
     add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
 

@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--runs", type=Path, nargs="+", required=True, metavar="RUN", help=help_)
     help_ = "task folders of the runs"
     add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=help_)
-    add("--epochs", type=positive, metavar="N", help="to fine-tune again (default: the recipe's)")
+    add("--epochs", type=positive, metavar="N", help="fine-tuning epochs (default: the recipe's)")
     add("--out", type=Path, default="runs/collaborative-nlu", help="folder (default: %(default)s)")
     of_curve = STUDIES["collaborative-curve"].options
     add_options(parser, {name: of_curve[name] for name in ("--dims", "--iterations")})

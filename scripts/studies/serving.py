@@ -22,7 +22,7 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.table import Block, Table
 from studies.report import write
 
-TITLE = "Plain text by each engine of translate"
+TITLE = "Speed and memory of the engines of translate"
 _COLUMNS = (
     *(column("variant", "variant"), column("lines/s", "rate", ",.1f")),
     *(column("vs fairseq", "ratio", ".2f"), column("seconds to load", "load_seconds", ".1f")),
