@@ -42,7 +42,8 @@ def dataset(folder: Path, **answers: list[tuple[str, int]]) -> Path:
 
 
 def test_the_best_of_several_answers_and_none(tmp_path: Path, capsys: Capture) -> None:
-    path = dataset(tmp_path, year=[("1066", 3), ("In 1066", 0)], who=[("William", 32)], none=[])
+    year = [("1066", 3), ("In 1066", 0), ("the", 8)]  # of the last nothing is left
+    path = dataset(tmp_path, year=year, who=[("William", 32)], none=[])
     assert right_answers(path) == {"year": ["1066", "In 1066"], "who": ["William"], "none": [""]}
     said = {"year": "in 1066!", "who": "led by William", "none": ""}
     (tmp_path / "said.json").write_text(json.dumps(said))

@@ -70,10 +70,10 @@ def test_scores_are_percent_and_their_mean() -> None:
 
 
 def test_the_likeliest_candidate_of_a_group() -> None:
-    rows = {"labels": list("01110"), "groups": list("qqqrr"), "candidates": list("xyzxy")}
+    rows = {"labels": "01110", "groups": "qqqrr", "candidates": ["Xi", "Yu", "Zo", "Xi", "Yu"]}
     said, right = best_candidates(["-1.0", "0.5", "0.25", "-3", "-2"], rows)
-    assert said == {"q": "y", "r": "y"}
-    assert right == {"q": ["y", "z"], "r": ["x"]}
+    assert said == {"q": "Yu", "r": "Yu"}
+    assert right == {"q": ["Yu", "Zo"], "r": ["Xi"]}
 
 
 BOS, END, PAD = 0, 2, 1
