@@ -27,14 +27,6 @@ def write(tmp_path: Path, code: str) -> None:
     (tmp_path / "child_module.py").write_text(textwrap.dedent(code))
 
 
-def finished(child: Child) -> list[str]:
-    lines = []
-    while child.running():
-        lines += child.new_lines()
-        time.sleep(0.01)
-    return lines + child.new_lines()
-
-
 def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> None:
     write(
         tmp_path,
@@ -49,9 +41,19 @@ def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> Non
     log = tmp_path / "log"
     log.write_text("from before\n")
     child = Child(module, ["two words", "$(x)"], log, threads=3, headline="now")
-    assert finished(child) == ["a\u2028b", "two words $(x)", "3 3"]
-    assert log.read_text() == "from before\n--- now\na\u2028b\ntwo words $(x)\n3 3\nno end"
     child.check("it")
+    assert child.new_lines() + child.new_lines() == ["a\u2028b", "two words $(x)", "3 3"]
+    assert log.read_text() == "from before\n--- now\na\u2028b\ntwo words $(x)\n3 3\nno end"
+    log.write_text(log.read_text() + " yet\n")
+    assert child.new_lines() == ["no end yet"]
+
+
+def test_it_is_stopped_at_once(tmp_path: Path) -> None:
+    words = ["-n1", "-r1", "-s", "import time", "time.sleep(9)"]
+    child = Child("timeit", words, tmp_path / "log", threads=1)
+    assert child.running()
+    child.stop()
+    assert child.failed()
 
 
 @pytest.mark.parametrize(
