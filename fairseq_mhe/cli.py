@@ -21,17 +21,18 @@ SUBCOMMANDS = yaml_beside(__file__, "commands.yaml")
 _WITHOUT_FAIRSEQ = ("prepare", "params", "translate")
 
 
-def _load_user_dir(argv: Sequence[str]) -> None:
-    """Import the package of ``--user-dir``, for child processes too; UserError if it is none."""
+def _load_user_dir(argv: Sequence[str]) -> Sequence[str]:
+    """Import --user-dir's package, for child processes too; the other words, or UserError."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     # Where the folder is missing, the command's own parser says so.
     parser.add_argument("--user-dir", nargs="?")
-    given = parser.parse_known_args(argv)[0].user_dir
-    if given:
-        os.environ[OWN_USER_DIR] = str(Path(given).resolve())
+    args, words = parser.parse_known_args(argv)
+    if args.user_dir:
+        os.environ[OWN_USER_DIR] = str(Path(args.user_dir).resolve())
+        argv = words
     folder = os.environ.get(OWN_USER_DIR)
     if not folder:
-        return
+        return argv
     if not Path(folder, "__init__.py").is_file():
         raise UserError(
             f"the user-dir {folder} has no __init__.py: give the folder of a Python package that "
@@ -41,6 +42,7 @@ def _load_user_dir(argv: Sequence[str]) -> None:
     from fairseq import utils
 
     utils.import_user_module(Namespace(user_dir=folder))
+    return argv
 
 
 def _versions() -> str:
@@ -89,9 +91,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = next((word for word in argv if not word.startswith("-")), None)
 
     def command() -> int | None:
-        _load_user_dir(argv)
+        words = _load_user_dir(argv)
         parser = build_parser(chosen)
-        args, rest = parser.parse_known_args(argv or ["--help"])
+        args, rest = parser.parse_known_args(words or ["--help"])
         if rest and not hasattr(args, "files"):
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
         if rest:  # argparse ends the list of files at the first option

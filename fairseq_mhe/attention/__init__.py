@@ -32,7 +32,8 @@ KINDS: dict[str, type[Attention]] = {
 def kind_class(name: str) -> type[Attention]:
     """The class of attention ``name``; ValueError with the known names if there is none."""
     if name not in KINDS:
-        raise ValueError(f"unknown attention {name!r}; choose one of: {', '.join(KINDS)}")
+        why = f"unknown attention {name!r}; choose one of: {', '.join(KINDS)}"
+        raise ValueError(f"{why}, or your own by --user-dir")
     return KINDS[name]
 
 

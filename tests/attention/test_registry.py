@@ -10,7 +10,7 @@ EVERY = tuple(KINDS)
 ONE_INPUT = tuple(name for name, kind in KINDS.items() if kind.keys_are_values)
 #: Kinds, sizes, options and what the refusal says.
 REFUSED = [
-    (("mhe",), (8, 2), {}, r"unknown attention 'mhe'.*mha, mhe_mul, mhe_add"),
+    (("mhe",), (8, 2), {}, r"unknown .*'mhe'.*mha, mhe_mul, mhe_add.* --user-dir"),
     (EVERY, (10, 4), {}, "embed_dim 10 is not divisible by num_heads 4"),
     (EVERY, (8, 0), {}, "num_heads 0 must both be positive"),
     (EVERY, (8, 2), {"head_dim": 0}, "head_dim must be positive, not 0"),

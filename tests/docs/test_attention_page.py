@@ -20,10 +20,10 @@ from fairseq_mhe.attention import KINDS, build_attention
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.options import OPTIONS, kind_options
+from fairseq_mhe.runs.processes import OWN_USER_DIR
 from tests.attention import equations
 from tests.attention.conftest import place  # noqa: F401
 from tests.attention.test_variants import (  # noqa: F401
-    test_cache_holds_only_the_kept_heads,
     test_decoding_step_by_step_equals_all_at_once,
     test_dropout_of_attention_weights_is_the_papers,
     test_equals_the_plain_equation,
@@ -141,10 +141,7 @@ def kind(registered: Path) -> str:
 def test_the_example_has_the_row_and_the_parameters_it_says(registered: Path) -> None:
     test_formulas_are_what_is_built(NEW, 24, 4)
     test_the_column_of_bert_base_is_counted(NEW)
-    count = attention_parameters(build_attention(NEW, 24, 4))
-    # Queries and keys, values, output: C = n d.
-    assert f"Parameters: {count // (24 * 24)} C n d" in EXAMPLE
-    assert count % (24 * 24) == 0
+    assert f"Parameters: {ROWS[NEW][0].replace('·', ' ')}." in EXAMPLE
     with pytest.raises(ValueError, match="embed_dim 24 and kdim 10 must be equal"):
         build_attention(NEW, 24, 4, kdim=10, vdim=10)
 
@@ -163,12 +160,10 @@ def test_the_example_translates(registered: Path) -> None:
 
 
 def test_fairseq_train_takes_the_example(registered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its name, from its own user directory; what it does not use is refused by that name."""
+    """By its name, from its own user directory: what it does not use is refused by that name."""
     words = ["--user-dir", str(registered), "--arch", "transformer_mhe_base", "--attention", NEW]
-    monkeypatch.setattr(sys, "argv", ["fairseq-train", "no data", *words])
-    args = options.parse_args_and_arch(options.get_training_parser())
-    assert args.attention == NEW
-    monkeypatch.setattr(sys, "argv", [*sys.argv, "--collaborative-dim", "8"])
+    words = ["fairseq-train", "no data", *words, "--collaborative-dim", "8"]
+    monkeypatch.setattr(sys, "argv", words)
     with pytest.raises(SystemExit, match=f"--collaborative-dim has no effect on --attention {NEW}"):
         options.parse_args_and_arch(options.get_training_parser())
 
@@ -198,7 +193,7 @@ def test_what_starts_from_heads_refuses_the_example_in_one_line(
 
 
 def test_our_commands_know_the_example(
-    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three projections' worth of parameters, but four of multiply-adds a token: one serves
     twice.
@@ -214,3 +209,7 @@ def test_our_commands_know_the_example(
     assert f"{12 * 3 * 768 * 768:,}" in capsys.readouterr().out
     assert cli.main(["inspect", str(checkpoint), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["kinds"].values()) == {NEW}
+    monkeypatch.setenv(OWN_USER_DIR, "")
+    user_dir = f"--user-dir={checkpoint.parent / 'my_attention'}"
+    assert cli.main(["bench", "attention", user_dir, "--row", "none"]) == 2
+    assert "unknown row 'none'" in capsys.readouterr().err
