@@ -61,8 +61,8 @@ class Attention(nn.Module):
     """One attention sublayer, called as fairseq's ``MultiheadAttention`` is.
 
     Shapes: T query positions, S key positions, B sentences, C ``embed_dim``, H ``num_heads``, d
-    ``head_dim``, Hk and Hv kept key and value heads (``key_heads``, ``value_heads``) of widths dk
-    and dv (``key_head_dim``, ``value_head_dim``; both d unless a kind says otherwise).
+    ``head_dim``, Hk and Hv kept key and value heads of widths dk and dv: what a kind's
+    :meth:`keys_values` returns. Hk and Hv divide H, and head i reads kept head i // (H / Hk).
 
     A kind makes its parameters in :meth:`build`, and overrides :meth:`queries`,
     :meth:`keys_values` and :meth:`merge` where plain projections (see :meth:`project`) do not do.
@@ -96,6 +96,19 @@ class Attention(nn.Module):
 
     head_dim: int
     out_proj: nn.Linear
+
+    def __init_subclass__(cls, **words: Any) -> None:
+        """A kind that overrides a hook inherits no `projected` or `written_out`, which lack it."""
+        super().__init_subclass__(**words)
+        own = vars(cls)
+        if own.keys().isdisjoint(("forward", "queries", "keys_values", "merge")):
+            return
+        if "projects_together" not in own:
+            cls.projects_together = False
+        if "written_out" not in own:
+            cls.written_out = Attention.written_out  # type: ignore[method-assign]
+            if "no_heads" not in own:
+                cls.no_heads = "its class has a hook but no written_out()"
 
     def __init__(
         self,
@@ -134,7 +147,6 @@ class Attention(nn.Module):
             if rest:
                 why = f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}"
                 raise ValueError(f"{why}: change one of them")
-        self.key_head_dim = self.value_head_dim = self.head_dim
         #: Of the scores; ``score_scale`` is what of it queries do not bring along.
         self.scaling = self.score_scale = self.head_dim**-0.5
         self.build()
@@ -146,7 +158,7 @@ class Attention(nn.Module):
         self.project(self.num_heads, kept=self.num_heads)
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, H or 1, T, dk), or (B, H, T, j dk) to read a key with its neighbours."""
+        """(T, B, C) -> (B, H or 1, T, dk), or (B, H, T, j, dk) to read a key with j - 1 before."""
         return split_heads(self.q_proj(x), self.query_heads)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -242,10 +254,13 @@ class Attention(nn.Module):
         return self._kept[name]
 
     @property
+    @torch.no_grad()
     def cached_values(self) -> int:
-        """Numbers cached for one position: Hk dk + Hv dv, or Hk dk where keys are the values."""
-        values = 0 if self.keys_are_values else self.value_heads * self.value_head_dim
-        return self.key_heads * self.key_head_dim + values
+        """Numbers cached for one position, counted in what `keys_values` returns for one."""
+        weight = next(self.parameters())
+        inputs = [weight.new_zeros(1, 1, width) for width in (self.kdim, self.vdim)]
+        keys, values = self.keys_values(*inputs)  # (1, Hk, 1, dk), (1, Hv, 1, dv)
+        return keys.numel() + (0 if values is keys else values.numel())
 
     # What fairseq calls.
 
@@ -288,10 +303,11 @@ class Attention(nn.Module):
                 k, v, key_padding_mask = cache.key, cache.value, cache.padding
             q = self.queries(query)
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
-        need = need_weights or need_head_weights, self.needs_row_sums and dropout > 0
         masks = key_padding_mask, attn_mask
-        options = self.score_scale, *masks, dropout, *need
-        heads, weights, row_sums = attend(q, k, v, *options)
+        seen = need_weights or need_head_weights
+        summed = self.needs_row_sums and dropout > 0
+        result = attend(q, k, v, self.score_scale, *masks, dropout, seen, summed)
+        heads, weights, row_sums = result  # (B, H, T, dv), (B, H, T, S), (B, H, T, 1)
         if weights is not None:
             each = weights.expand(-1, self.num_heads, -1, -1)  # (B, H, T, S)
             weights = each.transpose(0, 1) if need_head_weights else each.mean(dim=1)

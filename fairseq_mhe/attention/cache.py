@@ -42,9 +42,8 @@ class KeyValueCache:
         same = self.value is self.key
         self.key = self.key.index_select(0, rows)
         self.value = self.key if same else self.value.index_select(0, rows)
-        self.padding = (
-            None if self.padding is None else self.padding.index_select(0, rows)
-        )
+        if self.padding is not None:
+            self.padding = self.padding.index_select(0, rows)
 
 
 def _hidden(padding: Tensor | None, key: Tensor) -> Tensor:

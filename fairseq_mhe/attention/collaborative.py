@@ -36,7 +36,6 @@ class CollaborativeAttention(Attention):
         if self.collaborative_dim is None:
             self.collaborative_dim = max(1, self.embed_dim // 4)
         width = self.collaborative_dim
-        self.key_heads = 1
         self.k_proj = nn.Linear(self.kdim, width, bias=False)
         self.q_proj = nn.Linear(self.embed_dim, width, bias=False)
         for shared in (self.k_proj, self.q_proj):
@@ -49,7 +48,6 @@ class CollaborativeAttention(Attention):
         if self.bias:
             self.content_proj = nn.Linear(self.kdim, self.num_heads, bias=False)
             nn.init.zeros_(self.content_proj.weight)
-        self.key_head_dim = width + (self.num_heads if self.bias else 0)
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, D): (X W_Q) * m_i.

@@ -46,9 +46,9 @@ class MHAConv(Attention):
         self.taps = nn.Parameter(signs.mul_(TAPS**-0.5))  # (n, 3, d), e_ij
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, 3 d): each head's query times each tap."""
+        """(T, B, C) -> (B, n, T, 3, d): each head's query times each tap."""
         projected = split_heads(self.q_proj(x), self.query_heads)  # (B, 1 or n, T, d)
-        return (projected.unsqueeze(3) * self.taps.unsqueeze(1)).flatten(3)
+        return projected.unsqueeze(3) * self.taps.unsqueeze(1)
 
     def projected(
         self, query: Tensor, memory: Tensor, padding: Tensor | None

@@ -22,9 +22,8 @@ class ELAttention(Attention):
         width = self.num_heads * self.head_dim
         if self.kdim != width:
             sizes = f"num_heads {self.num_heads} x head_dim {self.head_dim} = {width}"
-            raise ValueError(
-                f"el slices its input into heads: {sizes} must equal kdim {self.kdim}"
-            )
+            what = f"{sizes} must equal kdim {self.kdim}"
+            raise ValueError(f"el slices its input into heads: {what}")
         self.q_proj = self.input_linear(self.embed_dim, width)
         self.out_proj = self.output_linear()
 

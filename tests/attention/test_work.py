@@ -49,15 +49,15 @@ def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
     layer, rest = after_many_steps(kind, place)
     work = work_of_a_step(layer, rest)
     cache = layer._get_input_buffer(rest["incremental_state"])
-    rows, keys, widest = (*cache.key.shape[:3:2], max(layer.key_head_dim, layer.value_head_dim))
-    together = layer.queries(numbers(1, 1, WIDTH)).size(3) // layer.key_head_dim
+    rows, keys, widest = (*cache.key.shape[:3:2], max(cache.key.size(3), cache.value.size(3)))
+    together = layer.queries(numbers(1, 1, WIDTH)).shape[3:].numel() // cache.key.size(3)
     bound = ROWS * HEADS * together * max(keys, widest)  # scores; queries or heads
     if place == "decoder":
         bound = max(bound, cache.key.numel(), cache.value.numel())
     if kind == "sha":  # its W_O, summed over equal heads
         bound = max(bound, WIDTH * layer.head_dim)
     assert max(work.written) <= bound * FLOAT
-    if layer.value_heads == 1:
+    if cache.value.size(1) == 1:
         assert max(work.written) < HEADS * widest * rows * keys * FLOAT
     weights = {p.untyped_storage().data_ptr() for p in layer.parameters()}
     for given in work.kernel_inputs:  # each stored number is read once: nothing was repeated

@@ -1,15 +1,18 @@
 """Every kind written out as ordinary heads computes what the sublayer computes."""
 
+import re
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from fairseq_mhe.attention import KINDS, Attention, build_attention
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.attention.base import split_heads
+from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
-from tests.fixtures.checkpoints import stir
+from tests.attention.conftest import make_layer, random
 
 C, N = 12, 3
 #: Kinds that say why they have no ordinary heads.
@@ -28,12 +31,6 @@ def by_hand(heads: WrittenOut, x: Tensor, y: Tensor) -> Tensor:
     return output
 
 
-def sublayer(kind: str, **options: Any) -> Attention:
-    torch.manual_seed(2)
-    attention = build_attention(kind, C, N, **options)
-    return stir(attention).eval().double()
-
-
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -42,9 +39,8 @@ def sublayer(kind: str, **options: Any) -> Attention:
     ],
 )
 def test_written_out_heads_compute_the_same(kind: str, options: dict[str, Any]) -> None:
-    attention = sublayer(kind, **options)
-    generator = torch.Generator().manual_seed(5)
-    x, y = (torch.randn(length, C, generator=generator, dtype=torch.float64) for length in (4, 6))
+    attention = make_layer(kind, embed_dim=C, num_heads=N, **options)
+    x, y = random(4, C), random(6, C, seed=1)
     expected = attention(x.unsqueeze(1), y.unsqueeze(1), y.unsqueeze(1))[0].squeeze(1)
     exact = {"rtol": 1e-10, "atol": 1e-10}
     torch.testing.assert_close(by_hand(attention.written_out(), x, y), expected, **exact)
@@ -54,8 +50,31 @@ def test_written_out_heads_compute_the_same(kind: str, options: dict[str, Any]) 
         torch.testing.assert_close(by_hand(wider, x, y), expected, **exact)
 
 
-@pytest.mark.parametrize("kind", NO_HEADS)
-def test_which_kinds_have_no_heads_and_why(kind: str) -> None:
-    reason = f"{kind} attention is not written out as ordinary heads: {KINDS[kind].no_heads}"
-    with pytest.raises(UserError, match=reason):
-        sublayer(kind).written_out()
+class SharedKey(MultiheadAttention):
+    """One key head for all, as its hook says and nothing else."""
+
+    def build(self) -> None:
+        super().build()
+        self.k_proj = self.input_linear(self.kdim, self.head_dim)
+
+    def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        return split_heads(self.k_proj(key), 1), split_heads(self.v_proj(value), self.num_heads)
+
+
+def test_a_hook_counts_and_what_its_kind_inherits_leaves_it_out() -> None:
+    layer = SharedKey(C, N, kind="mine")
+    assert layer.cached_values == C // N + C
+    assert not layer.projects_together
+    assert layer.no_heads == "its class has a hook but no written_out()"
+    for each in (layer, *map(make_layer, NO_HEADS)):
+        reason = f"{each.kind} attention is not written out as ordinary heads: {each.no_heads}"
+        with pytest.raises(UserError, match=re.escape(reason)):
+            each.written_out()
+
+
+def test_keys_of_another_width_than_the_queries_are_an_error() -> None:
+    """Not neighbouring keys, which queries read by parts."""
+    layer = MultiheadAttention(C, N)
+    layer.k_proj = layer.linear(C, layer.head_dim)
+    with pytest.raises(RuntimeError, match="size"):
+        layer(random(4, 2, C, dtype=torch.float32))
