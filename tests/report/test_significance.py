@@ -37,8 +37,6 @@ def test_a_baseline_that_learned_nothing_is_compared_with_by_a_dash() -> None:
     """It was "PRR 512.1%, p 0.0010" against a model of 0.08 BLEU."""
     weak = ["x y z w v" for _ in REFERENCES[1:]] + [REFERENCES[0]]
     weak[5] = " ".join(REFERENCES[5].split()[:1])
-    bleu = BLEU().corpus_score(weak, [REFERENCES]).score
-    assert 0 < bleu < 1
     found = compare(GOOD, weak, REFERENCES)
     assert found == compare_seeds([GOOD] * 2, [weak] * 2, REFERENCES)
     assert found == Comparison()

@@ -214,7 +214,7 @@ def test_every_format_and_the_picture_of_several_rows(make_run: MakeRun, tmp_pat
     assert text("md").startswith("# A title, 1% & more\n")
     cells_of_12h = r"\| 12h +\| +12 \| +768 \| +12 \| +64 \|.* mhe_mul +\| +0\.00 \| +13\.31 \|"
     assert re.search(cells_of_12h, text("md"))
-    assert "Not finished, and left out: big-mha" in text("md")
+    assert text("md").index("Batches of 512 tokens.") < text("md").index("left out: big-mha")
     latex = text("tex")
     assert latex.startswith("% A title, 1% & more\n% Needs")
     assert r"mhe\_mul" in latex
@@ -240,21 +240,24 @@ def test_the_notes_are_of_all_cells(make_run: MakeRun) -> None:
     change(mhe.subset("test") / "generation.json", "measured", to="by four")
     change(mha[0].folder / "config.json", "versions", to={"torch": "2.1"})
     change(mhe.folder / "config.json", "versions", to={"torch": "2.3"})
+    change(mhe.metrics, "ended_by_patience", to=1500)
     text = below(mha[0], mhe)
     assert "Seeds: 1. torch 2.1 or torch 2.3." in text
     assert "median over the log, alone; on a GPU. " in text
     assert "own clock, alone; by four." in text
+    assert f"{mhe.name} was ended by patience after 1,500 updates." in text
 
 
 def test_different_training_is_noted(make_run: MakeRun) -> None:
     runs = [make_run(kind, 3) for kind in ("sha", "mha", "mhe_mul")]
-    assert not re.search("otherwise|PRR and p are -", below(*runs))
+    assert not re.search("otherwise|PRR and p are -|Trained in", below(*runs))
     config = runs[2].folder / "config.json"
     for name, value in (("max_update", 100), ("lr", [1.0]), ("bf16", True)):
         change(config, "settings", "options", name, to=value)
     differing = "max_update 100, lr [1.0], bf16 True"
     note = f"Trained otherwise than mha, so compare with care: mhe_mul ({differing})."
     assert note in below(*runs).split("\n")
+    assert "Trained in bf16." in below(runs[2])
     change(config, "settings", "data", "fingerprint", to="1" * 64)
     assert "lr [1.0], data 11111111, bf16 True" in below(*runs)
     change(runs[0].folder / "config.json", "settings", "start", to="a" * 64)
