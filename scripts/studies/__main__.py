@@ -1,7 +1,7 @@
 """Runs a study: ``bash scripts/study.sh STUDY``, or ``python -m studies STUDY`` in scripts/."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from fairseq_mhe.common.arguments import Parser
@@ -24,16 +24,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser = Parser(prog=PROGRAM, description=__doc__)
         parsers = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
         parsers.type = str  # its words are converted by the study
-
-        def add(name: str, title: str, add_arguments: Callable, run: Callable) -> None:
-            own = parsers.add_parser(name, help=title, description=title)
-            add_arguments(own)
-            own.set_defaults(run=run)
-
         for name, each in STUDIES.items():
-            add(name, each.title, partial(study.add_arguments, each), partial(study.run, each))
+            own = parsers.add_parser(name, help=each.title, description=each.title)
+            study.add_arguments(each, own)
+            own.set_defaults(run=partial(study.run, each))
         for name, module in OTHERS.items():
-            add(name, module.TITLE, module.add_arguments, module.run)
+            own = parsers.add_parser(name, help=module.TITLE, description=module.TITLE)
+            module.add_arguments(own)
+            own.set_defaults(run=module.run)
         args = parser.parse_args(argv)
         args.typed = argv
         args.run(args)

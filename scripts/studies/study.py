@@ -54,16 +54,16 @@ def run(study: Study, args: Namespace) -> None:
     jobs = Jobs(args, recipe, data, output_folder(args.out))
     with only_one(jobs.out):  # the run folders have locks of their own
         if not args.finished_only:
-            jobs.train([each for each in variants if not each.start])
+            jobs.train(*(each for each in variants if not each.start))
             converted = [each for each in variants if each.start]
             for variant in converted:
                 jobs.convert(variant)
-            jobs.train([each for each in converted if each.updates])
+            jobs.train(*(each for each in converted if each.updates))
         finished = {}
         for variant in variants:
-            of_variant = jobs.of(variant)
-            if of_variant and all(map(jobs.scored, of_variant)):
-                results = [read_result(job, args.subset) for job in of_variant]
+            of_variant = jobs.table(variant)
+            if of_variant.jobs and not of_variant.waiting():
+                results = [read_result(job, args.subset) for job in of_variant.jobs]
                 finished[variant] = Cell(recipe.row, variant.name, tuple(results))
         left_out = [variant for variant in variants if variant not in finished]
         if any(variant.question == REFERENCE for variant in left_out):
@@ -153,32 +153,32 @@ class Jobs:
     def _start(self, variant: Variant, seed: int) -> Path:
         return self.out / f"start-{variant.name}-seed{seed}" / "start.pt"
 
-    def scored(self, job: Job) -> bool:
-        return translation.scored(job, self.args.subset, self.args.bleu_tokenizer)
-
-    def train(self, variants: Sequence[Variant]) -> None:
-        """Train, translate and score what is not done."""
+    def table(self, *variants: Variant) -> TableRun:
         jobs = [job for variant in variants for job in self.of(variant)]
-        waiting = [job for job in jobs if not self.scored(job)]
+        return TableRun(jobs, self.data, self.out, self.args)
+
+    def train(self, *variants: Variant) -> None:
+        """Train, translate and score what is not done."""
+        every = self.table(*variants)
+        waiting = every.waiting()
 
         def tidy() -> None:
             """Remove the checkpoints of scored runs but the last: many runs would fill a disk."""
-            for job in filter(self.scored, waiting):
+            for job in filter(every.scored, waiting):
                 for path in set(job.checkpoints.glob("checkpoint*.pt")) - {job.last}:
                     path.unlink()
 
-        TableRun(jobs, self.data, self.out, self.args).work(after=tidy)
+        every.work(after=tidy)
 
     def convert(self, variant: Variant) -> None:
         """Make the starts of a variant; one that is not trained is counted, translated, scored."""
         for seed in self.args.seeds:
             model = self.out / f"{self.recipe.row}-{MHA}-seed{seed}" / "model.pt"
             make_start(variant.start or {}, self._start(variant, seed), model, self.data.folder)
-        for job in () if variant.updates else self.of(variant):
-            if not self.scored(job):
-                with only_one(job.folder), Board("sentences") as board:
-                    job.write_config()
-                    with atomic_path(job.model) as temporary:
-                        shutil.copyfile(job.place("start"), temporary)
-                    translation.count(job)
-                    evaluate_job(job, board, self.data, self.args)
+        for job in () if variant.updates else self.table(variant).waiting():
+            with only_one(job.folder), Board("sentences") as board:
+                job.write_config()
+                with atomic_path(job.model) as temporary:
+                    shutil.copyfile(job.place("start"), temporary)
+                translation.count(job)
+                evaluate_job(job, board, self.data, self.args)

@@ -86,28 +86,32 @@ def heads_of(row: str) -> tuple[int, int]:
 def gap(args: Namespace, recipe: Recipe) -> list[Variant]:
     """MHE-Mul and MHA as the paper has them, and variants that change one thing each."""
     mha, mhe, (rate,) = everywhere(MHA), everywhere(MHE), recipe.training.options["lr"]
-    made: list[tuple[str, str, dict[str, str], dict[str, Any]]] = [
-        (MHE, REFERENCE, mhe, {}),
-        (MHA, REFERENCE, mha, {}),
-        ("init-head", "init", mhe, {"shared_projection_init": "head"}),
-        ("init-xavier", "init", mhe, {"shared_projection_init": "xavier"}),
-        ("std-0.1", "embeddings", mhe, {"head_embedding_std": 0.1}),
-        ("std-0.5", "embeddings", mhe, {"head_embedding_std": 0.5}),
-        ("offset-0", "embeddings", mhe, {"head_embedding_offset": 0, "head_embedding_std": 1}),
-        ("lr-half", "rate", mhe, {"lr": [rate * 0.5]}),
-        ("lr-double", "rate", mhe, {"lr": [rate * 2.0]}),
-        ("mha-lr-half", "rate", mha, {"lr": [rate * 0.5]}),
-        ("mha-lr-double", "rate", mha, {"lr": [rate * 2.0]}),
-        *((f"only-{place}", "place", {**mha, place: MHE}, {}) for place in PLACES),
-    ]
+    variants = []
+
+    def add(name: str, question: str, attention: dict[str, str], **options: Any) -> None:
+        variants.append(Variant(name, question, attention, MHE, options))
+
+    add(MHE, REFERENCE, mhe)
+    add(MHA, REFERENCE, mha)
+    add("init-head", "init", mhe, shared_projection_init="head")
+    add("init-xavier", "init", mhe, shared_projection_init="xavier")
+    add("std-0.1", "embeddings", mhe, head_embedding_std=0.1)
+    add("std-0.5", "embeddings", mhe, head_embedding_std=0.5)
+    add("offset-0", "embeddings", mhe, head_embedding_offset=0, head_embedding_std=1)
+    add("lr-half", "rate", mhe, lr=[rate * 0.5])
+    add("lr-double", "rate", mhe, lr=[rate * 2.0])
+    add("mha-lr-half", "rate", mha, lr=[rate * 0.5])
+    add("mha-lr-double", "rate", mha, lr=[rate * 2.0])
+    for place in PLACES:
+        add(f"only-{place}", "place", {**mha, place: MHE})
     usual, width = heads_of(recipe.row)
     budget = parameters(recipe.row, (MHE,) * 3, usual, width)
     numbers = [("heads", MHE, heads) for heads in (1, 2, 8, 16) if heads != usual]
     for word, kind, heads in (*numbers, ("mha", MHA, usual)):
         width = nearest_width(recipe.row, (kind,) * 3, heads, budget)
-        name, options = f"{word}-{heads}x{width}", of_heads(kind, heads, width)
-        made.append((name, "heads", everywhere(kind), options))
-    return [Variant(name, question, kinds, MHE, more) for name, question, kinds, more in made]
+        options = of_heads(kind, heads, width)
+        add(f"{word}-{heads}x{width}", "heads", everywhere(kind), **options)
+    return variants
 
 
 def precision(args: Namespace, recipe: Recipe) -> list[Variant]:
