@@ -11,7 +11,7 @@ from torch import Tensor
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch
-from fairseq_mhe.common.arguments import at_least, list_of, positive, some_of
+from fairseq_mhe.common.arguments import at_least, list_of, number, positive, some_of
 
 PLACES = ("encoder", "decoder", "cross", "cross_last")
 #: More positions than fairseq's models have unless asked, as language models do.
@@ -44,7 +44,7 @@ class AttentionBenchmark(Benchmark):
             None,
             "N",
         ),
-        ("--seconds", "seconds of calls in a repetition", float, 0.2, "S"),
+        ("--seconds", "seconds of calls in a repetition", number, 0.2, "S"),
     )
     defaults: ClassVar = {"vocab_size": 64}  # which a sublayer never sees
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import math
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
@@ -18,12 +17,11 @@ _OPTION = re.compile(r"-[^\d.]")  # neither a number nor a lone -
 class Parser(ArgumentParser):
     """argparse's parser, with refusals of one line that says what to do.
 
-    ``float`` stands for numbers from 0, ``Path`` for no empty word; ``nargs="+"`` adds up.
+    A ``Path`` is no empty word; ``nargs="+"`` adds up.
     """
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
-        self.register("type", float, number)
         self.register("type", Path, _path)
 
     def add_argument(self, *names: str, **words: Any) -> Any:
@@ -50,13 +48,6 @@ class Parser(ArgumentParser):
         super().error(one_line(message))
 
 
-def number(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 <= (value := float(text)) < math.inf:
-            return value
-    raise ArgumentTypeError(f"{text!r} is no number of at least 0")
-
-
 def _path(text: str) -> Path:
     if text:
         return Path(text)
@@ -77,6 +68,19 @@ def at_least(least: int, most: int = 10**15) -> Callable[[str], int]:
     return convert
 
 
+def number_from(least: float, most: float = sys.float_info.max) -> Callable[[str], float]:
+
+    def convert(text: str) -> float:
+        with contextlib.suppress(ValueError):
+            if least <= (value := float(text)) <= most:
+                return value
+        limit = f" and at most {most}" if most < sys.float_info.max else ""
+        raise ArgumentTypeError(f"{text!r} is no number of at least {least}{limit}")
+
+    return convert
+
+
+number = number_from(0)
 positive = at_least(1)
 #: What numpy and fairseq take.
 seed = at_least(0, 2**32 - 1)

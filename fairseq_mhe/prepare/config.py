@@ -1,14 +1,13 @@
 """What to prepare and how: dataclasses whose fields are command-line options, and their checks."""
 
-import math
 import re
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
-from fairseq_mhe.common.arguments import at_least, number
+from fairseq_mhe.common.arguments import at_least, number_from
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.system import cores
@@ -40,18 +39,6 @@ def integer(default: int | None, help: str, least: int = 1) -> Any:
 def vocabulary(default: int) -> Any:
     """The option of the vocabulary's size, with a default that suits a corpus."""
     return integer(default, "merges (bpe) or pieces (sentencepiece) of all languages")
-
-
-def bounded(default: float, help: str, least: float, most: float = math.inf) -> Any:
-    """The option of a number from ``least`` to ``most``."""
-
-    def convert(text: str) -> float:
-        value = number(text)
-        if not least <= value <= most:
-            raise ArgumentTypeError(f"{text!r} is no number from {least} to {most}")
-        return value
-
-    return option(default, help, type=convert, metavar="X")
 
 
 def add_options(parser: ArgumentParser, options: type[Any]) -> None:
@@ -144,12 +131,20 @@ class PrepareConfig(TextOptions):
     tokenizer: str = option(
         "", "word tokeniser (default: moses if it suits both)", choices=TOKENIZERS
     )
-    max_dropped: float = bounded(50.0, "refuse a text that loses over X%% of it", 0, 100)
+    max_dropped: float = option(
+        50.0,
+        "refuse a text that loses over X%% of it",
+        type=number_from(0, 100),
+        metavar="X",
+    )
     max_tokens: int = integer(
         250, "drop pairs with a side of over N tokens (without tokeniser: 8 N characters)"
     )
-    max_ratio: float | None = bounded(
-        1.5, "drop train pairs with a side X times as long", 1
+    max_ratio: float | None = option(
+        1.5,
+        "drop train pairs with a side X times as long",
+        type=number_from(1),
+        metavar="X",
     )
     punctuation: bool = option(
         False, "unify quotes, dashes and spaces, for the model only"

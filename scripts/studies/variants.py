@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import positive, positive_list, some_of
+from fairseq_mhe.common.arguments import number, positive, positive_list, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import yaml_beside
 from fairseq_mhe.convert.change_kind import TARGETS
@@ -25,12 +25,12 @@ REFERENCE = "reference"
 #: Options of single studies: type, metavar and help.
 _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str]] = {
     "--budget": (positive, "N", "attention parameters of a model (default: the row's mhe_mul's)"),
-    "--within": (float, "F", "share of the budget that a size may be off"),
+    "--within": (number, "F", "share of the budget that a size may be off"),
     "--attention": (some_of(TARGETS), "KIND,...", f"kinds of attention, of {', '.join(TARGETS)}"),
     "--dims": (positive_list, "D,...", "widths D of all shared queries and keys"),
     "--iterations": (positive, "N", "rounds of the decomposition"),
     "--sentences": (positive, "N", "pairs to fit and compare a conversion on"),
-    "--further": (float, "F", "share of the updates for further training"),
+    "--further": (number, "F", "share of the updates for further training"),
 }
 
 
