@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
@@ -32,7 +31,11 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
                 status = path.stat()
                 _check_crc(path, status.st_size, status.st_mtime_ns)
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-        _check_shape(state)
+        model_options(state)  # which are named values
+        for weight in state["model"].values():
+            # A lone integer is a count, of batches for one.
+            if weight.numel() != 1 and not torch.is_floating_point(weight):
+                raise TypeError(f"no weight: {weight!r:.100}")
     except UserError:
         raise
     except Exception as error:  # there is no end to what torch raises for foreign bytes
@@ -48,16 +51,6 @@ def _check_crc(path: Path, size: int, changed: int) -> None:
     if part:
         problem = f"its part {part} has another checksum than was written"
         raise UserError(f"{path} is damaged: {problem}; use another copy")
-
-
-def _check_shape(state: Any) -> None:
-    """Raises an exception where a file holds no options by name, or weights that are no numbers."""
-    model_options(state)
-    for weight in state["model"].values():
-        # A lone integer is a count, of batches for one.
-        is_number = isinstance(weight, Tensor) and weight.numel() == 1
-        if not (is_number or torch.is_floating_point(weight)):
-            raise TypeError(f"no weight: {weight!r:.100}")
 
 
 def _problem(path: Path, error: Exception) -> str:

@@ -1,7 +1,6 @@
 """One training and its folder: config.json says what made it, the other files are its results."""
 
 import filecmp
-import json
 import shutil
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
@@ -9,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_mhe.checkpoints.checkpoint import plain
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import (
     FOLDER_VERSION,
@@ -151,7 +151,7 @@ def plan_job(
         "decoding": decoding and asdict(decoding),
         "versions": versions(),
     }
-    job = Job(folder, json.loads(json.dumps(config)))
+    job = Job(folder, plain(config))
     if not (folder / "config.json").exists():
         return job
     old = read_job(folder)

@@ -93,7 +93,11 @@ def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:
     """
     running = any(child.running() for child in children)
     for child in children[:1]:
-        _show(job.name, child.new_lines(), board)
+        lines = child.new_lines()
+        board.warn(job.name, logged_warnings(lines))
+        for entry in _logged("train_inner", lines):
+            note = f"loss {entry['loss']:.2f}, {entry['wps']:.0f} tokens/s"
+            board.update(job.name, int(entry["num_updates"]), note=note)
     for child in children:
         if child.failed():
             child.check(f"training {job.name}")
@@ -140,14 +144,6 @@ def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
         )
         children.append(child)
     return children
-
-
-def _show(name: str, lines: Sequence[str], board: Board) -> None:
-    """Show what is new in a job's log."""
-    board.warn(name, logged_warnings(lines))
-    for entry in _logged("train_inner", lines):
-        note = f"loss {entry['loss']:.2f}, {entry['wps']:.0f} tokens/s"
-        board.update(name, int(entry["num_updates"]), note=note)
 
 
 def _write_metrics(job: Job) -> None:

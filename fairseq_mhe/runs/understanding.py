@@ -310,34 +310,25 @@ def score_task(job: Job, data: TaskFolder, gpu: bool) -> Json:
     predictions: Json = {}
     for subset, official in task.subsets.items():
         predictions[official] = trained.predictions(subset, predict)
-    if task.form in (ANSWERS, CANDIDATES):
-        ((official, of_set),) = predictions.items()
-        score = _score_answers if task.form == ANSWERS else _score_candidates
-        predictions[official], values = score(of_set, data)
+    if task.form == ANSWERS:
+        answers = best_answers(predictions[official], data.examples(subset))
+        right = squad.right_answers(data.official)
+        most = squad.threshold(answers, right) if task.name == "squad2" else math.inf
+        predictions[official] = squad.answers_up_to(answers, most)
+        every = squad.squad_scores(predictions[official], right)
+        values = {"score": every["f1"], **every}
+    elif task.form == CANDIDATES:
+        chosen, groups = best_candidates(predictions[official], data.examples(subset))
+        predictions[official] = chosen
+        every = squad.squad_scores(chosen, groups)
+        values = {metric: every[metric] for metric in task.metrics}
+        values = {"score": statistics.fmean(values.values()), **values}
     else:
         values = task_metrics(data, predictions)
     for official, of_set in predictions.items():
         write_json(job.folder / f"predictions.{official}.json", of_set)
     examples = {official: len(of_set) for official, of_set in predictions.items()}
     return {"task": task.name, "examples": examples, "scores": values}
-
-
-def _score_candidates(odds: list[str], data: TaskFolder) -> tuple[Any, dict[str, float]]:
-    answers, right = best_candidates(odds, data.examples("valid"))
-    every = squad.squad_scores(answers, right)
-    values = {metric: every[metric] for metric in data.task.metrics}
-    return answers, {"score": statistics.fmean(values.values()), **values}
-
-
-def _score_answers(windows: list[Span], data: TaskFolder) -> tuple[Any, dict[str, float]]:
-    answers = best_answers(windows, data.examples("valid"))
-    right = squad.right_answers(data.official)
-    most = math.inf
-    if data.task.name == "squad2":
-        most = squad.threshold(answers, right)
-    texts = squad.answers_up_to(answers, most)
-    values = squad.squad_scores(texts, right)
-    return texts, {"score": values["f1"], **values}
 
 
 def commonest_score(data: TaskFolder) -> float | None:

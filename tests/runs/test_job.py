@@ -71,8 +71,7 @@ def test_a_second_is_kept_out_until_the_first_ends(tmp_path: Path) -> None:
     leftover = tmp_path / f"{WORK_PREFIX}x"
     with only_one(tmp_path):
         leftover.mkdir()
-        told = "another fairseq-mhe is at work"
-        with pytest.raises(UserError, match=told), only_one(tmp_path):
+        with pytest.raises(UserError, match="another fairseq-mhe is at work"), only_one(tmp_path):
             pass
         assert leftover.exists()
     with only_one(tmp_path):

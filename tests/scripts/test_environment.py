@@ -177,6 +177,5 @@ def test_a_folder_of_something_else_is_not_touched(sandbox: Sandbox, version: st
     (mine / "thesis.tex").touch()
     if version:
         stub(mine / "bin" / "python", version)
-    message = "mine has no Python 3.11 or 3.12: remove it, or name another"
-    refused(sandbox, message, "--venv=mine")
+    refused(sandbox, "mine has no Python 3.11 or 3.12: remove it, or name another", "--venv=mine")
     assert {path.name for path in mine.iterdir()} == {"bin", "thesis.tex"}
