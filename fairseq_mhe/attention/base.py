@@ -244,6 +244,16 @@ class Attention(nn.Module):
             nn.init.zeros_(layer.bias)
         return layer
 
+    def queries_at_once(self, x: Tensor) -> Tensor:
+        """`queries` in generation on a GPU, where a step takes as long as its kernels start: one
+        product by ``heads_weight()`` and ``heads_bias()`` of the kind.
+        """
+        kind: Any = self
+        weight = self.kept(kind.heads_weight)
+        bias = self.kept(kind.heads_bias) if self.bias else None
+        queries = linear(x, weight, bias)
+        return split_heads(queries, self.num_heads)
+
     def kept(self, compute: Callable[[], Tensor]) -> Tensor:
         """``compute()``, which depends on weights alone: in generation it is computed once."""
         if self._kept is None:
@@ -322,7 +332,6 @@ class Attention(nn.Module):
         retained = bool(kwargs.get("retain_dropout"))
         self.dropout_in_inference = retained and "MultiheadAttention" in modules
 
-    @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> Any:
         """Row i of the cache becomes what row ``new_order[i]`` was, for hypotheses (new B,)."""
         cache = self._get_input_buffer(incremental_state)

@@ -47,8 +47,21 @@ class MHAConv(Attention):
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, 3, d): each head's query times each tap."""
+        if self._kept is not None and x.is_cuda:
+            return self.queries_at_once(x).unflatten(3, (TAPS, -1))
         projected = split_heads(self.q_proj(x), self.query_heads)  # (B, 1 or n, T, d)
         return projected.unsqueeze(3) * self.taps.unsqueeze(1)
+
+    def heads_weight(self) -> Tensor:
+        """(n 3 d, C): W_Q by each tap."""
+        weight = self.q_proj.weight.unflatten(0, (-1, 1, self.head_dim))
+        taps = self.taps.unsqueeze(3)  # (n, 3, d, 1)
+        return (weight * taps).flatten(0, 2)
+
+    def heads_bias(self) -> Tensor:
+        """(n 3 d,): the bias of W_Q by each tap."""
+        bias = self.q_proj.bias.unflatten(0, (-1, 1, self.head_dim))
+        return (bias * self.taps).flatten()
 
     def projected(
         self, query: Tensor, memory: Tensor, padding: Tensor | None

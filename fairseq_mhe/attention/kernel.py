@@ -83,7 +83,7 @@ def attend(
         heads (N, H, T, dv); the weights (N, H, T, S) before dropout, if needed; each row's sum of
         weights (N, H, T, 1) after dropout, if needed.
     """
-    if query.dim() == 5 and query.size(2) > 1:
+    if query.dim() == 5 and (query.is_cuda or query.size(2) > 1):
         key = _side_by_side(key, query.size(3), key_padding_mask)
         query = query.flatten(3)  # (N, H, T, j * dk)
     if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
@@ -101,16 +101,17 @@ def attend(
 def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
     """Whether a fused kernel serves this call best.
 
-    A GPU's takes narrower values padded, but for a step of decoding: that would copy the cache. The
-    CPU's has no dropout, and takes 1.1 to 3 times as long as separate steps in a step of decoding
-    (torch 2.13, 25 to 400 keys), 1.5 to 8 times in bfloat16 with gradients (10 to 256 keys).
+    A GPU's takes narrower values padded: a step of decoding so copies the cache, but starts half as
+    many kernels. The CPU's has no dropout, and takes 1.1 to 3 times as long as separate steps in a
+    step of decoding (torch 2.13, 25 to 400 keys), 1.5 to 8 times in bfloat16 with gradients (10 to
+    256 keys).
     """
     step = query.size(2) == 1
     widths = query.shape[3:].numel(), key.size(3), value.size(3)
     same_width = len(set(widths)) == 1
     same_heads = key.size(1) == value.size(1)
     if query.is_cuda:
-        fits = same_width or (not step and widths[0] == widths[1] > widths[2])
+        fits = widths[0] == widths[1] >= widths[2]
         return fits and (same_heads or key.size(1) == 1)
     trained = torch.is_grad_enabled() and query.dtype == torch.bfloat16
     slow = step or (trained and key.size(2) < _LONG)

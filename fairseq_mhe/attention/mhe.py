@@ -23,7 +23,6 @@ from fairseq_mhe.attention.base import (
     Option,
     join_heads,
     shared_projection_init,
-    split_heads,
 )
 from fairseq_mhe.attention.written_out import WrittenOut
 
@@ -102,10 +101,7 @@ class MHEMul(_HeadEmbeddingAttention):
         psi(Q) psi(K)^T = (Q * (1 + e^Q)) (K * (1 + e^K))^T = (Q * (1 + e^Q) * (1 + e^K)) K^T.
         """
         if self._kept is not None and x.is_cuda:
-            # A kernel fewer: a step of decoding takes as long as its kernels start.
-            bias = self.kept(self.heads_bias) if self.bias else None
-            each = linear(x, self.kept(self.heads_weight), bias)  # (T, B, n d)
-            return split_heads(each, self.num_heads)
+            return self.queries_at_once(x)
         return self.shared_query(x) * self.kept(self.score_factors).unsqueeze(1)
 
     def score_factors(self) -> Tensor:

@@ -131,7 +131,17 @@ class Decoder(stock.TransformerDecoderBase):
             # Such a tensor does not count its changes, so that every layer would ask the device.
             with torch.inference_mode(False):
                 new_order = new_order.clone()
-        super().reorder_incremental_state_scripting(state, new_order)
+        for sublayer in self._cached:
+            sublayer.reorder_incremental_state(state, new_order)
+
+    @functools.cached_property
+    def _cached(self) -> list[Any]:
+        """What has a cache; fairseq looks through all modules in each step of a search."""
+        return [
+            module
+            for module in self.layers.modules()
+            if hasattr(module, "reorder_incremental_state")
+        ]
 
     def extract_features(
         self, tokens: Tensor, incremental_state: Any = None, **options: Any

@@ -49,3 +49,22 @@ def test_output_and_gradients(kind: str, place: str, precision: str) -> None:
     for ours, theirs in zip(found, expected, strict=True):
         error = (ours.float().cpu() - theirs).abs().max() / theirs.abs().max()
         assert float(error) <= TOLERANCES[precision]
+
+
+@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize("place", ["decoder", "cross"])
+def test_steps_of_decoding(kind: str, place: str, precision: str) -> None:
+    dtype = getattr(torch, precision)
+    layer = build_attention(kind, EMBED_DIM, HEADS, bias=True).to(dtype).float()
+    x, y = (torch.randn(length, B, EMBED_DIM).to(dtype) for length in (T, S))
+    decoder, padding = place == "decoder", right_padding(B, S)
+    given = {"attn_mask": CausalMask(T)} if decoder else {"key_padding_mask": padding}
+    expected, _ = layer(x.float(), (x if decoder else y).float(), **given)
+    layer.to(DEVICE, dtype).make_generation_fast_()
+    given = {"incremental_state": {}, "static_kv": not decoder, "need_weights": False}
+    if not decoder:
+        given |= {"key": y.to(DEVICE), "key_padding_mask": padding.to(DEVICE)}
+    with torch.no_grad():
+        steps = [layer(step, **given)[0].float().cpu() for step in x.to(DEVICE).split(1)]
+    error = (torch.cat(steps) - expected).abs().max() / expected.abs().max()
+    assert float(error) <= TOLERANCES[precision]

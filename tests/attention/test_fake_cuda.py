@@ -12,12 +12,9 @@ from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import EMBED_DIM, PLACES, make_layer
 from tests.fixtures.fake_cuda import CUDA, empty, fake_cuda, moved
 
-B, BEAM, T, S = 3, 2, 5, 7
-#: The only two places that ask a GPU for a value.
+B, T, S = 3, 5, 7
+#: The only place that asks a GPU for a value in training.
 PADDING = "fairseq_mhe.attention.kernel.CausalMask.hides_padding"
-ORDER = "fairseq_mhe.attention.cache._listed"
-#: Where beam search moves hypotheses: nowhere, within their sentences, to other sentences.
-ORDERS = [0, 1, 2, 3, 4, 5], [0, 0, 3, 2, 5, 5], [4, 5, 2, 3, 0, 0]
 both_places = pytest.mark.parametrize("place", ["decoder", "cross"])
 
 
@@ -92,32 +89,6 @@ def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
         out, weights = layer(x, y, y, need_head_weights=True, **given)
         check(out, (T, B, EMBED_DIM), dtype)
         check(weights, (layer.num_heads, B, T, len(y)), dtype)
-
-
-def test_decoding(kind: str, dtype: torch.dtype) -> None:
-    """Steps of self- and cross-attention under a beam, and a reorder after each: one question."""
-    decoder, cross = layer_for(kind), layer_for(kind)
-    answers: dict[str, Any] = {ORDER: None}
-    with fake_cuda(answers) as watch, torch.no_grad():
-        moved(decoder, dtype), moved(cross, dtype)
-        memory, padding = empty(S, B, EMBED_DIM, dtype=dtype), empty(B, S, dtype=torch.bool)
-        state: dict[str, Any] = {}
-        step = {"incremental_state": state, "need_weights": False}
-        static = {**step, "static_kv": True, "key_padding_mask": padding}
-        for order in ORDERS:
-            answers[ORDER] = order
-            watch.asked.clear()
-            x = empty(1, B * BEAM, EMBED_DIM, dtype=dtype)
-            out, _ = decoder(x, x, x, **step)
-            check(out, (1, B * BEAM, EMBED_DIM), dtype)
-            out, _ = cross(out, memory, memory, **static)
-            check(out, (1, B * BEAM, EMBED_DIM), dtype)
-            new_order = empty(B * BEAM, dtype=torch.long)
-            decoder.reorder_incremental_state(state, new_order)
-            cross.reorder_incremental_state(state, new_order)
-            assert watch.asked == {ORDER: 1}
-        key = decoder._get_input_buffer(state).key
-        check(key, (B * BEAM, key.size(1), len(ORDERS), key.size(3)), dtype)
 
 
 @both_places

@@ -98,26 +98,33 @@ def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
     assert [name for name, p in layer.named_parameters() if p.grad is None] == []
 
 
+@pytest.mark.parametrize("gpu", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
-def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> None:
-    layer = make_layer(kind)
+def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool, gpu: bool) -> None:
+    """By the path for CPUs with weights, and by the one for GPUs, ready for generation, without."""
+    layer = make_layer(kind, bias=gpu)
     x, mask = random(T, B, EMBED_DIM), CausalMask(T)
     padding = torch.zeros(B, T, dtype=torch.bool)
+    given: dict = {"need_head_weights": True}
     if padded:
         padding = right_padding(B, T).flip(1)  # on the left, as fairseq allows
         padding[:, -1] = False
-        mask = mask.hidden
-    state: dict = {}
-    masks = {"attn_mask": mask, "key_padding_mask": padding if padded else None}
-    whole, whole_weights = layer(x, x, x, **masks, need_head_weights=True)
+        mask, given["key_padding_mask"] = mask.hidden, padding
+    whole, whole_weights = layer(x, attn_mask=mask, **given)
+    if gpu:
+        layer.make_generation_fast_()
+    given |= {"incremental_state": {}, "need_weights": not gpu, "need_head_weights": not gpu}
     for t in range(T):
-        arguments = {"incremental_state": state, "need_head_weights": True}
         if padded:
-            arguments["key_padding_mask"] = padding[:, t : t + 1]
-        out, weights = layer(x[t : t + 1], **arguments)
+            given["key_padding_mask"] = padding[:, t : t + 1]
+        with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.Tensor, "is_cuda", property(lambda self: gpu))
+            out, weights = layer(x[t : t + 1], **given)
         real = ~padding[:, t]
         torch.testing.assert_close(out[0][real], whole[t][real], **EXACT)
-        torch.testing.assert_close(weights[:, real, 0], whole_weights[:, real, t, : t + 1], **EXACT)
+        if not gpu:
+            expected = whole_weights[:, real, t, : t + 1]
+            torch.testing.assert_close(weights[:, real, 0], expected, **EXACT)
 
 
 @settings(max_examples=25)
