@@ -152,16 +152,11 @@ def nlu_table_arguments(parser: ArgumentParser) -> None:
     add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=help_)
     help_ = "kinds of attention, or all (default: %(default)s)"
     add("--kinds", type=kinds, default=_KINDS, metavar="KIND,...", help=help_)
-    help_ = (
-        "seeds of fine-tuning; of a causal model, of its training (default: %(default)s)"
-    )
+    help_ = "seeds of fine-tuning, or of a causal model's training (default: %(default)s)"
     add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
     _add_number(parser, "epochs", "epochs of fine-tuning")
-    add(
-        "--no-table",
-        action="store_true",
-        help="train and score only, as a SLURM job does",
-    )
+    help_ = "train and score only, as a SLURM job does"
+    add("--no-table", action="store_true", help=help_)
     _add_pretraining(parser)
     slurm.add_table_arguments(parser)
 

@@ -188,15 +188,15 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     training = cell.results[0].run.training
-    row = sizes(training.options["arch"].removeprefix(f"{MODEL_NAME}_"))
-    options = {**row.options(), **training.options}
+    size = training.options["arch"].removeprefix(MODEL_NAME).removeprefix("_")
+    options = {**sizes(size or "base").options(), **training.options}
     width = options["encoder_embed_dim"]
     heads = options["encoder_attention_heads"]
     return {
         "layers": options["encoder_layers"] + options["decoder_layers"],
         "width": width,
         "heads": heads,
-        "head_width": width // heads,
+        "head_width": options.get("attention_head_dim") or width // heads,
         "dropout": float(options["dropout"]),
         "updates": training.updates,
         "batch_tokens": training.batch_tokens,

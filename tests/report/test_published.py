@@ -64,7 +64,6 @@ def test_the_published_prr_follows_from_the_published_bleu() -> None:
 
 
 def test_what_the_paper_does_not_have_is_none() -> None:
-    assert (
-        set(published("base", "mqa").values()) == set(published("tiny", "mha").values()) == {None}
-    )
+    for row, kind in (("base", "mqa"), ("tiny", "mha")):
+        assert set(published(row, kind).values()) == {None}
     assert list(published("8l", "mhe_mul").values()) == ["8.69", 24.3, 96.0]
