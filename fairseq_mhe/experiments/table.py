@@ -188,6 +188,8 @@ def run_table(args: Namespace) -> None:
         _say_overview(recipes, args)
         jobs = {job.name: _words(job, args) for job in waiting}
         slurm.submit(jobs, len(table.jobs), args)
+        for job in waiting:
+            job.write_config()  # it refuses a recipe that is changed before it starts
         return
     title = _title(args, table.data, recipes)
     if waiting and not args.finished_only:

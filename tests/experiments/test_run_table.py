@@ -72,10 +72,8 @@ def test_a_table_names_what_is_not_finished(miniature: Path, table: Path, tmp_pa
     words = table_words(miniature, tmp_path, "--finished-only", rows="tiny,small")
     assert cli.main(["run-table", *words]) == 0
     assert [cell["row"] for cell in cells(tmp_path)] == ["tiny", "tiny"]
-    assert (
-        "Not finished, and left out: small-mha-seed1, small-mhe_mul-seed1."
-        in (tmp_path / "table.md").read_text()
-    )
+    note = "Not finished, and left out: small-mha-seed1, small-mhe_mul-seed1."
+    assert note in (tmp_path / "table.md").read_text()
     assert not (tmp_path / "small-mha-seed1" / "checkpoints").exists()
 
 
@@ -115,11 +113,8 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(
     outs, finished = [tmp_path / "1"], {}
     while killed < KILLS:
         out = outs[-1]
-        process = subprocess.Popen(
-            [*command, *table_words(miniature, out)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        words, nowhere = table_words(miniature, out), subprocess.DEVNULL
+        process = subprocess.Popen([*command, *words], stdout=nowhere, stderr=nowhere)
         ended = not killed_after(process, out, chance.randrange(CHANGES))
         now = trained_at(out)
         assert finished.items() <= now.items(), "what was trained is not trained again"

@@ -143,8 +143,7 @@ def test_the_batch_is_the_same_on_any_number_of_devices(
     ],
 )
 def test_devices_that_cannot_share_are_refused(row: str, devices: int, fitting: str) -> None:
-    told = f"shared evenly by {devices} devices: take {fitting} devices"
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=f"by {devices} devices: take {fitting} devices"):
         RECIPES[row].training.words(devices)
 
 

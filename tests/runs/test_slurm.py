@@ -60,6 +60,7 @@ def test_an_array_of_cells_is_submitted(tmp_path: Path, submitted: Path, capsys:
     assert f"tiny-mhe_mul-seed2: job 4711_3, output {out}/slurm/4711_3.log" in screen
     assert "4 of 4 cells submitted" in screen
     assert not list(tmp_path.rglob("train.log")), "nothing is trained here"
+    assert submit(out, "--batch-tokens", "2048") == 2, "jobs of other settings wait"
     assert submit(tmp_path / "out") == 0
     usual = {"--array=0-3%256", "--cpus-per-task=8", "--gpus-per-node=1", "--time=24:00:00"}
     assert usual <= set(submitted.read_text().splitlines())
@@ -115,7 +116,7 @@ def test_a_job_is_done_by_its_number(
     assert (run.kind, training.precision, training.batch_tokens) == ("mhe_mul", "bf16", 512)
     assert (run.subset("valid") / "scores.json").is_file()
     assert not list(out.glob("table.*"))
-    assert not (out / "tiny-mha-seed1" / "config.json").exists()
+    assert not (out / "tiny-mha-seed1" / "metrics.json").exists()
     capsys.readouterr()
     assert cli.main(["run-jobs", str(out / "jobs.json"), "8"]) == 2
     assert "has 8 jobs, numbered from 0: no 8" in capsys.readouterr().err
