@@ -46,11 +46,10 @@ def test_refuses_other_data(miniature: Path, table: Path, tmp_path: Path, capsys
     first = next(iter(next(iter(manifest["steps"].values()))["files"].values()))
     first["sha256"] = "0" * 64
     (other / "manifest.json").write_text(json.dumps(manifest))
-    assert cli.main(["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data", str(other)]) == 2
-    assert "is not the data of" in capsys.readouterr().err
-    gone = ["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data", str(tmp_path / "moved")]
-    assert cli.main(gone) == 2
-    assert "is gone: give its place by --data" in capsys.readouterr().err
+    words = ["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data"]
+    for data, error in ((other, "is not the data of"), (tmp_path / "moved", "is gone: give its")):
+        assert cli.main([*words, str(data)]) == 2
+        assert error in capsys.readouterr().err
 
 
 def test_a_half_trained_run_is_refused(table: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -111,13 +110,10 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys
     assert found == before
     for path in (table / NAMES[1] / "test").iterdir():
         assert (runs / NAMES[1] / "test" / path.name).read_bytes() == path.read_bytes()
-
-    words = ["evaluate", str(runs / NAMES[0]), "--subset", "valid", "--cpu"]
-    assert cli.main(words) == 2
+    assert cli.main(["evaluate", str(runs / NAMES[0]), "--subset", "valid", "--cpu"]) == 2
     told = f"{runs / NAMES[0]} has no model.pt and no checkpoints to make it of"
     assert told in capsys.readouterr().err
-    words = ["run-table", *table_words(miniature, runs, "--subset", "valid")]
-    assert cli.main(words) == 2
+    assert cli.main(["run-table", *table_words(miniature, runs, "--subset", "valid")]) == 2
     assert told in capsys.readouterr().err
     places = ["--data", str(miniature), "--out", str(runs), *TABLE_SIZE]
     assert cli.main(["train", "tiny", "mha", *places]) == 2, "it is not trained again"
