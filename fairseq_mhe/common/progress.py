@@ -2,9 +2,9 @@
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -21,6 +21,7 @@ _DRAW_EVERY, _LINE_EVERY = 0.1, 15.0
 #: Seconds of progress from which the time left is taken.
 _SPEED_OF = 60.0
 _WAITING, _DONE = "waiting", "done"
+Item = TypeVar("Item")
 
 
 def say(text: str) -> None:
@@ -141,3 +142,13 @@ class Board:
         state = task.fields["state"] and f"{task.fields['state']} "
         counts = f"{task.completed:.0f}/{task.total:.0f}{self._unit}"
         return f"  {task.description}: {state}{counts}"
+
+
+def tracked(
+    items: Iterable[Item], name: str, total: int, unit: str = ""
+) -> Iterator[Item]:
+    """The items, of about ``total``, with progress shown meanwhile."""
+    with Board(unit) as board:
+        for done, item in enumerate(items, 1):
+            yield item
+            board.update(name, done, max(done, total))

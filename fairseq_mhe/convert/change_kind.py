@@ -13,9 +13,10 @@ from typing import Any
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
 from fairseq_mhe.common.arguments import as_words, positive
 from fairseq_mhe.common.files import atomic_path
+from fairseq_mhe.common.progress import tracked
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import align
-from fairseq_mhe.convert.compare import Material, add_data, open_material, tracked
+from fairseq_mhe.convert.compare import Material, add_data, open_material
 from fairseq_mhe.convert.fit import FIT, Problem
 from fairseq_mhe.convert.fold import add_files, check_files, with_sublayers
 from fairseq_mhe.models.build import build_ours, sublayers
@@ -44,7 +45,8 @@ def convert(
     model = build_ours(options, source.task())
     inputs = material.inputs()
     fitted, layers = {}, []
-    for name, _, new in tracked([*sublayers(model)], "fitting attention sublayers"):
+    places = list(sublayers(model))
+    for name, _, new in tracked(places, "fitting attention sublayers", len(places)):
         problem = Problem(new, heads[name], inputs[name], iterations)
         fitted[name] = FIT[kind](problem)
         if (cp := problem.components) is not None:

@@ -1,10 +1,10 @@
 """What two models are compared on, pairs of sentences or random words, and how they differ."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.progress import tracked
 from fairseq_mhe.convert.moments import Inputs, measure_inputs
 from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_binary
@@ -29,7 +29,6 @@ _PAIRS = 50
 _RANDOM, _LONGEST = 32, 24
 #: fairseq's, with "net_input" and "target".
 Batch = dict[str, Any]
-Item = TypeVar("Item")
 
 
 class LogitDifference(NamedTuple):
@@ -66,7 +65,7 @@ class Material:
 
     def inputs(self) -> dict[str, Inputs]:
         """What each sublayer of the source reads, by its name."""
-        batches = tracked(self.measured, "measuring inputs")
+        batches = tracked(self.measured, "measuring inputs", len(self.measured))
         return measure_inputs(self.source.model, batches, self._pad)
 
     @torch.inference_mode()
@@ -75,7 +74,7 @@ class Material:
         largest = torch.zeros(())
         largest_logit = torch.zeros(())
         positions = 0
-        for batch in tracked(self.compared, "comparing"):
+        for batch in tracked(self.compared, "comparing", len(self.compared)):
             inputs = batch["net_input"]
             read = inputs.get("prev_output_tokens", inputs["src_tokens"])  # (B, T)
             real = read.ne(self._pad)
@@ -110,7 +109,8 @@ class Material:
         how = {"beam_size": beam, "max_len_a": 1.5, "max_len_b": 20}
         generator = SequenceGenerator([model], self.task.target_dictionary, **how)
         best = []
-        for batch in tracked(self.compared, f"translating, beam {beam}"):
+        work = f"translating, beam {beam}"
+        for batch in tracked(self.compared, work, len(self.compared)):
             results = generator.generate([model], batch)
             best += [hypotheses[0]["tokens"].tolist() for hypotheses in results]
         return best
@@ -122,14 +122,6 @@ def add_data(parser: argparse.ArgumentParser, use: str, sentences: int) -> None:
     add("--data", type=Path, metavar="DATA", help=use)
     help_ = "sentences to take of each split (default: %(default)s)"
     add("--sentences", type=positive, default=sentences, metavar="N", help=help_)
-
-
-def tracked(items: Sequence[Item], work: str) -> Iterator[Item]:
-    """The items, with progress shown meanwhile."""
-    with Board() as board:
-        for done, item in enumerate(items, 1):
-            yield item
-            board.update(work, done, len(items))
 
 
 def open_material(

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fairseq_mhe.common.child import end_with_parent
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.progress import tracked
 from fairseq_mhe.prepare.text import text_blocks
 
 #: Items from which on their progress is shown: the work takes more than seconds.
@@ -34,13 +34,7 @@ def ordered_map(
     UserError where a process was killed, as the system does when memory runs out.
     """
     results = _results(function, items, workers)
-    if total < _MANY:
-        yield from results
-        return
-    with Board("chunks") as board:
-        for done, result in enumerate(results, 1):
-            board.update(name, done, max(done, total))
-            yield result
+    return results if total < _MANY else tracked(results, name, total, "chunks")
 
 
 def map_blocks(
