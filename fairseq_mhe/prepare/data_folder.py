@@ -60,10 +60,10 @@ class DataFolder:
         settings = {**self.manifest["options"], **self.manifest}
         return TextProcessing(settings, self.folder / "subword")
 
-    def given_tokens(self, lines: Iterable[str]) -> list[str] | None:
-        """Moses' tokens of lines in subwords if the text came tokenised, for BLEU4; else None."""
+    def given_tokens(self, lines: Iterable[str]) -> list[str]:
+        """Moses' tokens of lines in subwords if the text came tokenised, for BLEU4; else none."""
         if self.manifest.get("tokenizer") != ESCAPED:
-            return None
+            return []
         kind = self.manifest["subword"]
         return [join(line, kind) for line in lines]
 

@@ -74,7 +74,12 @@ def read_lines(path: Path) -> Iterator[str]:
 def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
     """The pairs of two files, or of one with tabs; UserError unless they are aligned and clean."""
     if len(paths) == 1:
-        yield from _table_pairs(paths[0])
+        for number, line in enumerate(read_lines(paths[0]), start=1):
+            columns = line.split("\t") if line.strip() else ["", ""]
+            if len(columns) != 2:
+                where = f"{paths[0]}, line {number}: {len(columns)} columns"
+                raise UserError(f"{where}; a line must be source TAB target, no more")
+            yield columns[0], columns[1]
         return
     for source, target in zip_longest(*map(read_lines, paths)):
         if source is None or target is None:
@@ -82,15 +87,6 @@ def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
             lines = f"{paths[0]} has {first:,} lines, {paths[1].name} has {second:,}"
             raise UserError(f"{lines}: the sides must be aligned line by line")
         yield source, target
-
-
-def _table_pairs(path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t") if line.strip() else ["", ""]
-        if len(columns) != 2:
-            problem = f"{len(columns)} columns; a line must be source TAB target, no more"
-            raise UserError(f"{path}, line {number}: {problem}")
-        yield columns[0], columns[1]
 
 
 def count_lines(path: Path) -> int:

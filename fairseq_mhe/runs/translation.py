@@ -88,8 +88,8 @@ def translate(
     texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
     if tokens := data.given_tokens(subwords):
         texts["hypotheses.tokens"] = tokens
-        subwords = list(read_lines(data.segmented(subset, 1)))
-        texts["references.tokens"] = data.given_tokens(subwords) or []
+        segmented = read_lines(data.segmented(subset, 1))
+        texts["references.tokens"] = data.given_tokens(segmented)
     for name, text in texts.items():
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
