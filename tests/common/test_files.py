@@ -29,7 +29,7 @@ def test_an_output_folder_is_made_and_named_in_full(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert output_folder(Path("new") / "folder") == tmp_path / "new" / "folder"
-    assert (tmp_path / "new" / "folder").is_dir()
+    write_text(tmp_path / "new" / "folder" / "below" / "it" / "a.txt", "text")
     with pytest.raises(UserError, match="fairseq splits paths at colons"):
         output_folder(Path("with:colon"))
     with pytest.raises(UserError, match="cannot write in"):

@@ -9,7 +9,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora.language import PennTreebank, WikiText103
 from fairseq_mhe.prepare.data_folder import open_data
-from fairseq_mhe.prepare.manifest import TEXT
+from fairseq_mhe.prepare.manifest import TEXT, read_manifest
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.subword import join, split_long
 from tests.fixtures.text import read_corpus
@@ -117,4 +117,5 @@ def test_penn_treebank_is_one_document(text: Path, tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         (tmp_path / f"ptb.{split}.txt").write_text("".join(f" {line} \n" for line in lines))
     out = PennTreebank(folder=tmp_path, out=tmp_path / "data", vocab_size=150, workers=1).prepare()
-    assert "\n\n" not in (out / "raw" / "valid.txt").read_text()
+    counts = read_manifest(out, TEXT)["steps"]["clean"]["counts"]["valid"]
+    assert counts == {"read": len(lines), "kept": len(lines), "documents": 1}

@@ -102,5 +102,4 @@ def test_a_comparison_is_by_the_tokeniser_of_the_scores() -> None:
     worse = [line.replace("一起", "") for line in lines]
     assert compare(worse, lines, lines).prr is None
     found = compare(worse, lines, lines, "zh")
-    assert 50 < found.prr < 100
     assert found.prr == pytest.approx(BLEU(tokenize="zh").corpus_score(worse, [lines]).score)
