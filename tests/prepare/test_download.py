@@ -148,6 +148,7 @@ def test_only_what_is_needed_is_unpacked(tmp_path: Path, name: str) -> None:
     extract(archive, ["training/a.en", "b.de"], tmp_path / "out")
     assert names(tmp_path) == {name, "out/training/a.en", "out/b.de"}
     assert (tmp_path / "out" / "b.de").read_text() == "zwei\n"
+    assert (tmp_path / "out" / "b.de").stat().st_mode & 0o6000 == 0
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.DIRTYPE])
