@@ -135,7 +135,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Average and name what went in."""
-    check_output(args.output)
     chosen = args.checkpoints
     if args.last is not None:
         if len(chosen) != 1:
@@ -145,5 +144,6 @@ def run(args: argparse.Namespace) -> None:
             count = f"{len(saved)} different updates, fewer than --last {args.last}"
             raise UserError(f"{chosen[0]} has checkpoints of {count}")
         chosen = saved[-args.last :]
+    check_output(args.output, *chosen)
     average_checkpoints(chosen, args.output)
     print(f"{args.output}: mean of {', '.join(str(path) for path in chosen)}")

@@ -33,8 +33,10 @@ def check_input(path: Path, advice: str) -> None:
         raise UserError(f"{path} {problem}: {advice}")
 
 
-def check_output(path: Path) -> None:
-    """Raises UserError where ``path`` is a folder, device or pipe, or lies below a file."""
+def check_output(path: Path, *inputs: Path) -> None:
+    """Raises UserError where ``path`` is an input, no regular file, or lies below a file."""
+    if path.resolve() in map(Path.resolve, inputs):
+        raise UserError(f"{path} is an input: name another file for the output")
     if path.exists() and not path.is_file():
         problem = "it is not a regular file; name another file"
         raise UserError(f"cannot write {path}: {problem}")

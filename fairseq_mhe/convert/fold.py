@@ -119,9 +119,7 @@ def add_files(parser: argparse.ArgumentParser, source: str, output: str) -> None
 
 def check_files(args: argparse.Namespace) -> None:
     """UserError, before the work, where a command's output cannot be written or is its input."""
-    if args.input.resolve() == args.output.resolve():
-        raise UserError(f"{args.output} is the input: name another file for the output")
-    check_output(args.output)
+    check_output(args.output, args.input, args.input / "model.pt")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

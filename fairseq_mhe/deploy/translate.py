@@ -67,7 +67,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int | None:
     """Translate; Ctrl-C ends it, and what is translated by then is printed."""
     if args.out:
-        check_output(args.out)
+        check_output(args.out, *args.files)
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files or ["-"]]
     # Files are read twice: all lines are checked before work begins.
     are_files = all(path is not STANDARD_INPUT and path.is_file() for path in paths)

@@ -91,7 +91,6 @@ def folder(tmp_path: Path) -> Path:
     for name, number in updates.items():
         save(tmp_path / f"{name}.pt", {"w": torch.tensor([float(number)])}, number)
     average_checkpoints([tmp_path / "checkpoint_1_8.pt"], tmp_path / "checkpoint_average.pt")
-    (tmp_path / "empty").mkdir()
     return tmp_path
 
 
@@ -109,8 +108,8 @@ def test_the_command_averages_the_last(folder: Path, capsys: pytest.CaptureFixtu
     [
         ("--last 9 {}", "different updates"),
         ("--last 2 {}/checkpoint_1_8.pt", "has no checkpoint"),
-        ("--last 2 {}/empty", "has no checkpoint"),
         ("{}/none.pt", "does not exist"),
+        ("--output {0}/checkpoint_last.pt --last 2 {0}", "is an input"),
     ],
 )
 def test_bad_input_is_one_line(folder: Path, capsys: Any, line: str, message: str) -> None:

@@ -88,7 +88,7 @@ def test_trained_weights_lose_little(
         (["--to", "gqa", "--kv-heads", "3"], "out.pt", "kv_heads 3 does not divide num_heads 4"),
         (["--to", "mqa", "--data", "nowhere"], "out.pt", "nowhere is no data folder"),
         (["--to", "mqa"], "folder", "it is not a regular file"),
-        (["--to", "mqa"], "folder/../a.pt", "is the input"),
+        (["--to", "mqa"], "folder/../a.pt", "is an input"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
