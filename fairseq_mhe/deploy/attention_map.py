@@ -182,6 +182,6 @@ def run(args: Namespace) -> None:
     shown = draw_sentence(trained, args.place, args.sentence, args.target, args.out)
     if args.target is None and args.place != "encoder":
         print(*trained.text.plain([" ".join(shown.queries[:-1])]))
-    kind, (heads, *_) = trained.source.attention[args.place], shown.layers[0].shape
-    layers = len(shown.layers)
-    print(f"{args.out}: {args.place} attention ({kind}), {layers} layers, {heads} heads")
+    kind = trained.source.attention[args.place]
+    size = f"{len(shown.layers)} layers, {shown.layers[0].size(0)} heads"
+    print(f"{args.out}: {args.place} attention ({kind}), {size}")

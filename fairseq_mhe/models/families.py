@@ -159,34 +159,36 @@ def make_task(
 
 
 TRANSLATION = Family(
-    architectures.MODEL_NAME,
-    "transformer",
-    TransformerMHEModel,
-    {**ROWS, **SMALL_ROWS},
-    (r"encoder\.embed_tokens\.weight", r"decoder\.embed_tokens\.weight"),
-    make_task,
-    {"share_all_embeddings": True},
+    name=architectures.MODEL_NAME,
+    stock="transformer",
+    model=TransformerMHEModel,
+    rows={**ROWS, **SMALL_ROWS},
+    tables=(r"encoder\.embed_tokens\.weight", r"decoder\.embed_tokens\.weight"),
+    task=make_task,
+    tied={"share_all_embeddings": True},
 )
 ROBERTA = Family(
-    language_models.ROBERTA,
-    "roberta",
-    language_models.RobertaMHEModel,
-    architectures.ROBERTA_ROWS,
-    (r"encoder\.sentence_encoder\.embed_tokens\.weight",),
+    name=language_models.ROBERTA,
+    stock="roberta",
+    model=language_models.RobertaMHEModel,
+    rows=architectures.ROBERTA_ROWS,
+    tables=(r"encoder\.sentence_encoder\.embed_tokens\.weight",),
     # It adds <mask> to its own dictionary.
-    lambda words: MaskedLMTask(
+    task=lambda words: MaskedLMTask(
         MaskedLMConfig(), copy.deepcopy(make_dictionary(words - 1))
     ),
-    {},
+    tied={},
 )
 CAUSAL = Family(
-    language_models.CAUSAL,
-    "transformer_lm",
-    language_models.TransformerLMMHEModel,
-    architectures.LM_ROWS,
-    (r"decoder\.embed_tokens\.(weight|embeddings\.\d+\.0\.weight)",),
-    lambda words: LanguageModelingTask(LanguageModelingConfig(), make_dictionary(words)),
-    {"share_decoder_input_output_embed": True},
+    name=language_models.CAUSAL,
+    stock="transformer_lm",
+    model=language_models.TransformerLMMHEModel,
+    rows=architectures.LM_ROWS,
+    tables=(r"decoder\.embed_tokens\.(weight|embeddings\.\d+\.0\.weight)",),
+    task=lambda words: LanguageModelingTask(
+        LanguageModelingConfig(), make_dictionary(words)
+    ),
+    tied={"share_decoder_input_output_embed": True},
 )
 FAMILIES = (TRANSLATION, ROBERTA, CAUSAL)
 #: Of language models, by name.
