@@ -92,7 +92,7 @@ class Attention(nn.Module):
     #: How large the input projections begin; None: as fairseq's, which depends on their widths.
     shared_projection_init: str | None = None
     #: What depends on weights alone, by the method that computes it; None outside generation.
-    _kept: dict[str, Tensor] | None = None
+    _computed: dict[str, Tensor] | None = None
 
     head_dim: int
     out_proj: nn.Linear
@@ -147,7 +147,7 @@ class Attention(nn.Module):
             if rest:
                 why = f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}"
                 raise ValueError(f"{why}: change one of them")
-        #: Of the scores; ``score_scale`` is what of it queries do not bring along.
+        #: The factor of the scores; ``score_scale`` is the part that `queries` leave out.
         self.scaling = self.score_scale = self.head_dim**-0.5
         self.build()
 
@@ -177,12 +177,12 @@ class Attention(nn.Module):
 
         By one product an input: on a GPU a small model trains as fast as kernels start.
         """
-        own = self.query_weight()
-        shared = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
+        of_query = self.query_weight()
+        of_memory = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
         if memory is query:
-            products = _one_product(query, [own, *shared])
+            products = _one_product(query, [of_query, *of_memory])
         else:
-            products = [linear(query, *own), *_one_product(memory, shared)]
+            products = [linear(query, *of_query), *_one_product(memory, of_memory)]
         counts = [product.size(2) // self.head_dim for product in products]
         q, k, v = map(split_heads, products, counts)
         return q, k, v
@@ -249,19 +249,19 @@ class Attention(nn.Module):
         product by ``heads_weight()`` and ``heads_bias()`` of the kind.
         """
         kind: Any = self
-        weight = self.kept(kind.heads_weight)
-        bias = self.kept(kind.heads_bias) if self.bias else None
+        weight = self.once(kind.heads_weight)
+        bias = self.once(kind.heads_bias) if self.bias else None
         queries = linear(x, weight, bias)
         return split_heads(queries, self.num_heads)
 
-    def kept(self, compute: Callable[[], Tensor]) -> Tensor:
+    def once(self, compute: Callable[[], Tensor]) -> Tensor:
         """``compute()``, which depends on weights alone: in generation it is computed once."""
-        if self._kept is None:
+        if self._computed is None:
             return compute()
         name = compute.__name__
-        if name not in self._kept:
-            self._kept[name] = compute().detach()
-        return self._kept[name]
+        if name not in self._computed:
+            self._computed[name] = compute().detach()
+        return self._computed[name]
 
     @property
     @torch.no_grad()
@@ -327,7 +327,7 @@ class Attention(nn.Module):
         """Called by fairseq before generation: what depends on weights alone is computed once more,
         and weights are still dropped with --retain-dropout, as by fairseq's attention.
         """
-        self._kept = {}
+        self._computed = {}
         modules = kwargs.get("retain_dropout_modules") or ("MultiheadAttention",)
         retained = bool(kwargs.get("retain_dropout"))
         self.dropout_in_inference = retained and "MultiheadAttention" in modules

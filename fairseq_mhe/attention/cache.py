@@ -66,7 +66,7 @@ def sentence_order(
     """
     if sentences == 1 and len(new_order) == beam:
         return None, beam
-    return _translated(new_order, version(new_order), sentences, beam)
+    return _rows_and_beam(new_order, version(new_order), sentences, beam)
 
 
 def version(tensor: Tensor) -> object:
@@ -76,7 +76,7 @@ def version(tensor: Tensor) -> object:
 
 #: Two orders a step: of hypotheses in self-attention, of sentences elsewhere.
 @functools.lru_cache(maxsize=2)
-def _translated(
+def _rows_and_beam(
     new_order: Tensor, version: object, sentences: int, beam: int
 ) -> tuple[Tensor | None, int]:
     rows = new_order // beam  # (N,), the sentence that each new hypothesis comes from

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention.base import Attention, Option, split_heads
-from fairseq_mhe.attention.written_out import WrittenOut, projected, with_rows
+from fairseq_mhe.attention.written_out import WrittenOut, head_projections, with_rows
 
 _SHARED = "width of the shared queries and keys (default: embedding dimension / 4)"
 
@@ -58,7 +58,7 @@ class CollaborativeAttention(Attention):
         mixed = shared.unsqueeze(1) * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
             return mixed
-        picks = self.kept(self.picks).expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
+        picks = self.once(self.picks).expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
         return torch.cat((mixed, picks), dim=-1)
 
     def picks(self) -> Tensor:
@@ -90,5 +90,5 @@ class CollaborativeAttention(Attention):
             query_bias[:, -1] = 1 / self.scaling
             key = torch.cat((key, content.unsqueeze(1)), dim=1)
         unbiased = key.new_zeros(key.shape[:2])
-        value = projected(self.v_proj, self.num_heads)
+        value = head_projections(self.v_proj, self.num_heads)
         return WrittenOut.of(self, (query, query_bias), (key, unbiased), value)

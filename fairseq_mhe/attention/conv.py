@@ -47,7 +47,7 @@ class MHAConv(Attention):
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, 3, d): each head's query times each tap."""
-        if self._kept is not None and x.is_cuda:
+        if self._computed is not None and x.is_cuda:
             return self.queries_at_once(x).unflatten(3, (TAPS, -1))
         projected = split_heads(self.q_proj(x), self.query_heads)  # (B, 1 or n, T, d)
         return projected.unsqueeze(3) * self.taps.unsqueeze(1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.written_out import WrittenOut, projected
+from fairseq_mhe.attention.written_out import WrittenOut, head_projections
 
 
 class ELAttention(Attention):
@@ -37,5 +37,5 @@ class ELAttention(Attention):
         identity = torch.eye(self.kdim, dtype=torch.float64)  # (n d, M)
         slices = identity.unflatten(0, (self.num_heads, -1))  # (n, d, M)
         unbiased = slices.new_zeros(slices.shape[:2])  # (n, d)
-        query = projected(self.q_proj, self.num_heads)
+        query = head_projections(self.q_proj, self.num_heads)
         return WrittenOut.of(self, query, (slices, unbiased), (slices, unbiased))

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from fairseq_mhe.attention.cache import version
 
 # B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T
-# queries, S keys.
+# queries, S keys, R = N / B * H / Hk * T rows of queries that read one kept head.
 _VECTOR = 16  # numbers of float32 in the longest vector register, AVX-512's
 _LONG = 512  # keys from which the CPU's fused kernel is as fast in bfloat16 training
 _FLASH_WIDTH = 256  # numbers in the widest head that flash attention takes
@@ -151,7 +151,7 @@ def _attend_fused(
         kept = query.size(1)
         key = key.expand(-1, kept, -1, -1)
         value = value.expand(-1, kept, -1, -1)
-    folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
+    folded = _fold(query, sentences, kept)  # (B, Hk, R, dk)
     masks = key_padding_mask, attn_mask
     versions = tuple(version(mask) for mask in masks if isinstance(mask, Tensor))
     # On a GPU to make it is a kernel; on a CPU to keep it is memory.

@@ -100,15 +100,15 @@ class MHEMul(_HeadEmbeddingAttention):
 
         psi(Q) psi(K)^T = (Q * (1 + e^Q)) (K * (1 + e^K))^T = (Q * (1 + e^Q) * (1 + e^K)) K^T.
         """
-        if self._kept is not None and x.is_cuda:
+        if self._computed is not None and x.is_cuda:
             return self.queries_at_once(x)
-        return self.shared_query(x) * self.kept(self.score_factors).unsqueeze(1)
+        return self.shared_query(x) * self.once(self.score_factors).unsqueeze(1)
 
     def score_factors(self) -> Tensor:
         """(n, d): what the query is multiplied by; in generation with the scale of the scores."""
         offset = self.head_embedding_offset
         factors = (offset + self.query_embedding) * (offset + self.key_embedding)
-        return factors if self._kept is None else factors * self.scaling
+        return factors if self._computed is None else factors * self.scaling
 
     def heads_weight(self) -> Tensor:
         """(n d, C): W_Q by each head's factors."""
@@ -150,9 +150,10 @@ class MHEMul(_HeadEmbeddingAttention):
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, n, T, d) -> (T, B, C): W psi(V) = W (V * (1 + e_i^V)) = (W V) * (1 + e_i^V)."""
         if torch.is_grad_enabled() and self._folded is not None:
-            (*_, weight), self._folded = self._folded, None
+            _, _, weight = self._folded  # (C, n d)
+            self._folded = None
             return linear(join_heads(heads), weight, self.out_proj.bias)
-        if self._kept is not None:
+        if self._computed is not None:  # out_proj is a `ScaledLinear`, with the factors
             return self.out_proj(join_heads(heads))
         factors = self.head_embedding_offset + self.value_embedding  # (n, d)
         if not torch.is_grad_enabled():
@@ -190,7 +191,7 @@ class MHEAdd(_HeadEmbeddingAttention):
 
         psi(Q) psi(K)^T = psi(Q) K^T + psi(Q) e^K^T: softmax ignores what is the same for all keys.
         """
-        return self.shared_query(x) + self.kept(self.query_shift).unsqueeze(1)
+        return self.shared_query(x) + self.once(self.query_shift).unsqueeze(1)
 
     def query_shift(self) -> Tensor:
         """(n, d): e^Q. e^K has no effect and a zero gradient; data-parallel training wants that."""

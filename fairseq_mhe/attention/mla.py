@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, Option, join_heads, split_heads
-from fairseq_mhe.attention.written_out import Projection, WrittenOut, projected
+from fairseq_mhe.attention.written_out import Projection, WrittenOut, head_projections
 
 _LATENT = (
     "numbers cached for a position, from which all heads' keys and values are made (default: 2 x "
@@ -64,15 +64,15 @@ class LatentAttention(Attention):
 
     def written_out(self) -> WrittenOut:
         """Keys and values are products of the compression and their own projection."""
-        down, bias = projected(self.down_proj, 1)  # (1, r, M), (1, r)
+        down, bias = head_projections(self.down_proj, 1)  # (1, r, M), (1, r)
 
         def through(up: Projection) -> Projection:
             weight, _ = up  # (n, d, r)
             return weight @ down, (weight @ bias.unsqueeze(2)).squeeze(2)
 
-        query = projected(self.q_proj, self.num_heads)
-        key = projected(self.k_up_proj, self.num_heads)
-        value = projected(self.v_up_proj, self.num_heads)
+        query = head_projections(self.q_proj, self.num_heads)
+        key = head_projections(self.k_up_proj, self.num_heads)
+        value = head_projections(self.v_up_proj, self.num_heads)
         return WrittenOut.of(self, query, through(key), through(value))
 
 

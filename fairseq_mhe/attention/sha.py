@@ -22,7 +22,7 @@ class SingleHeadAttention(Attention):
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, 1, T, d) -> (T, B, C)."""
-        summed = self.kept(self.summed_output)
+        summed = self.once(self.summed_output)
         return linear(heads.squeeze(1).transpose(0, 1), summed, self.out_proj.bias)
 
     def summed_output(self) -> Tensor:

@@ -7,7 +7,7 @@ Parameters without biases: 2 C n d + kdim n d; with n d = C: 3 C^2.
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.written_out import WrittenOut, projected
+from fairseq_mhe.attention.written_out import WrittenOut, head_projections
 
 
 class SharedKeyValueAttention(Attention):
@@ -28,6 +28,6 @@ class SharedKeyValueAttention(Attention):
 
     def written_out(self) -> WrittenOut:
         """One projection is key and value."""
-        query = projected(self.q_proj, self.num_heads)
-        shared = projected(self.kv_proj, self.num_heads)
+        query = head_projections(self.q_proj, self.num_heads)
+        shared = head_projections(self.kv_proj, self.num_heads)
         return WrittenOut.of(self, query, shared, shared)

@@ -43,9 +43,9 @@ class WrittenOut:
     @classmethod
     def of_projections(cls, a: Any) -> Self:
         """The heads of ``q_proj``, ``k_proj``, ``v_proj``, copied for the heads that share them."""
-        query = projected(a.q_proj, a.num_heads, a.query_heads)
-        key = projected(a.k_proj, a.num_heads, a.key_heads)
-        value = projected(a.v_proj, a.num_heads, a.value_heads)
+        query = head_projections(a.q_proj, a.num_heads, a.query_heads)
+        key = head_projections(a.k_proj, a.num_heads, a.key_heads)
+        value = head_projections(a.v_proj, a.num_heads, a.value_heads)
         return cls.of(a, query, key, value)
 
     @property
@@ -88,7 +88,7 @@ class WrittenOut:
         return {name: each.float().contiguous() for name, each in parameters.items()}
 
 
-def projected(layer: nn.Linear, heads: int, kept: int | None = None) -> Projection:
+def head_projections(layer: nn.Linear, heads: int, kept: int | None = None) -> Projection:
     """Each head's projection; that of fewer ``kept`` heads is copied for those that share it."""
     kept = heads if kept is None else kept
     weight = layer.weight.detach().double().unflatten(0, (kept, -1))  # (kept, d, in)
