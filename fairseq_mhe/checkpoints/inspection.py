@@ -33,6 +33,7 @@ def inspect(path: Path) -> dict[str, Any]:
     ``parameters``: all, shared ones once; ``made_by``: which of our commands wrote it, None after
     training. UserError where it cannot be read safely, or is of another model.
     """
+    path = path / "model.pt" if path.is_dir() else path
     state = read_checkpoint(path)
     options = model_options(state)
     try:
@@ -87,7 +88,7 @@ def _parameters(weights: dict[str, Tensor]) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe inspect``."""
     add = parser.add_argument
-    help_ = "a fairseq checkpoint, stock or ours"
+    help_ = "a fairseq checkpoint, stock or ours, or a run folder"
     add("checkpoint", type=Path, metavar="CKPT", help=help_)
     add("--json", action="store_true", help="print JSON, for programs")
 

@@ -65,8 +65,7 @@ def _problem(path: Path, error: Exception) -> str:
     # torch looks for an older format's end before the file's beginning, which is EINVAL.
     if isinstance(error, OSError) and error.errno != errno.EINVAL:
         return f"cannot read {path}: {error.strerror or error}"
-    problem = "is truncated or no fairseq checkpoint"
-    return f"{path} {problem}: delete it and use another one, or train again"
+    return f"{path} is truncated or no fairseq checkpoint: use another one"
 
 
 def model_options(state: dict[str, Any]) -> dict[str, Any]:

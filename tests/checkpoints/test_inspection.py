@@ -73,8 +73,8 @@ def test_what_made_it_is_told(tmp_path: Path) -> None:
 def test_the_command_prints_people_and_programs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = save(tmp_path / "a.pt", make_model(**MIXED), **MIXED)
-    assert cli.main(["inspect", str(path)]) == 0
+    path = save(tmp_path / "model.pt", make_model(**MIXED), **MIXED)
+    assert cli.main(["inspect", str(tmp_path)]) == 0, "a run folder"
     assert "gqa" in capsys.readouterr().out
     assert cli.main(["inspect", "--json", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["kinds"]["decoder"] == "gqa"

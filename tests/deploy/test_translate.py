@@ -97,7 +97,7 @@ def test_the_best_are_numbered_through_all_chunks_with_progress_and_warnings(
         (["BUNDLE", "nowhere"], "cannot read nowhere: No such file or directory"),
         (["nowhere", "TEXT"], "nowhere does not exist: give the path of a fairseq ch"),
         (["BUNDLE", "TEXT", "--nbest", "9"], "a beam of 5 has no 9 translations"),
-        (["TEXT", "TEXT"], "a text.en is truncated or no fairseq checkpoint"),
+        (["TEXT", "TEXT"], "a text.en is truncated or no fairseq checkpoint: use an"),
         (["BUNDLE", "TEXT", "BAD", "--out", "BAD"], "bad is an input: name another file"),
     ],
 )
