@@ -37,6 +37,8 @@ def apply() -> None:
     # All that old checkpoints of fairseq's have beside tensors.
     torch.serialization.add_safe_globals([argparse.Namespace])
     logging.getLogger("fairseq.trainer").addFilter(_is_of_parameters)
+    # Its data sets of single lines need np.compat.long; it can go when they say int, as NumPy 2.
+    vars(np).setdefault("compat", SimpleNamespace(long=int))
     for name, module in sys.modules.items():
         if name.startswith("fairseq."):  # some evaluate options, maybe of a checkpoint
             vars(module)["eval"] = _evaluate

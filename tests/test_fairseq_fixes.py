@@ -17,7 +17,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, options
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary, TokenBlockDataset, data_utils
 from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim.fp16_optimizer import FP16Optimizer
@@ -57,6 +57,15 @@ def test_no_sentence_is_lost(
     lost = data_utils.batch_by_size.__wrapped__(np.arange(sentences), **arguments)
     if multiple == 8 and sentences % 8 and fixed_shapes is None:
         assert sum(map(len, lost)) < sentences, "fairseq loses no batch now: remove this fix"
+
+
+def test_single_lines_are_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A causal model goes on with such, and --sample-break-mode eos trains on them."""
+    words = [torch.tensor([4, 5, 2]), torch.tensor([6, 2])], [3, 2], None, 1, 2, "eos"
+    assert [block.tolist() for block in TokenBlockDataset(*words)] == [[4, 5, 2], [6, 2]]
+    monkeypatch.delattr(np, "compat")
+    with pytest.raises(AttributeError, match="compat"):  # else: remove the fix
+        TokenBlockDataset(*words)
 
 
 def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:

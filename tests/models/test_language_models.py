@@ -19,7 +19,6 @@ PAD = make_dictionary().pad()
 # float32 with sums in another order over two layers of width 16; logits are around 1.
 CLOSE = {"rtol": 0, "atol": 3e-6}
 
-
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family[0])
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
