@@ -89,8 +89,8 @@ def describe(checkpoint: Path) -> Json:
 def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -> Job:
     """The run that fine-tunes a run folder of pretrain, or a checkpoint, on a task.
 
-    No checkpoint is read of a run folder. ``args``: ``out``, ``epochs`` and those of `devices`.
-    UserError where the model is not trained to its end, or has too few positions.
+    No checkpoint is read of a masked model's run. ``args``: ``out``, ``epochs`` and `devices`'.
+    UserError where the model is not trained to its end, is not masked, or has too few positions.
     """
     trained = Job(model, {})
     if not model.is_dir():
@@ -98,7 +98,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
         facts = describe(model)
     elif trained.scores.exists():
         checkpoint = trained.last
-        facts = read_json(trained.scores)["model"]
+        facts = read_json(trained.scores).get("model") or describe(checkpoint)
     else:
         raise UserError(
             f"{model} is no finished run of pretrain: give the command that trains it again"

@@ -148,7 +148,10 @@ def test_a_loss_is_fairseqs_wherever_the_text_lies(folder: Path, tmp_path: Path)
 
 
 def test_what_is_not_fine_tuned_is_refused(folder: Path, tmp_path: Path, capsys: Capture) -> None:
-    causal = make_checkpoint(tmp_path / "lm.pt", "transformer_lm_mhe")
+    causal = tmp_path / "lm"
+    (causal / "checkpoints").mkdir(parents=True)
+    make_checkpoint(causal / "checkpoints" / "checkpoint_last.pt", "transformer_lm_mhe")
+    (causal / "scores.json").write_text("{}")
     sst2, long = folder / "sst2", tmp_path / "long"
     prepare_task(TASKS["sst2"], folder, folder / "text", long, block=65)
     unfinished = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
