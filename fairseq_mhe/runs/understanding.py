@@ -263,9 +263,10 @@ def best_candidates(
 
 
 def _correlation(function: Any, right: Labels, predicted: Labels) -> float:
+    if len(set(predicted)) == 1:  # SciPy warns: it is not defined
+        return 0.0
     numbers = [list(map(float, labels)) for labels in (predicted, right)]
-    value = float(function(*numbers)[0])
-    return 0.0 if math.isnan(value) else value  # of constant predictions
+    return float(function(*numbers)[0])
 
 
 #: Name -> (right, predicted) -> from 0 (or -1) to 1.

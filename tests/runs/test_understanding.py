@@ -43,7 +43,6 @@ MATTHEWS = (TP * TN - FP * FN) / math.sqrt((TP + FP) * (TP + FN) * (TN + FP) * (
         *(("pearson", XS, YS, PEARSON), ("spearman", XS, YS, 1), ("pearson", [2.0] * 3, YS, 0)),
     ],
 )
-@pytest.mark.filterwarnings("ignore:An input array is constant")
 def test_a_metric_is_its_definition(
     metric: str, found: list[str], right: list[str], value: float
 ) -> None:
