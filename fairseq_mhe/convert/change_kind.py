@@ -68,7 +68,7 @@ def convert(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_files(parser, "trained checkpoint, stock or ours", "checkpoint to fine-tune")
+    add_files(parser, "run folder, or any fairseq checkpoint", "checkpoint to fine-tune")
     add = parser.add_argument
     help_ = f"kind of attention: {', '.join(TARGETS)} (collaborative: to-collaborative)"
     add("--to", required=True, choices=TARGETS, metavar="KIND", help=help_)
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> None:
 
 def to_collaborative_arguments(parser: argparse.ArgumentParser) -> None:
     output = "the same model with collaborative attention"
-    add_files(parser, "trained checkpoint, stock or ours", output)
+    add_files(parser, "run folder, or any fairseq checkpoint", output)
     help_ = "width of shared queries and keys; nothing is lost at heads times their width"
     parser.add_argument("--dim", type=positive, required=True, metavar="D", help=help_)
     _add_measured(parser)
@@ -131,4 +131,4 @@ def _convert_and_report(args: argparse.Namespace, kind: str, **how: Any) -> None
         print(f"\n{align(columns, rows)}\n")
     words = as_words(training_options(report["options"]))
     flags = shlex.join([*words, "--finetune-from-model", str(args.output)])
-    print(f"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe {flags} ...")
+    print(f"train further: fairseq-train DATA-BIN --user-dir fairseq_mhe {flags} ...")

@@ -290,7 +290,7 @@ class LanguageTable:
             "SuperGLUE and SQuAD call dev; SQuAD 2.0's F1 by the no-answer threshold that is best, "
             "as in the official evaluation.",
             "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
-            "Pre-training, nats: of what the model is asked for, on the validation text.",
+            "Pre-training, nats: validation loss per masked subword.",
             f"Pre-training: {pretraining}.",
             f"Fine-tuning: {self._seeds}, in {devices.precision(self.args)}.",
             f"{made_by}.",

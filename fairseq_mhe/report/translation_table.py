@@ -126,8 +126,8 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     if paper:
         batches = sorted({row["batch_tokens"] for row in rows})
         notes += [
-            "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; its way of "
-            "scoring is not published.",
+            "N: encoder and decoder layers; d_m: width; n: heads; d: width of a head.",
+            "paper: Xue & Aletras 2023, WMT14 English-German; scoring not published.",
             f"Batches of {' or '.join(f'{batch:,}' for batch in batches)} tokens.",
         ]
         if signature := first["tokenised_signature"]:

@@ -47,10 +47,10 @@ def report(
     notes = [
         f"BLEU `{signature}` on {args.subset}; valid loss: the lowest of a training, in bits per "
         f"subword. {over if len(rows[0]['seeds']) > 1 else f'One training each, {seeds}.'}",
-        f"Everything but what a variant names is the recipe of {recipe.row}: "
+        f"But for what a variant's name says, all follow the recipe of {recipe.row}: "
         f"{recipe.training.updates:,} updates of {recipe.training.batch_tokens:,} tokens.",
-        "p: Dunnett's test of all variants that are compared with one (scipy.stats.dunnett), which "
-        "takes the noise of all seeds together; none with one seed.",
+        "p: Dunnett's test of all variants with the same reference (scipy.stats.dunnett), which "
+        "pools the noise of all seeds; none with one seed.",
     ]
     if left_out:
         notes.append(f"Not finished, and left out: {', '.join(left_out)}.")

@@ -169,7 +169,7 @@ def test_fairseq_train_goes_on_from_it(
     decompose(path, out, 10, "--data", str(data), "--sentences", "20")
     printed = capsys.readouterr().out
     assert len(re.findall(r"^\| \S+attn *\| *[0-9.e-]+ \| *\d+ \|$", printed, re.M)) == 6
-    pattern = r"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe (.*) \.\.\."
+    pattern = r"train further: fairseq-train DATA-BIN --user-dir fairseq_mhe (.*) \.\.\."
     flags = re.search(pattern, printed)[1].split()
     words = "--cpu --optimizer adam --lr 1e-30 --criterion cross_entropy --max-tokens 200"
     words += f" --max-update 1 --num-workers 0 --user-dir {Path(fairseq_mhe.__file__).parent}"

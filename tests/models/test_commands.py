@@ -82,7 +82,7 @@ def test_the_command_that_convert_prints(folder: Path, tmp_path: Path) -> None:
     words = ["convert", str(source), str(converted), "--to", "mqa"]
     line = [sys.executable, "-m", "fairseq_mhe.cli", *words]
     printed = subprocess.run(line, capture_output=True, text=True, check=True).stdout
-    command = printed.splitlines()[-1].removeprefix("go on with: fairseq-train DATA-BIN")
+    command = printed.splitlines()[-1].removeprefix("train further: fairseq-train DATA-BIN")
     train(folder, tmp_path / "on", *shlex.split(command.removesuffix(" ...")))
 
 
