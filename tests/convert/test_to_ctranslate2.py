@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from ctranslate2.converters import FairseqConverter
 
 from fairseq_mhe import cli
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source
+from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert import to_ctranslate2
 from fairseq_mhe.convert.compare import open_material
@@ -100,17 +101,18 @@ def test_shared_heads_are_stored_once(tmp_path: Path, command: Convert) -> None:
 
 
 def test_a_model_that_translates_otherwise_is_not_kept(
-    make_source: Callable[..., Source],
-    tmp_path: Path,
-    command: Convert,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, command: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = to_ctranslate2.folded_parameters(make_source("other.pt", **PLAIN).model)
+    """Though the first words have the right probabilities."""
+    options = {**PLAIN, "share_all_embeddings": False}
+    other = to_ctranslate2.folded_parameters(trained(**options))
+    words = other["decoder.embed_tokens.weight"]  # special symbols first
+    other["decoder.embed_tokens.weight"] = torch.cat((words[:4], words[4:] + 0.1))
     monkeypatch.setattr(to_ctranslate2, "folded_parameters", lambda _: other)
-    status, _, error = command(trained(**PLAIN), PLAIN)
+    status, _, error = command(trained(**options), options)
     assert status == 2
     assert "probabilities are not those of" in error
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pt", "other.pt"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pt"]
 
 
 @pytest.mark.parametrize(
