@@ -44,11 +44,11 @@ def test_the_rest_is_the_newest_checkpoints_without_its_optimizer(tmp_path: Path
     for name, n in (("b", 8), ("a", 3)):
         table = torch.full((100, 100), float(n))
         weights = {"encoder.embed": table, "decoder.embed": table, "n": torch.tensor(n)}
-        paths.append(save(tmp_path / f"{name}.pt", weights, updates=n, dropout=n / 10))
+        paths.append(save(tmp_path / f"{name}.pt", weights, updates=n, attention_dropout=n / 10))
     average_checkpoints(paths, tmp_path / "out.pt")
     state = load(tmp_path / "out.pt")
     assert state["optimizer_history"] == [{"num_updates": 8}]
-    assert state["cfg"]["model"].dropout == 0.8
+    assert state["cfg"]["model"].attention_dropout == 0.8
     assert "last_optimizer_state" not in state
     assert state["averaged_from"] == ["b.pt", "a.pt"]
     model = state["model"]
