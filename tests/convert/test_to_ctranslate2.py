@@ -103,10 +103,9 @@ def test_shared_heads_are_stored_once(tmp_path: Path, command: Convert) -> None:
 def test_a_model_that_translates_otherwise_is_not_kept(
     tmp_path: Path, command: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though the first words have the right probabilities."""
     options = {**PLAIN, "share_all_embeddings": False}
     other = to_ctranslate2.folded_parameters(trained(**options))
-    words = other["decoder.embed_tokens.weight"]  # special symbols first
+    words = other["decoder.embed_tokens.weight"]  # special symbols first: first words stay right
     other["decoder.embed_tokens.weight"] = torch.cat((words[:4], words[4:] + 0.1))
     monkeypatch.setattr(to_ctranslate2, "folded_parameters", lambda _: other)
     status, _, error = command(trained(**options), options)
