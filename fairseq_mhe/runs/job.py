@@ -89,11 +89,11 @@ class Job:
         return Path(self.config["surroundings"][name])
 
     def open_data(self, moved: Path | None = None) -> DataFolder:
-        """Its parallel text, maybe ``moved``; UserError where that is gone or another."""
+        """Its parallel text, maybe ``moved``; UserError where that is missing or another."""
         folder = moved or self.place("data")
         advice = "give its place by --data"
         if not folder.exists():
-            raise UserError(f"{folder}, the data of {self.folder}, is gone: {advice}")
+            raise UserError(f"{folder}, the data of {self.folder}, is missing: {advice}")
         data = open_data(folder)
         if data.fingerprint != self.settings["data"]["fingerprint"]:
             raise UserError(f"{folder} is not the data of {self.folder}: {advice}")

@@ -131,7 +131,7 @@ def test_a_long_sentence_has_small_names_and_dollar_signs_are_no_formulas(tmp_pa
         (["--sentence", "  "], "the sentence is empty"),
         (["--sentence", SENTENCE, "--target", "\t"], "the target is empty"),
         (["--sentence", "lamp " * 2000], "subwords, but the model takes at most"),
-        (["--sentence", SENTENCE, "--data", "nowhere"], "manifest.json is missing; make"),
+        (["--sentence", SENTENCE, "--data", "nowhere"], "nowhere, the data of"),
         (["--sentence", SENTENCE, "--out", "map.gif"], "map.gif must end in .png, .pdf, .svg"),
     ],
 )

@@ -47,7 +47,7 @@ def test_refuses_other_data(miniature: Path, table: Path, tmp_path: Path, capsys
     first["sha256"] = "0" * 64
     (other / "manifest.json").write_text(json.dumps(manifest))
     words = ["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data"]
-    for data, error in ((other, "is not the data of"), (tmp_path / "moved", "is gone: give its")):
+    for data, error in ((other, "is not the data of"), (tmp_path / "moved", "is missing: give")):
         assert cli.main([*words, str(data)]) == 2
         assert error in capsys.readouterr().err
 
