@@ -58,6 +58,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """The same for a folder, which the block makes; UserError where it is there already."""
     if path.exists():
         raise UserError(f"{path} exists: remove it, or name another folder")
+    check_output(path)
     with _renamed_into(path) as temporary:
         yield temporary
 

@@ -135,18 +135,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Convert, and say how near words' probabilities come to fairseq's."""
     how = args.quantization
-    with quiet_fairseq():
+    with quiet_fairseq(), new_folder(args.out) as folder:
         source = open_source(args.checkpoint)
         source.only_translation("CTranslate2's converter")
         data = open_binary(args.data)
         task = task_of(data, source)
-        with new_folder(args.out) as folder:
-            weights = folded_parameters(source.model)
-            to = data.binary, data.languages, folder, how, args.shared_heads
-            convert(source.path, source.stock_options, weights, *to)
-            translator = open_translator(folder, "cpu", "default", threads=1)
-            tolerance = _ROUNDING if how == "float32" else float("inf")
-            off = check_exact(source, task, translator, tolerance)
+        weights = folded_parameters(source.model)
+        to = data.binary, data.languages, folder, how, args.shared_heads
+        convert(source.path, source.stock_options, weights, *to)
+        translator = open_translator(folder, "cpu", "default", threads=1)
+        tolerance = _ROUNDING if how == "float32" else float("inf")
+        off = check_exact(source, task, translator, tolerance)
     size = f"{(args.out / 'model.bin').stat().st_size / 1e6:.3f} MB"
     print(f"{args.out}: CTranslate2, {how}, {size}, from {source.attention_words}")
     print(

@@ -34,9 +34,9 @@ FORMATS: dict[str, Any] = {
 
 
 def export(
-    trained: Trained, format: str, output: Path, data_name: str = "", licence: str = ""
+    trained: Trained, format: str, folder: Path, data_name: str = "", licence: str = ""
 ) -> None:
-    """Write a bundle; UserError where ``output`` exists or ``format`` cannot hold the model."""
+    """Write a bundle, a new ``folder``; UserError where ``format`` cannot hold the model."""
     text = trained.text
     config = {
         "format": format,
@@ -45,14 +45,13 @@ def export(
         "decoding": asdict(trained.decoding),
         "positions": trained.positions,
     }
-    with new_folder(output) as folder:
-        FORMATS[format](trained, folder)
-        shutil.copyfile(text.model.path, folder / MODEL_NAMES[text.model.kind])
-        shutil.copyfile(_HERE / "examples" / f"{format}.py", folder / "example.py")
-        write_json(folder / CONFIG, config)
-        write_text(folder / "README.md", card(trained, format, data_name, licence))
-        sums = [f"{sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
-        write_text(folder / "SHA256SUMS", "".join(sums))
+    FORMATS[format](trained, folder)
+    shutil.copyfile(text.model.path, folder / MODEL_NAMES[text.model.kind])
+    shutil.copyfile(_HERE / "examples" / f"{format}.py", folder / "example.py")
+    write_json(folder / CONFIG, config)
+    write_text(folder / "README.md", card(trained, format, data_name, licence))
+    sums = [f"{sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
+    write_text(folder / "SHA256SUMS", "".join(sums))
 
 
 def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
@@ -107,7 +106,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Export, and print the bundle's format and kind of attention."""
-    with quiet_fairseq():
+    with quiet_fairseq(), new_folder(args.output) as folder:
         trained = open_trained(args.model, args.data)
-        export(trained, args.format, args.output, args.data_name, args.data_licence)
+        export(trained, args.format, folder, args.data_name, args.data_licence)
     print(f"{args.output}: bundle ({args.format}), {trained.source.attention_words}")

@@ -11,7 +11,7 @@ import torch
 
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder
+from fairseq_mhe.common.files import new_folder, output_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.common.tables import column
@@ -55,7 +55,8 @@ def run(args: Namespace) -> None:
         for engine, precision in product(("fairseq", "ctranslate2"), ("float32", "int8")):
             folder = out / engine
             if not folder.exists():
-                export(trained, engine, folder)
+                with new_folder(folder) as new:
+                    export(trained, engine, new)
             how: dict[str, Any] = {"precision": precision, "threads": args.threads}
             begin = time.perf_counter()
             translators.append(Translator.load(folder, engine=engine, cpu=True, **how))

@@ -154,10 +154,10 @@ def test_the_card_has_facts_of_the_run_and_of_the_person(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["DATA", "OUT"], "is no run folder"),
+        (["DATA", "BUNDLE/README.md/out"], "README.md is a file; name a folder"),
         (["BUNDLE", "OUT"], "is no run folder: it has no config.json of a training"),
         (["RUN/model.pt", "OUT"], "give the data folder that"),
-        (["RUN", "RUN", "--data", "DATA"], "exists: remove it, or name another folder"),
+        (["DATA", "RUN", "--data", "DATA"], "exists: remove it, or name another folder"),
     ],
 )
 def test_wrong_paths_are_one_line(

@@ -148,7 +148,6 @@ def test_a_model_that_no_class_holds_is_refused(
     trained = make_trained(tmp_path, samples["bpe"], **options)
     with pytest.raises(UserError, match=reason):
         export(trained, "huggingface", tmp_path / "bundle")
-    assert not (tmp_path / "bundle").exists()
 
 
 @pytest.mark.parametrize(("a", "b", "longest"), [(0, 12, 13), (0, 50, 19), (1, 5, 19)])
