@@ -71,6 +71,7 @@ class Benchmark(ABC):
 
     def begin(self, cell: Values) -> None:
         """Make everything ready for a cell, and do its work once, which shows its memory."""
+        gc.collect()
         self.prepare(cell)
         if self._is_first:  # libraries make buffers, which are no cell's memory
             self.repetition()

@@ -161,6 +161,9 @@ def _call(variant: str, method: str, *arguments: Any) -> Any:
     except ErrorExit as error:
         raise UserError(error.message) from None
     except (MemoryError, RuntimeError) as error:
+        if str(error).startswith("Library "):  # of CUDA 12, which CTranslate2 opens
+            how = "pip install nvidia-cublas-cu12, and name its folder in LD_LIBRARY_PATH"
+            raise UserError(f"{variant}: {error}: {how}") from None
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
         (reason, *_) = str(error).split("\n")

@@ -6,14 +6,15 @@ are padded to few shapes, and all graphs read and write the same few tensors.
 """
 
 import math
+import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from fairseq.data import Dictionary
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention.kernel import CausalMask
 
@@ -34,10 +35,14 @@ def changing(options: Mapping[str, Any]) -> str | None:
     return next((name for name in _CHANGING if options.get(name)), None)
 
 
-def rounded(size: int, multiple: int) -> int:
-    """A multiple of it, or of an eighth of the next power of two where that is more."""
+def rounded(size: int, multiple: int, most: int = sys.maxsize) -> int:
+    """A multiple of it, or of an eighth of the next power of two where that is more.
+
+    Or ``most`` where that is less, but never less than the size.
+    """
     step = max(multiple, 2 ** (size - 1).bit_length() // 8)
-    return math.ceil(size / step) * step
+    padded = math.ceil(size / step) * step
+    return max(size, min(padded, most))
 
 
 def recorder() -> Callable[[Work], Work]:
@@ -54,38 +59,41 @@ def recorder() -> Callable[[Work], Work]:
     return record
 
 
-def has_room() -> bool:
-    """Whether the GPU has as much left as was ever taken at once: for batches without graphs."""
+def has_room(most: int) -> bool:
+    """Whether the GPU has twice the memory that batches took at ``most``: graphs keep as much."""
     free, _ = torch.cuda.mem_get_info()
-    return free > torch.cuda.max_memory_allocated()
+    return free + torch.cuda.memory_reserved() > 2 * most
 
 
 class Graphs:
     """A model's features, by a graph for each shape of batch that comes a second time.
 
-    Args:
-        compute: tokens (B, S) and (B, T), or (B, T) alone -> features (B, T, C).
-        parameters: weights that get gradients.
-        width: C.
-        dictionary: of the tokens; rows that are no sentences are ends of sentences.
-        record: as of `recorder`.
+    ``compute``: tokens (B, S) and (B, T), or (B, T) alone -> features (B, T, C); ``record``: as of
+    `recorder`. Rows that are no sentences are ends of sentences.
     """
 
     def __init__(
-        self,
-        compute: Callable[..., Tensor],
-        parameters: Sequence[Tensor],
-        width: int,
-        dictionary: Dictionary,
-        record: Callable[[Work], Work],
+        self, model: Any, compute: Callable[..., Tensor], record: Callable[[Work], Work]
     ) -> None:
-        self.compute, self.parameters, self.width = compute, parameters, width
+        self.compute, self.record = compute, record
+        self.width = model.decoder.output_embed_dim
+        dictionary = model.decoder.dictionary
         self.padding, self.end = dictionary.pad(), dictionary.eos()
-        self.record = record
-        self.gradients = [torch.zeros_like(weight) for weight in parameters]
-        self._features = parameters[0].new_empty(2, 0)
+        self._longest = tree_leaves(model.max_positions())
+        trained = (weight for weight in model.parameters() if weight.requires_grad)
+        self.parameters = list(trained)
+        self.gradients = [torch.zeros_like(weight) for weight in self.parameters]
+        self._features = self.parameters[0].new_empty(2, 0)
         self._of_shape: dict[tuple[int, ...], _Graph | None] = {}
         self._open: Callable[[], _Pass | None] = lambda: None
+        self._most_memory = 0
+        # An embedding's, the last gradient of a backward pass.
+        self.parameters[0].register_post_accumulate_grad_hook(self._note_memory)
+
+    def _note_memory(self, _: Tensor) -> None:
+        """fairseq's Trainer lets torch forget the peak after each update."""
+        taken = torch.cuda.max_memory_allocated()
+        self._most_memory = max(self._most_memory, taken)
 
     def __call__(self, *tokens: Tensor) -> Tensor | None:
         """tokens (B, S), (B, T) -> (B, T, C); None where no graph fits: the first time of a shape,
@@ -93,13 +101,14 @@ class Graphs:
         are not padded on the right.
         """
         sentences, length = tokens[-1].shape
-        lengths = (rounded(each.size(1), _TOKENS) for each in tokens)
-        shape = rounded(sentences, _SENTENCES), *lengths
+        shape: tuple[int, ...] = (rounded(sentences, _SENTENCES),)
+        for each, most in zip(tokens, self._longest, strict=True):
+            shape += (rounded(each.size(1), _TOKENS, most),)
         if shape not in self._of_shape:
             self._of_shape[shape] = None
             return None
         graph = self._of_shape[shape]
-        if self._open() or (graph is None and not has_room()):
+        if self._open() or (graph is None and not has_room(self._most_memory)):
             return None
         # Last, since the GPU is asked.
         if not CausalMask(length).hides_padding(tokens[-1].eq(self.padding)):
@@ -142,7 +151,7 @@ class _Graph:
         self.features, self.slope = graphs.features(sentences, lengths[-1])
         self._computed: Any = None  # features, from the forward to the backward pass
         self.compute, self.weights = graphs.compute, graphs.parameters
-        self.gradients = graphs.gradients
+        self.gradients: list[Any] = list(graphs.gradients)  # None where there is none
         self.forward = graphs.record(self._forward)
         self.backward = graphs.record(self._backward)
 
@@ -154,9 +163,11 @@ class _Graph:
         outputs, self._computed = self._computed, None  # the next graph takes its memory
         found = torch.autograd.grad(outputs, self.weights, self.slope, allow_unused=True)
         buffers, gradients = [], []
-        for buffer, gradient in zip(self.gradients, found, strict=True):
-            if gradient is not None:  # None: the weights of the output layer
-                buffers.append(buffer)
+        for number, gradient in enumerate(found):
+            if gradient is None:  # of the weights of the output layer
+                self.gradients[number] = None
+            else:
+                buffers.append(self.gradients[number])
                 gradients.append(gradient)
         torch._foreach_copy_(buffers, gradients)
 
@@ -181,4 +192,7 @@ class _Replay(torch.autograd.Function):
         ctx.graph.slope.copy_(slope)
         ctx.graph.backward()
         ctx.open = None
-        return None, None, *(buffer.detach() for buffer in ctx.graph.gradients)
+        gradients = []
+        for buffer in ctx.graph.gradients:
+            gradients.append(None if buffer is None else buffer.detach())
+        return None, None, *gradients

@@ -244,22 +244,27 @@ class AnyKind(BaseFairseqModel):
         """Whether `Graphs` take a batch: in training, if no more than its tokens is given."""
         asked = self.training and getattr(self.args, "cuda_graphs", False)
         plain = not args and kwargs.keys() <= {*_TOKENS, "src_lengths"}
-        whole = not torch.is_autocast_enabled()  # which keeps copies of weights
+        # Which keeps copies of weights; fairseq's NanDetector, which looks into layers.
+        whole = not (torch.is_autocast_enabled() or self._forward_hooks)
         return asked and plain and whole and trains_on_gpu(next(self.parameters()))
 
     @functools.cached_property
     def _graphs(self) -> Graphs:
-        weights = [weight for weight in self.parameters() if weight.requires_grad]
-        width, dictionary = self.decoder.output_embed_dim, self.decoder.dictionary
-        return Graphs(self._features, weights, width, dictionary, recorder())
+        return Graphs(self, self._features, recorder())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied (--store-ema): graphs are of one model's memory."""
+        state = vars(self).copy()
+        state.pop("_graphs", None)
+        return state
 
     def _features(self, *tokens: Tensor) -> Tensor:
         """tokens (B, S) and (B, T), or (B, T) alone, padded on the right -> (B, T, C)."""
         inputs = dict(zip(_TOKENS, tokens, strict=False))
         last = tokens[-1]
-        self.decoder.causal = CausalMask(last.size(1), last.device, right_padded=True)
-        features, _ = self(**inputs, src_lengths=None, features_only=True)
-        self.decoder.causal = CausalMask(0)  # a graph's tensors are not for others
+        mask = CausalMask(last.size(1), last.device, right_padded=True)
+        with patch.object(self.decoder, "causal", mask):  # its tensors are not for others
+            features, _ = self(**inputs, src_lengths=None, features_only=True)
         return features
 
     @functools.cached_property

@@ -64,11 +64,7 @@ def test_what_a_graph_records_asks_nothing(kind: str, dtype: str) -> None:
 
 @pytest.mark.parametrize(("kind", "most"), [("mhe_mul", 715), ("mhe_conv", 950)])
 def test_kernels_of_an_update(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row base in bf16, with its loss and optimizer. Small batches take as long as these starts.
-
-    Stock fairseq starts 3,774; before attention, masks, factors and optimizer were joined, `mha`
-    started 1,463 and `mhe_mul` 2,021; `mhe_conv` with wider keys 1,209.
-    """
+    """Row base in bf16, with loss and optimizer, of which stock fairseq starts 3,774."""
     words = (
         f"no-data --arch transformer_mhe_base --attention {kind} --share-all-embeddings --bf16 "
         "--cpu --optimizer adam_fused --lr 0.1 --clip-norm 1 --dropout 0.1 "
