@@ -1,29 +1,30 @@
 #!/usr/bin/env bash
-# Checks fairseq-mhe on a GPU within eight minutes: outputs and gradients of every kind of attention and of CUDA graphs, a
-# short quickstart in bf16 and fp16, then training and translation of row base beside stock fairseq by `fairseq-mhe bench`.
+# Checks fairseq-mhe on a GPU within eight minutes: outputs and gradients of every kind of attention and of CUDA graphs,
+# translation and training of row base beside stock fairseq by `fairseq-mhe bench`, and a short quickstart.
 #
 #   --out DIR      folder of the results (default: runs/gpu)
-#   --data DATA    data folder whose pairs are trained on (default: the quickstart's)
+#   --data DATA    data folder whose pairs are trained on (default: the embedded corpus)
 #   --minutes N    time for all; what does not fit is left out, exit status 1 (default: 8)
 #   --cpu          a dry run in tiny sizes, without a GPU
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,convert,test "$@"
 set -- "${options[@]}"
-options=() out="$repository/runs/gpu" data="" minutes=8 status=0 prepared=data
-precisions=(bf16 fp16) quickstart=(--updates 200) sizes=(--row base --device cuda --threads 1)
+options=() out="$repository/runs/gpu" data="" minutes=8 status=0 limit=()
+sizes=(--row base --device cuda --threads 1) quickstart=(--precision fp16 --updates 200)
+generation=(--beams 5 --sentences 200 --batch-sizes "32,200" --dtype fp16 --repetitions 1)
 training=(--attention "mha,mhe_mul,mhe_conv" --max-tokens "4096,16384" --dtype "bf16,fp16" --batches 20 --repetitions 1)
-generation=(--beams 5 --sentences 500 --batch-sizes "32,500" --dtype fp16 --repetitions 2)
+without=(--dtype bf16 --max-tokens 4096)
 while (($#)); do
     case "$1" in
         --out | --data | --minutes)
             [[ -n "${2:-}" ]] || fail "$1 needs a value"
             declare "${1#--}=$2" && shift ;;
         --cpu)
-            precisions=(float32) quickstart=(--limit 200 --updates 20 --cpu) prepared=data-limit200
+            limit=(--limit 200) quickstart=(--limit 200 --updates 20 --cpu)
             sizes=(--row tiny --device cpu --threads 1 --vocab-size 10000)
-            training=(--attention mha --max-tokens 512 --batches 1 --repetitions 1)
             generation=(--beams 2 --sentences 3 --batch-sizes 2 --repetitions 1)
+            training=(--attention mha --max-tokens 512 --batches 1 --repetitions 1) without=()
             ;;
         -h | --help) run -m fairseq_mhe.cli bench --help ;;
         *) fail "unknown option $1: --help lists them" ;;
@@ -43,17 +44,18 @@ part() {
     status=1
 }
 
+if [[ -z "$data" ]]; then
+    data="$out/corpus"
+    part -m fairseq_mhe.prepare.corpora home_assistant_en_de "${limit[@]}" --out "$data"
+fi
 part -m pytest -q tests/attention/test_devices.py tests/models/test_graphs.py
-for precision in "${precisions[@]}"; do
-    part -m fairseq_mhe.cli quickstart --attention mhe_mul --precision "$precision" "${quickstart[@]}" --out "$out/$precision"
-done
-data="${data:-$out/${precisions[0]}/$prepared}"
-part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" --cuda-graphs --data "$data" \
-    --out "$out/training"
 part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" --ctranslate2 \
     --out "$out/generation"
+part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" --cuda-graphs --data "$data" \
+    --out "$out/training"
+part -m fairseq_mhe.cli quickstart --attention mhe_mul "${quickstart[@]}" --out "$out/quickstart"
 # Without graphs; and torch's variable keeps stock fairseq from cuDNN's attention, which our models avoid anyway.
 export TORCH_CUDNN_SDPA_DEPRIORITIZED=1
-part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" --dtype "${precisions[0]}" --data "$data" \
+part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${without[@]}" --data "$data" \
     --out "$out/training-without"
 exit "$status"

@@ -85,23 +85,21 @@ def test_an_exported_cdpath_changes_nothing(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_the_check_of_a_gpu_is_tests_quickstarts_and_benchmarks(
+def test_the_check_of_a_gpu_is_tests_benchmarks_and_a_quickstart(
     sandbox: Sandbox, device: str
 ) -> None:
     sandbox.python("python3", "3.12")
     words = ["--out", "an out", *["--cpu"][: device == "cpu"]]
     done = sandbox.run(*words, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
     assert done.returncode == 0, done.stderr
-    tests, *calls = (c.splitlines() for c in done.stdout.split("ran\n-P\n-m\n")[1:])
+    prepare, tests, *calls = (c.splitlines() for c in done.stdout.split("ran\n-P\n-m\n")[1:])
     assert tests[0] == "pytest"
     assert all((REPOSITORY / name).is_file() for name in tests[-2:])
     parsed = [cli.build_parser(call[1]).parse_args(call[1:]) for call in calls]
-    precisions = {"cuda": ["bf16", "fp16"], "cpu": ["float32"]}[device]
-    assert [args.precision for args in parsed[:-3]] == precisions
-    training, generation, without = parsed[-3:]
-    assert [args.device for args in parsed[-3:]] == [device] * 3
-    folder = {"cuda": "data", "cpu": "data-limit200"}[device]
-    assert str(training.data) == f"an out/{precisions[0]}/{folder}"
+    generation, training, quickstart, without = parsed
+    assert {args.device for args in (generation, training, without)} == {device}
+    assert quickstart.precision == {"cuda": "fp16", "cpu": "auto"}[device]
+    assert (prepare[1], prepare[-1]) == ("home_assistant_en_de", str(training.data))
     graphs = training.cuda_graphs, without.cuda_graphs
     assert (graphs, generation.ctranslate2) == ((True, False), True)
     assert len({args.out for args in parsed}) == len(parsed)
