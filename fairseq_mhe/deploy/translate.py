@@ -33,7 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "text, a sentence a line, plain or compressed (default: standard input, also -)"
     )
     add("files", nargs="*", default=[], type=Path, metavar="FILE", help=help_)
-    help_ = "file for all translations, whole or absent"
+    help_ = "file for the translations, complete or not written"
     add("--out", type=Path, metavar="FILE", help=help_)
     add(
         "--beam",

@@ -33,11 +33,11 @@ _OF_JOBS += "gpus processes cpu"
 def run_table_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-table``."""
     add = parser.add_argument
-    add("--rows", metavar="ROW,...", help=f"of {', '.join(NAMES)} (default: the paper's)")
+    help_ = f"model sizes: {', '.join(NAMES)} (default: the paper's)"
+    add("--rows", metavar="ROW,...", help=help_)
     help_ = "kinds of attention, or all (default: %(default)s)"
     add("--kinds", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
-    help_ = "random seeds (default: %(default)s)"
-    add("--seeds", type=seeds, default="1", metavar="N,...", help=help_)
+    add("--seeds", type=seeds, default="1", metavar="N,...", help="seeds (default: 1)")
     add(
         "--title", metavar="TEXT", help="heading (default: languages and number of pairs)"
     )
