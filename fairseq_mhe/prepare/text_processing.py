@@ -16,7 +16,8 @@ from fairseq_mhe.prepare.subword import (
 )
 from fairseq_mhe.prepare.tokenise import detokeniser, punctuation_normaliser, tokeniser
 
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
+#: And lone halves of UTF-16's pairs, which JSON can hold and no file can.
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _OPTIONAL = ("punctuation", "lowercase")
 #: What a bundle keeps of a manifest.
 _SETTINGS = ("source_lang", "target_lang", "tokenizer", "subword", *_OPTIONAL)

@@ -87,7 +87,7 @@ LINES = [
     "The lamp \u201cNumber 3\u201d  isn't on (yet)!",
     "Turn it off -- please ? <b>A & B</b> [1|2]",
     "caf\u0065\u0301 3.5",
-    "C\x80ontrol\x07 cha\x1cracters\x85here\x7f \x90 .",
+    "C\x80ontrol\x07 cha\x1cracters\x85here\x7f \x90\ud83d .",
 ]
 
 

@@ -14,7 +14,7 @@ from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 def test_line_breaks_of_every_kind_become_spaces() -> None:
     # Each of these ends a line for str.splitlines or for a file opened as text.
     assert normalise("a\rb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h\u00a0i") == "a b c d e f g h i"
-    assert normalise(" u\u0308ber\x07 ") == "über"
+    assert normalise(" u\u0308ber\x07\ud83d ") == "über"
     assert normalise("u\x07\u0308ber") == "über"
     assert normalise("a\u2581b \u2581") == "a b"  # SentencePiece's mark of a space
     line = "\u201eSo\u201c \u2013 Mr.\tX\u00a0\u202f5\u200b% \u00bd"

@@ -28,7 +28,7 @@ else:
 translator = ctranslate2.Translator(str(folder))
 for line in sys.argv[1:] or ["Hello."]:
     line = " ".join(unicodedata.normalize("NFC", line).split())
-    line = "".join(char for char in line if unicodedata.category(char) != "Cc")
+    line = "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cs"))
     if text["punctuation"]:
         line = marks.normalize(line)
     if has_tokens:
