@@ -23,9 +23,9 @@ _SIGNS_OF_A_FULL_DISK = (os.strerror(errno.ENOSPC), "unexpected pos", "iostream 
 _ERROR_LINE = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)"
 )
-#: A warning or error as fairseq logs it: date | LEVEL | logger | message.
+#: A warning or error as fairseq logs it: date | LEVEL | logger | message, but no traceback.
 _WARNING = re.compile(
-    r"\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| \S+ \| (.*)"
+    r"\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| \S+ \| ((?!Traceback).*)"
 )
 
 

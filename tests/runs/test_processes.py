@@ -148,5 +148,6 @@ def test_warnings_that_fairseq_logs_are_shown_and_nothing_else() -> None:
         "2026-11-21 03:58:44 | INFO | fairseq.trainer | Saving checkpoint to /my: WARNING/x",
         "2026-11-21 03:58:44 | WARNING | fairseq.tasks.fairseq_task | 3 samples have invalid sizes",
         "2026-11-21 03:58:45 | ERROR | fairseq.trainer | look: here",
+        "2026-11-21 03:58:46 | ERROR | fairseq.trainer | Traceback (most recent call last):",
     ]
     assert logged_warnings(lines) == ["3 samples have invalid sizes", "look: here"]

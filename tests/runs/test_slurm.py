@@ -96,10 +96,9 @@ def test_a_job_is_done_by_its_number(
 ) -> None:
     """By the precision and batch of the submission, on whatever machine; it writes no table."""
     out = tmp_path / "out"
-    size = ["--batch-tokens", "512", "--max-tokens", "256", "--cpu"]
+    size = ["--batch-tokens", "512", "--max-tokens", "256", "--cpu", "--subset", "valid"]
     monkeypatch.setattr("fairseq_mhe.runs.devices.has_fast_bf16", lambda: True)
-    assert submit(out, *size, "--subset", "valid") == 0
-    assert submit(out, *size, "--subset", "valid") == 0
+    assert submit(out, *size) == submit(out, *size) == 0
     jobs = json.loads((out / "jobs.json").read_text())
     names = [f"tiny-{kind}-seed{seed}" for kind in ("mha", "mhe_mul") for seed in (1, 2)]
     assert [job["name"] for job in jobs] == 2 * names, "jobs of an earlier submission stay"
