@@ -65,13 +65,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The options that ``run-table``, ``train`` and the studies share."""
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="prepared data folder")
-    add(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="RUNS",
-        help="folder for the run folders",
-    )
+    help_ = "folder for the run folders"
+    add("--out", type=Path, required=True, metavar="RUNS", help=help_)
     add("--updates", type=positive, metavar="N", help="updates (default: the recipe's)")
     help_ = "tokens of an update, on all devices together"
     add("--batch-tokens", type=positive, metavar="N", help=help_)

@@ -80,10 +80,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def asked_for(args: Namespace, models: int) -> Device:
-    """The devices of the options for ``models`` models, or UserError where they are not there.
-
-    On GPUs one model on each; on a CPU as many side by side as there are cores, which is faster.
-    """
+    """The devices for ``models`` models, on CPUs one a core; UserError where they are missing."""
     if args.gpus is not None and args.cpu:
         raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")
     if args.processes is not None:

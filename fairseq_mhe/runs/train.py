@@ -38,9 +38,8 @@ def train_and_score(
 ) -> None:
     """Train every job without scores, side by side on the devices of ``args``; score each alone.
 
-    ``after`` is called whenever the models that train side by side are scored. UserError at the end
-    where some failed; before anything is written, where the devices are not there, or cannot share
-    a batch, or another process is at work in a run folder.
+    ``after`` is called after each wave. UserError at the end where models failed; before any write
+    where devices are missing or cannot share a batch, or another process is in a run folder.
     """
     waiting = [job for job in jobs if not scored(job)]
     if not waiting:
@@ -101,10 +100,7 @@ def train(jobs: Sequence[Job], device: Device, board: Board) -> list[UserError]:
 
 
 def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:
-    """Show what is new in a job's log; whether all its processes ended, or UserError if one failed.
-
-    The others would wait for it for ever.
-    """
+    """Show what is new in a job's log; whether all processes ended, or UserError if one failed."""
     running = any(child.running() for child in children)
     for child in children[:1]:
         lines = child.new_lines()
@@ -113,7 +109,7 @@ def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:
             note = f"loss {entry['loss']:.2f}, {entry['wps']:.0f} tokens/s"
             board.update(job.name, int(entry["num_updates"]), note=note)
     for child in children:
-        if child.failed():
+        if child.failed():  # the others would wait for it for ever
             child.check(f"training {job.name}")
     return not running
 
