@@ -286,9 +286,8 @@ class LanguageTable:
         if not self.tasks:
             return [f"Training: {self._seeds}, {pretraining}.", f"{made_by}."]
         return [
-            "A task's score: the mean of its metrics after the last update, on the set that GLUE, "
-            "SuperGLUE and SQuAD call dev; SQuAD 2.0's F1 by the no-answer threshold that is best, "
-            "as in the official evaluation.",
+            "A task's score: mean of its metrics after the last update, on the dev set; SQuAD "
+            "2.0's F1 by the best no-answer threshold, as in the official evaluation.",
             "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
             "Pre-training, nats: validation loss per masked subword.",
             f"Pre-training: {pretraining}.",

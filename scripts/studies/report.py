@@ -49,8 +49,7 @@ def report(
         f"subword. {over if len(rows[0]['seeds']) > 1 else f'One training each, {seeds}.'}",
         f"But for what a variant's name says, all follow the recipe of {recipe.row}: "
         f"{recipe.training.updates:,} updates of {recipe.training.batch_tokens:,} tokens.",
-        "p: Dunnett's test of all variants with the same reference (scipy.stats.dunnett), which "
-        "pools the noise of all seeds; none with one seed.",
+        "p: Dunnett's test against the reference (scipy.stats.dunnett); none with one seed.",
     ]
     if left_out:
         notes.append(f"Not finished, and left out: {', '.join(left_out)}.")
