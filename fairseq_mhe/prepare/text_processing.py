@@ -16,7 +16,6 @@ from fairseq_mhe.prepare.subword import (
 )
 from fairseq_mhe.prepare.tokenise import detokeniser, punctuation_normaliser, tokeniser
 
-#: And lone halves of UTF-16's pairs, which JSON can hold and no file can.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _OPTIONAL = ("punctuation", "lowercase")
 #: What a bundle keeps of a manifest.
@@ -24,7 +23,7 @@ _SETTINGS = ("source_lang", "target_lang", "tokenizer", "subword", *_OPTIONAL)
 
 
 def normalise(line: str) -> str:
-    """``line`` in Unicode's composed form, with single spaces and without control characters.
+    """``line`` in Unicode's composed form, single spaces, no control characters or surrogates.
 
     Python and fairseq end lines at more characters than the line feed (U+2028): left in, they would
     shift one side against the other.
