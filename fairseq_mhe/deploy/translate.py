@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("model", type=Path, metavar="MODEL", help=help_)
     help_ = (
-        "text, a sentence a line, plain or compressed (default: standard input, also -)"
+        "text, a sentence a line, also .gz, .xz, .bz2 (default: standard input, also -)"
     )
     add("files", nargs="*", default=[], type=Path, metavar="FILE", help=help_)
     help_ = "file for the translations, complete or not written"
