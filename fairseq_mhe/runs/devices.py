@@ -73,7 +73,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     help_ = "train each model by N processes on the CPU (gloo)"
     add("--processes", type=positive, metavar="N", help=help_)
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
-    help_ = "auto: bf16 on GPUs (or fp16) and CPUs with AVX512-BF16 or AMX, else float32"
+    help_ = "precision of training; auto: bf16 on GPUs (else fp16) and on CPUs with "
+    help_ += "AVX512-BF16 or AMX, else float32"
     choices = ("auto", "float32", "bf16", "fp16")
     parser.add_argument("--precision", choices=choices, default="auto", help=help_)
 
