@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils, options
+from fairseq import checkpoint_utils, options, utils
 from fairseq.data import Dictionary, data_utils
 from fairseq.trainer import Trainer
 
@@ -34,10 +34,13 @@ def apply() -> None:
     if "fairseq_cli" in sys.modules:  # else a host program, which has its own filters
         quieten_start_up()
         keep_compiled_products()
+        if "fairseq_cli.eval_lm" in sys.modules:
+            # Its results are log lines, but it sets logging up too late: importing fairseq has.
+            utils.reset_logging()
     # All that old checkpoints of fairseq's have beside tensors.
     torch.serialization.add_safe_globals([argparse.Namespace])
     logging.getLogger("fairseq.trainer").addFilter(_is_of_parameters)
-    # Its data sets of single lines need np.compat.long; it can go when they say int, as NumPy 2.
+    # fairseq's data sets of single lines need it; it can go when they use int, as NumPy 2 does.
     vars(np).setdefault("compat", SimpleNamespace(long=int))
     for name, module in sys.modules.items():
         if name.startswith("fairseq."):  # some evaluate options, maybe of a checkpoint

@@ -130,7 +130,6 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
 
 
 def bf16_trainer() -> Trainer:
-    """Of a small model."""
     words = "--arch transformer_mhe_tiny --optimizer adam --lr 0.01 --bf16 --cpu"
     args = parsed(*words.split(), "--share-all-embeddings", "--required-batch-size-multiple", "1")
     cfg, task = convert_namespace_to_omegaconf(args), make_task(20)
@@ -184,19 +183,21 @@ def test_fp16_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_logging_of_fairseqs_commands_is_off_again_and_an_import_is_silent() -> None:
     """tests/deploy/test_translator.py has a program with logging of its own."""
     shown = "root = logging.getLogger(); print(root.level, len(root.handlers))"
-    fresh, after_fairseq = (
+    fresh, after_fairseq, eval_lm = (
         subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
         for script in (
             f"import logging, fairseq_mhe; {shown}",
             f"import logging, fairseq; {shown}; import fairseq_mhe; {shown}",
+            "import logging, fairseq_cli.eval_lm, fairseq_mhe; "
+            "logging.getLogger('fairseq_cli.eval_lm').info('Loss')",
         )
     )
     assert (fresh.stdout, fresh.stderr) == ("30 0\n", "")
     without, ours = after_fairseq.stdout.splitlines()
     assert ours == "30 0"
     assert without == "10 1", "fairseq leaves logging alone: simplify quiet_import"
-    silent = "importing fairseq is silent now: remove quiet_import's filters"
-    assert re.search("Warning|tensorboardX", after_fairseq.stderr), silent
+    assert eval_lm.stdout.endswith("| INFO | fairseq_cli.eval_lm | Loss\n")
+    assert re.search("Warning|tensorboardX", after_fairseq.stderr), "remove quiet_import's filters"
 
 
 @pytest.mark.parametrize(
