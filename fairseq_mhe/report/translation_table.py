@@ -127,7 +127,8 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
         batches = sorted({row["batch_tokens"] for row in rows})
         notes += [
             "N: encoder and decoder layers; d_m: width; n: heads; d: width of a head.",
-            "paper: Xue & Aletras 2023, WMT14 English-German; scoring not published.",
+            "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; how they "
+            "were scored is not published.",
             f"Batches of {' or '.join(f'{batch:,}' for batch in batches)} tokens.",
         ]
         if signature := first["tokenised_signature"]:
