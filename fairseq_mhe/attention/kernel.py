@@ -101,10 +101,9 @@ def attend(
 def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
     """Whether a fused kernel serves this call best.
 
-    A GPU's takes narrower values padded: a step of decoding so copies the cache, but starts half as
-    many kernels. The CPU's has no dropout, and takes 1.1 to 3 times as long as separate steps in a
-    step of decoding (torch 2.13, 25 to 400 keys), 1.5 to 8 times in bfloat16 with gradients (10 to
-    256 keys).
+    A GPU's takes narrower values padded. The CPU's has no dropout, and takes 1.1 to 3 times as long
+    as separate steps in a step of decoding (torch 2.13, 25 to 400 keys), 1.5 to 8 times in bfloat16
+    with gradients (10 to 256 keys).
     """
     step = query.size(2) == 1
     widths = query.shape[3:].numel(), key.size(3), value.size(3)

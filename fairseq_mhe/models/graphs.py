@@ -36,10 +36,7 @@ def changing(options: Mapping[str, Any]) -> str | None:
 
 
 def rounded(size: int, multiple: int, most: int = sys.maxsize) -> int:
-    """A multiple of it, or of an eighth of the next power of two where that is more.
-
-    Or ``most`` where that is less, but never less than the size.
-    """
+    """A multiple, or one of an eighth of the next power of two if that is more; cut at ``most``."""
     step = max(multiple, 2 ** (size - 1).bit_length() // 8)
     padded = math.ceil(size / step) * step
     return max(size, min(padded, most))
