@@ -131,7 +131,9 @@ class Attention(nn.Module):
             raise ValueError(f"{sizes} must both be positive")
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout is a probability, not {dropout}")
-        self.kind, self.bias, self.dropout = kind, bias, dropout
+        self.kind = kind
+        self.bias = bias
+        self.dropout = dropout
         self.dropout_in_inference = False
         self.embed_dim = embed_dim
         self.num_heads = self.query_heads = self.key_heads = self.value_heads = num_heads

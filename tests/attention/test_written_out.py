@@ -73,7 +73,6 @@ def test_a_hook_counts_and_what_its_kind_inherits_leaves_it_out() -> None:
 
 
 def test_keys_of_another_width_than_the_queries_are_an_error() -> None:
-    """Not neighbouring keys, which queries read by parts."""
     layer = MultiheadAttention(C, N)
     layer.k_proj = layer.linear(C, layer.head_dim)
     with pytest.raises(RuntimeError, match="size"):

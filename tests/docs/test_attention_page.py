@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -205,11 +206,12 @@ def test_our_commands_know_the_example(
     attention = report["parts"]["attention"]
     assert (attention["parameters"], attention["target"]) == (18 * 3 * square, decoder)
     assert report["cache_bytes"]["per_target_token"] == 6 * 2 * 512 * 4
-    assert cli.main(["params"]) == 0
-    assert f"{12 * 3 * 768 * 768:,}" in capsys.readouterr().out
     assert cli.main(["inspect", str(checkpoint), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["kinds"].values()) == {NEW}
     monkeypatch.setenv(OWN_USER_DIR, "")
     user_dir = f"--user-dir={checkpoint.parent / 'my_attention'}"
     assert cli.main(["bench", "attention", user_dir, "--row", "none"]) == 2
     assert "unknown row 'none'" in capsys.readouterr().err
+    monkeypatch.setitem(KINDS, "unfit", Mock(side_effect=ValueError))  # to every row
+    assert cli.main(["params"]) == 0
+    assert f"{12 * 3 * 768 * 768:,}" in capsys.readouterr().out
