@@ -80,7 +80,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def asked_for(args: Namespace, models: int) -> Device:
-    """The devices for ``models`` models, on CPUs one a core; UserError where they are missing."""
+    """The devices for ``models`` models, or UserError where they are not there.
+
+    On GPUs one model on each; on a CPU as many side by side as there are cores. (Stock fairseq, 2
+    cores, two models side by side and not one after the other: 1.55 times the tokens/s at d_m 128
+    and 2+2 layers, 1.15 at 256 and 4+4.)
+    """
     if args.gpus is not None and args.cpu:
         raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")
     if args.processes is not None:

@@ -38,8 +38,8 @@ def train_and_score(
 ) -> None:
     """Train every job without scores, side by side on the devices of ``args``; score each alone.
 
-    ``after`` is called after each wave. UserError at the end where models failed; before any write
-    where devices are missing or cannot share a batch, or another process is in a run folder.
+    ``after`` is called after each wave. UserError, before any write, where devices are missing or
+    cannot share a batch, or another process is in a run folder.
     """
     waiting = [job for job in jobs if not scored(job)]
     if not waiting:
@@ -49,7 +49,6 @@ def train_and_score(
         job.training.shared_by(device.workers)
     where = device.describe(waiting[0].training.precision)
     say(f"{len(waiting)} of {len(jobs)} models to train, {where}")
-    failures = []
     with contextlib.ExitStack() as opened:
         for job in waiting:
             opened.enter_context(only_one(job.folder))
@@ -57,46 +56,33 @@ def train_and_score(
         for first in range(0, len(waiting), device.slots):
             wave = waiting[first : first + device.slots]
             board.state = "training"
-            failures += train(wave, device, board)
+            train(wave, device, board)
             board.state = "scoring"
-            trained = [job for job in wave if job.metrics.exists()]
-            for job in trained:
+            for job in wave:
                 score(job, board)
                 board.finish(job.name)
-            if trained:
-                after()
-    if failures:
-        raise UserError(f"{len(failures)} of {len(waiting)} models failed: {failures[0]}")
+            after()
 
 
-def train(jobs: Sequence[Job], device: Device, board: Board) -> list[UserError]:
-    """Train what is not trained, a job in each slot; the errors of those that failed."""
+def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
+    """Train what is not trained, a job in each slot; if one fails the others stop."""
     waiting = [job for job in jobs if not job.metrics.exists()]
-    failures = []
     active: list[tuple[Job, list[Child]]] = []
     try:
         for slot, job in enumerate(waiting):
             active.append((job, _start(job, device, slot, board)))
         while active:
             for job, children in active[:]:
-                try:
-                    if not _has_ended(job, children, board):
-                        continue
+                if _has_ended(job, children, board):
                     _write_metrics(job)
                     board.update(job.name, job.training.updates)
-                except UserError as error:  # the other models go on
-                    board.say(f"  {error}")
-                    failures.append(error)
-                    for child in children:
-                        child.stop()
-                active.remove((job, children))
+                    active.remove((job, children))
             board.tick()
             time.sleep(0.2)
     finally:
         for _, children in active:
             for child in children:
                 child.stop()
-    return failures
 
 
 def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:

@@ -110,10 +110,13 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys
     assert found == before
     for path in (table / NAMES[1] / "test").iterdir():
         assert (runs / NAMES[1] / "test" / path.name).read_bytes() == path.read_bytes()
-    assert cli.main(["evaluate", str(runs / NAMES[0]), "--subset", "valid", "--cpu"]) == 2
+
+    words = ["evaluate", str(runs / NAMES[0]), "--subset", "valid", "--cpu"]
+    assert cli.main(words) == 2
     told = f"{runs / NAMES[0]} has no model.pt and no checkpoints to make it of"
     assert told in capsys.readouterr().err
-    assert cli.main(["run-table", *table_words(miniature, runs, "--subset", "valid")]) == 2
+    words = ["run-table", *table_words(miniature, runs, "--subset", "valid")]
+    assert cli.main(words) == 2
     assert told in capsys.readouterr().err
     places = ["--data", str(miniature), "--out", str(runs), *TABLE_SIZE]
     assert cli.main(["train", "tiny", "mha", *places]) == 2, "it is not trained again"

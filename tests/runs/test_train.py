@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -23,6 +21,7 @@ from fairseq_mhe.runs.train import learning_curve, training_arguments
 from tests.fixtures.runs import TRAINING, open_run, settings
 
 Patch = pytest.MonkeyPatch
+
 CPU = Device(gpu=False, slots=2, threads=1)
 START = "--- 2026-11-23 08:34:23 fairseq-train from update"
 PLACES = {"data": "/data set"}
@@ -64,8 +63,11 @@ def test_two_kinds_differ_in_one_word_and_no_sentence_is_lost(tmp_path: Path) ->
     assert given[given.index("--required-batch-size-multiple") + 1] == "1"
     assert 1 <= int(given[given.index("--log-interval") + 1]) <= TRAINING.interval
     assert "--bf16" not in given
-    precise = open_run(tmp_path / "r", settings(bf16=True), PLACES)
-    assert {"--bf16", "--cpu", "adam_fused"} <= set(training_arguments(precise, CPU))
+
+
+def test_precision_reaches_fairseq(tmp_path: Path) -> None:
+    job = open_run(tmp_path / "r", settings(bf16=True), PLACES)
+    assert {"--bf16", "--cpu", "adam_fused"} <= set(training_arguments(job, CPU))
 
 
 class FakeChild:
@@ -114,8 +116,7 @@ def train(*jobs: Job, device: Device = CPU) -> str:
     """Train jobs; what was shown."""
     output = io.StringIO()
     with Board("updates", console=Console(file=output)) as board:
-        for error in training.train(jobs, device, board):
-            raise error
+        training.train(jobs, device, board)
     return output.getvalue()
 
 
@@ -136,25 +137,15 @@ def test_one_process_that_fails_ends_all(
     assert not job.metrics.exists()
 
 
-@pytest.mark.parametrize("slots", [1, 2])
-def test_models_beside_and_after_one_that_fails_are_trained_and_scored(
-    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch, slots: int
+def test_one_model_that_fails_stops_those_beside_it(
+    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch
 ) -> None:
-    """``stopped`` keeps the loop's frame: what Python tidies up by itself does not count."""
+    """``failed`` keeps the loop's frame: what Python tidies up by itself does not count."""
     monkeypatch.setattr(fake, "failing", 0)
-    monkeypatch.setattr(fake, "running", lambda _: False)
-    monkeypatch.setattr(training.devices, "asked_for", lambda *_: Device(False, slots, 1))
-    jobs = [open_run(tmp_path / kind, settings(kind), PLACES) for kind in ("mha", "sha", "mqa")]
-    scored: list[str] = []
-    tables: list[int] = []
-    work = (lambda job, _: scored.append(job.name)), (lambda: tables.append(len(scored)))
-    with pytest.raises(UserError, match=r"^1 of 3 models failed: training mha failed in process 0"):
-        training.train_and_score(jobs, Namespace(), lambda _: False, *work)
-    assert (scored, tables) == (["sha", "mqa"], [1, 2])
-    monkeypatch.setattr(fake, "new_lines", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        train(a_job(tmp_path))
-    assert fake.children[-1].stopped, stopped.value
+    jobs = [open_run(tmp_path / kind, settings(kind), PLACES) for kind in ("mha", "sha")]
+    with pytest.raises(UserError, match="failed in process 0") as failed:
+        train(*jobs)
+    assert [child.stopped for child in fake.children] == [True, True], failed.value
 
 
 def test_a_finished_training_stays_and_warns_once(tmp_path: Path, fake: type[FakeChild]) -> None:
