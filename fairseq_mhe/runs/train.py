@@ -159,11 +159,10 @@ def _write_metrics(job: Job) -> None:
 def _logged(tag: str, lines: Iterable[str]) -> Iterator[dict[str, float]]:
     """The numbers of each JSON line of a tag, ``train_inner`` or ``valid``, that no kill cut."""
     for line in lines:
-        _, found, text = line.partition(f"| {tag} | ")
-        if found:
-            with contextlib.suppress(ValueError):
-                values = json.loads(text).items()
-                yield {name: float(value) for name, value in values if value is not None}
+        _, _, text = line.partition(f"| {tag} | ")
+        with contextlib.suppress(ValueError):
+            values = json.loads(text).items()
+            yield {name: float(value) for name, value in values if value is not None}
 
 
 def learning_curve(lines: Sequence[str]) -> Json:
