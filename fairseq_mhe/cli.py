@@ -13,6 +13,7 @@ from fairseq_mhe.common.errors import UserError, exit_status
 from fairseq_mhe.common.files import yaml_beside
 from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import versions
+from fairseq_mhe.common.tables import listed
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
 #: Name -> module and line of help, as the overview lists them.
@@ -44,13 +45,6 @@ def _load_user_dir(argv: Sequence[str]) -> Sequence[str]:
     return argv
 
 
-def _versions() -> str:
-    """Ours and those of what a result depends on: the first line of a report of an error."""
-    others = versions()
-    ours = others.pop("fairseq-mhe", "of a folder, not installed")
-    return f"fairseq-mhe {ours} ({', '.join(map(' '.join, others.items()))})"
-
-
 def build_parser(chosen: str | None = None) -> Parser:
     """The parser with every subcommand; only the ``chosen`` one's own options are loaded."""
     parser = Parser(
@@ -60,7 +54,10 @@ def build_parser(chosen: str | None = None) -> Parser:
         epilog="The first six commands lead from text to tables and translations. "
         "fairseq-mhe COMMAND --help lists the options of one.",
     )
-    parser.add_argument("--version", action="version", version=_versions())
+    others = versions()  # of what a result depends on
+    ours = others.pop("fairseq-mhe", "of a folder, not installed")
+    text = f"fairseq-mhe {ours} ({listed(others)})"
+    parser.add_argument("--version", action="version", version=text)
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, prog=parser.prog
     )

@@ -4,7 +4,7 @@ import argparse
 import copy
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -100,9 +100,13 @@ class Family:
     def configure(self, row: Row, args: Any) -> None:
         """Set the options that ``args`` lacks, or ErrorExit; called by fairseq before it builds."""
         with one_clear_line(ValueError):
-            # A checkpoint, which has every size, may have options of its task too.
+            # A checkpoint, which has every size, may have options of its task too; the parser
+            # refuses unknown ones of the command line.
             if isinstance(args, DictConfig) and not row.options().keys() <= args.keys():
-                self.refuse_unknown(args)
+                unknown = {*map(str, args)} - self.option_names - {"_name", "arch"}
+                if names := ", ".join(sorted(unknown)):
+                    problem = f"the model has no option {names}"
+                    raise ValueError(f"{problem}: see fairseq-train --help")
             values = argparse.Namespace(**{**row.options(), **vars(plain_options(args))})
             if row.stock:
                 ARCHITECTURES[row.stock](values)
@@ -112,13 +116,6 @@ class Family:
                     setattr(args, name, int(value) if name == "base_shuffle" else value)
             fill(args, self.model.CONFIG)
             check_options(args, self.places)
-
-    def refuse_unknown(self, options: Iterable[Any]) -> None:
-        """ValueError for options of hydra that the model lacks; the parser refuses others."""
-        unknown = {*map(str, options)} - self.option_names - {"_name", "arch"}
-        if unknown:
-            names = ", ".join(sorted(unknown))
-            raise ValueError(f"the model has no option {names}: see fairseq-train --help")
 
     def nearest_row(
         self, options: Mapping[str, Any], on_command_line: bool = False
