@@ -48,6 +48,7 @@ def inspect(path: Path) -> dict[str, Any]:
         if ".self_attn." in name or ".encoder_attn." in name:
             attention[place_of(name)] += value.numel()
     given = {n: options[n] for n in kind_options() if options.get(n) is not None}
+    dtypes = {str(x.dtype).removeprefix("torch.") for x in weights.values()}
     history = checkpoint.provenance(state)
     versions = history.pop("versions", {})
     return {
@@ -60,7 +61,7 @@ def inspect(path: Path) -> dict[str, Any]:
         "options": plain(given),
         "attention_parameters": dict(attention),
         "parameters": _parameters(weights),
-        "dtypes": sorted({str(x.dtype).removeprefix("torch.") for x in weights.values()}),
+        "dtypes": sorted(dtypes),
         "updates": checkpoint.updates_made(state),
         "resumable": state.get("last_optimizer_state") is not None,
         "averaged_from": plain(state.get(checkpoint.SOURCES, [])),

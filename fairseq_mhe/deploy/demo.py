@@ -65,7 +65,8 @@ def run(args: Namespace) -> None:
             )
     words = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
     words += "--server.fileWatcherType=none --browser.gatherUsageStats=false"
-    line = [sys.executable, *words.split(), __file__, "--", *map(str, args.bundles)]
+    line = [sys.executable, *words.split(), __file__, "--"]
+    line += map(str, args.bundles)
     os.execv(sys.executable, line)  # noqa: S606 - Ctrl-C ends the server
 
 

@@ -139,9 +139,10 @@ class FairseqEngine:
     ) -> list[list[Translation]]:
         """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         task, words = self._task, self._task.source_dictionary
-        tokens = [
-            torch.tensor([*map(words.index, each), words.eos()]) for each in sentences
-        ]
+        tokens = []
+        for sentence in sentences:
+            numbers = [*map(words.index, sentence), words.eos()]
+            tokens.append(torch.tensor(numbers))
         dataset = task.build_dataset_for_inference(tokens, list(map(len, tokens)))
         batch = dataset.collater([dataset[index] for index in range(len(tokens))])
         if self._cuda:

@@ -264,7 +264,9 @@ def prepare_segmented(
                 write_lines(work / "raw" / f"{split}.{lang}", plain)
         return lines
 
-    paths = [*chain(*sides.values()), *([codes] if codes else [])]
+    paths = list(chain(*sides.values()))
+    if codes:
+        paths.append(codes)
     facts = text_facts(langs, "bpe", ESCAPED, source, lowercase=True)
     with open_manifest(out, PARALLEL, facts, cores()) as manifest:
         lines = manifest.run("segment", hashes_of({"inputs": paths}, cores()), action)

@@ -96,7 +96,8 @@ def _clean(config: TextConfig, work: Path) -> Counts:
                 counts[split]["kept"] += len(document)
     for split, count in counts.items():
         if not count["documents"]:
-            names = ", ".join(map(str, config.texts().get(split, config.train)))
+            texts = config.texts().get(split, config.train)
+            names = ", ".join(map(str, texts))
             problem = f"too few documents, {split} would be empty"
             advice = "documents are text with empty lines between them"
             raise UserError(f"{names}: {problem}; {advice}")

@@ -81,7 +81,8 @@ def write_table(
         writer = csv.DictWriter(stream, [*names, "seeds"], lineterminator="\n")
         writer.writeheader()
         for row in rows:
-            writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"]))})
+            seeds_of_row = " ".join(map(str, row["seeds"]))
+            writer.writerow({**row, "seeds": seeds_of_row})
         write_text(output / "table.csv", stream.getvalue())
     table.write(output / "table.md", rows)
 

@@ -73,7 +73,8 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
         write_json(path, [*before, *new])
         write_text(script, _SCRIPT)
         program = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(path)]
-        number = _sbatch([*_options(numbers, script.parent, args), str(script), *program])
+        options = _options(numbers, script.parent, args)
+        number = _sbatch([*options, str(script), *program])
         for name, index in zip(jobs, numbers, strict=True):
             job = f"{number}_{index}"
             print(f"{name}: job {job}, output {script.parent}/{job}.log")

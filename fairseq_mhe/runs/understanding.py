@@ -180,7 +180,8 @@ def nats_of(checkpoint: Path, data: Path, gpu: bool) -> Json:
         target = trained.model.get_targets(batch, output)  # (B, T)
         asked = target.ne(trained.task.source_dictionary.pad())
         scores = trained.model.get_normalized_probs(output, log_probs=True, sample=batch)
-        right = scores.float()[asked].gather(-1, target[asked].unsqueeze(-1))
+        wanted = target[asked].unsqueeze(-1)  # (N, 1)
+        right = scores.float()[asked].gather(-1, wanted)
         total -= right.double().sum().cpu()
         subwords += int(asked.sum())
     of = "masked subwords" if hasattr(trained.task, "mask_idx") else "all subwords"
@@ -213,7 +214,8 @@ def spans(language_model: LanguageModel, batch: Json) -> list[Span]:
     scores[:, 0] = -math.inf  # an answer is in the passage
     sums = scores[:, :, :1] + scores[:, None, :, 1]  # (B, T first, T last)
     length = sums.size(1)
-    allowed = sums.new_ones(length, length, dtype=torch.bool).triu().tril(_LONGEST - 1)
+    allowed = sums.new_ones(length, length, dtype=torch.bool)  # (T first, T last)
+    allowed = allowed.triu().tril(_LONGEST - 1)
     best, at = sums.masked_fill(~allowed, -math.inf).flatten(1).max(1)  # (B,)
     inside = passage(net_input["src_tokens"], end)  # (B, T)
     ahead = inside.int().argmax(1)  # where the passage begins

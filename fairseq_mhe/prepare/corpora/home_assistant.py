@@ -65,7 +65,8 @@ def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
     owners: dict[str, tuple[str, set[str]]] = {}
     for split, integration, message in rows:
         if split == "train":
-            owners.setdefault(message.lower(), (message, set()))[1].add(integration)
+            _, integrations = owners.setdefault(message.lower(), (message, set()))
+            integrations.add(integration)
     pairs = []
     for message, (integration, *others) in owners.values():
         if not others and integration in (TASK.labels or ()):
