@@ -144,6 +144,8 @@ def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[
     finally:
         for process in multiprocessing.active_children():
             process.kill()
+        for pool in started.values():
+            pool.shutdown()  # else Python's own end may write to a pool that breaks meanwhile
 
 
 def _start(make: type[Benchmark], variant: str, settings: Namespace) -> None:

@@ -265,7 +265,7 @@ def best_candidates(
 
 
 def _correlation(function: Any, right: Labels, predicted: Labels) -> float:
-    if len(set(predicted)) == 1:  # SciPy warns: it is not defined
+    if 1 in (len(set(predicted)), len(set(right))):  # SciPy warns: it is not defined
         return 0.0
     numbers = [list(map(float, labels)) for labels in (predicted, right)]
     return float(function(*numbers)[0])

@@ -32,6 +32,8 @@ class Here:
     def __init__(self, _size: int, _context: Any, start: Callable[..., None], words: Any) -> None:
         start(*words)
 
+    def shutdown(self) -> None: ...
+
     def submit(self, function: Callable[..., Any], *words: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
