@@ -205,7 +205,8 @@ def shapes(cell: Values) -> list[tuple[int, int]]:
         return [(cell["batch"], cell["length"])]
     random = np.random.default_rng(1)  # always the same
     news = models.random_lengths(random, cell["sentences"], _SPREAD)
-    lengths = sorted(np.clip(news, *_BOUNDS).astype(int).tolist(), reverse=True)
+    drawn = np.clip(news, *_BOUNDS).astype(int)
+    lengths = sorted(drawn.tolist(), reverse=True)
     batches = []
     while lengths:
         size = min(cell["batch"], len(lengths), max(1, _BATCH_TOKENS // lengths[0]))
