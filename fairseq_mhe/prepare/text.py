@@ -13,12 +13,7 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
 
-_OPENERS: Any = {
-    "": open,
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".bz2": bz2.open,
-}
+_OPENERS: Any = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 #: Endings of the names of plain and compressed text.
 SUFFIXES = tuple(_OPENERS)
 #: Read in place of a path.
