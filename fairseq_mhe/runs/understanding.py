@@ -36,7 +36,7 @@ from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Task
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs import devices, squad
-from fairseq_mhe.runs.job import Job, plan_job, settings_of
+from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.squad import Answer
 
@@ -90,7 +90,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
     """The run that fine-tunes a run folder of pretrain, or a checkpoint, on a task.
 
     No checkpoint is read of a masked model's run. ``args``: ``out``, ``epochs`` and `devices`'.
-    UserError where the model is not trained to its end, is not masked, or has too few positions.
+    UserError where the model is not trained to its end, has other subwords or too few positions.
     """
     trained = Job(model, {})
     if not model.is_dir():
@@ -98,11 +98,19 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
         facts = describe(model)
     elif trained.scores.exists():
         checkpoint = trained.last
-        facts = read_json(trained.scores).get("model") or describe(checkpoint)
+        scores = read_json(trained.scores)
+        facts = scores.get("model") or describe(checkpoint)
     else:
         raise UserError(
             f"{model} is no finished run of pretrain: give the command that trains it again"
         )
+    if (model / "config.json").is_file():  # a study's start has none
+        known = read_job(model).settings["data"]
+        if data.text not in known.values():
+            raise UserError(
+                f"{data.folder} is not in the subwords of {model}: prepare the task with the "
+                "--text that the model was trained on"
+            )
     positions = facts["options"]["max_positions"]
     if data.block > positions:
         raise UserError(

@@ -155,11 +155,14 @@ def test_what_is_not_fine_tuned_is_refused(folder: Path, tmp_path: Path, capsys:
     (causal / "scores.json").write_text("{}")
     sst2, long = folder / "sst2", tmp_path / "long"
     prepare_task(TASKS["sst2"], folder, folder / "text", long, block=65)
+    foreign, other = tmp_path / "foreign", small_text(tmp_path, LINES[:200], "other", block=64)
+    prepare_task(TASKS["sst2"], folder, other, foreign, block=64)
     unfinished = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
     (unfinished / "scores.json").unlink()
     for task, model, out, told in (
         (sst2, causal, tmp_path, "not a roberta: fine-tuning starts from a masked"),
         (long, folder, tmp_path, "prepare the task with --block 64"),
+        (foreign, folder, tmp_path, f"{foreign} is not in the subwords of "),
         (sst2, unfinished, tmp_path, f"{unfinished} is no finished run of pretrain: "),
         (sst2, folder, folder, "has other settings (options max_update: 4, now 6; "),
     ):
