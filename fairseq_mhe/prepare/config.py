@@ -89,7 +89,7 @@ class TextOptions:
         return {"train": self.train, **others}
 
     def split_of(self, number: int, split: str = "train") -> str:
-        """The split of a part of ``split``, which may be held out of train."""
+        """The split that a pair or document of ``split`` goes to: train's may be held out."""
         if self.hold_out and split == "train":
             place = number % self.hold_out
             if place == 0 and self.valid is None:

@@ -64,13 +64,13 @@ def make_subwords(
     ``texts``: fairseq's name of each text -> its clean file in the data folder (raw/train.en);
     ``most``: subwords of a line, longer ones are split, unless it is 0.
     """
-    model = _learn(manifest, config, _train(texts.values()))
+    model = _learn(manifest, config, _texts_of_train(texts.values()))
     _segment(manifest, model, list(texts.values()), most)
     segmented = {name: f"subword/{Path(text).name}" for name, text in texts.items()}
     make_binary(manifest, segmented)
 
 
-def _train(texts: Iterable[str]) -> list[str]:
+def _texts_of_train(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if Path(text).stem == "train"]
 
 
@@ -131,7 +131,7 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
 
         (work / "bin").mkdir()
         dictionary = Dictionary()
-        train = [manifest.folder / text for text in _train(texts.values())]
+        train = [manifest.folder / text for text in _texts_of_train(texts.values())]
         for word, count in subword.count_words(train, manifest.workers).items():
             dictionary.add_symbol(word, count)
         dictionary.finalize()

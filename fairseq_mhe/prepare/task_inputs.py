@@ -129,12 +129,8 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> 
             missed += bool(question.answers) and is_nowhere
             questions.append(question.identity)
         contexts.append({"text": passage, "begins": context.begins, "ends": context.ends})
-    counts = {
-        "examples": len(labels),
-        "questions": len(questions),
-        "truncated": truncated,
-    }
-    counts["answers in no window"] = missed
+    counts = {"examples": len(labels), "questions": len(questions)}
+    counts |= {"truncated": truncated, "answers in no window": missed}
     facts = {"contexts": contexts, "questions": questions, "windows": places}
     return Inputs(list(zip(*texts, strict=True)), counts, labels, facts, [])
 

@@ -88,7 +88,7 @@ def threshold(answers: Mapping[str, Answer], right: Right) -> float:
     chosen = -math.inf
     for question, answer in sorted(answers.items(), key=lambda pair: pair[1].odds):
         if right[question] == [""]:
-            gained -= bool(answer.text)  # which giving none had right
+            gained -= bool(answer.text)  # to give none was right
         else:
             gained += max(f1(answer.text, one) for one in right[question])
         if gained > best:
