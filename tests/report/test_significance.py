@@ -16,11 +16,9 @@ from fairseq_mhe.report.significance import compare as compare_seeds
 from tests.fixtures.translations import BAD, GOOD, REFERENCES, noisy, write
 
 
-def compare(
-    system: list[str], baseline: list[str], references: list[str], tokenise: str = "13a"
-) -> Comparison:
+def compare(system: list[str], baseline: list[str], *more: list[str] | str) -> Comparison:
     """Of one training each."""
-    return compare_seeds([system], [baseline], references, tokenise)
+    return compare_seeds([system], [baseline], *more)
 
 
 def test_the_p_value_is_that_of_sacrebleus_command(tmp_path: Path) -> None:
@@ -31,6 +29,8 @@ def test_the_p_value_is_that_of_sacrebleus_command(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     theirs = json.loads(done.stdout)[1]["BLEU"]["p_value"]
     assert compare(close, GOOD, REFERENCES).p_value == pytest.approx(theirs, abs=1e-4)
+    equal = compare_seeds([close] * 3, [GOOD] * 3, REFERENCES)
+    assert equal.p_value == pytest.approx(theirs, abs=0.05)  # of other resamples
 
 
 def test_a_baseline_that_learned_nothing_is_compared_with_by_a_dash() -> None:

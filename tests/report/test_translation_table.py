@@ -261,6 +261,7 @@ def test_different_training_is_noted(make_run: MakeRun) -> None:
     note = f"Trained otherwise than mha, so compare with care: mhe_mul ({differing})."
     assert note in below(*runs).split("\n")
     assert "Trained in bf16." in below(runs[2])
+    assert "Trained in " not in below(*runs)
     change(config, "settings", "data", "fingerprint", to="1" * 64)
     assert "lr [1.0], data 11111111, bf16 True" in below(*runs)
     change(runs[0].folder / "config.json", "settings", "start", to="a" * 64)
