@@ -137,6 +137,7 @@ def _unpack_tar(packed: tarfile.TarFile, members: Collection[str], out: Path) ->
     packed.extraction_filter = getattr(tarfile, "data_filter", None)
     for member in packed:
         if member.isfile() and posixpath.normpath(member.name) in members:
+            member.mode = 0o644  # else an older Python keeps set-user-ID bits
             packed.extract(member, out)
     # To the end of the file, where gzip has a checksum of all.
     while packed.fileobj and packed.fileobj.read(1 << 20):
