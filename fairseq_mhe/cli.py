@@ -32,16 +32,17 @@ def _load_user_dir(argv: Sequence[str]) -> Sequence[str]:
         os.environ[OWN_USER_DIR] = str(Path(args.user_dir).resolve())
         argv = words
     folder = os.environ.get(OWN_USER_DIR)
-    if folder and not Path(folder, "__init__.py").is_file():
+    if not folder:
+        return argv
+    if not Path(folder, "__init__.py").is_file():
         raise UserError(
             f"the user-dir {folder} has no __init__.py: give the folder of a Python package that "
             "imports fairseq_mhe (docs/add_a_kind.md)"
         )
-    if folder:
-        fairseq_mhe.register()
-        from fairseq import utils
+    fairseq_mhe.register()
+    from fairseq import utils
 
-        utils.import_user_module(Namespace(user_dir=folder))
+    utils.import_user_module(Namespace(user_dir=folder))
     return argv
 
 

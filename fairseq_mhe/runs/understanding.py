@@ -98,15 +98,14 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
         facts = describe(model)
     elif trained.scores.exists():
         checkpoint = trained.last
-        scores = read_json(trained.scores)
-        facts = scores.get("model") or describe(checkpoint)
+        facts = read_json(trained.scores).get("model") or describe(checkpoint)
     else:
         raise UserError(
             f"{model} is no finished run of pretrain: give the command that trains it again"
         )
     if (model / "config.json").is_file():  # a study's start has none
-        known = read_job(model).settings["data"]
-        if data.text not in known.values():
+        before = read_job(model).settings["data"]  # of a fine-tuned run a task's
+        if data.text != before.get("text", before["fingerprint"]):
             raise UserError(
                 f"{data.folder} is not in the subwords of {model}: prepare the task with the "
                 "--text that the model was trained on"

@@ -68,6 +68,7 @@ class TestTurns:
             (ErrorExit("not like that"), UserError, "^not like that$"),
             (UserError("no such thing"), UserError, "no such thing"),
             (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
+            (RuntimeError("Library libcublas.so.12 is"), UserError, "^mha: Library .* pip install"),
             (
                 torch.OutOfMemoryError("out of memory.\nTried"),
                 UserError,
