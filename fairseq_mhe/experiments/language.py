@@ -29,9 +29,9 @@ from fairseq_mhe.runs.train import train_and_score
 from fairseq_mhe.runs.understanding import (
     commonest_score,
     describe,
-    nats_of,
     plan_finetuning,
     score_task,
+    validation_loss,
 )
 
 #: The architectures that have a recipe.
@@ -109,9 +109,9 @@ def finish(jobs: Sequence[Job], args: Namespace) -> list[Json]:
     def score(job: Job, _: object) -> None:
         gpu = devices.on_gpu(args)
         if "task" in job.settings:
-            scores = score_task(job, open_task(job.place("data")), gpu)
+            scores = score_task(job, open_task(job.input_path("data")), gpu)
         else:
-            scores = nats_of(job.last, job.place("data") / "bin", gpu)
+            scores = validation_loss(job.last, job.input_path("data") / "bin", gpu)
         if LANGUAGE_ARCHS[job.training.options["arch"]] is ROBERTA:
             scores["model"] = describe(job.last)
         write_json(job.scores, scores)
@@ -182,7 +182,7 @@ def nlu_table(args: Namespace) -> None:
                 f"{data.folder}"
             )
     table = LanguageTable(data, tasks, args)
-    if slurm.asked_for(args):
+    if slurm.is_requested(args):
         waiting = [kind for kind in args.kinds if not table.finished(kind)]
         jobs = {kind: _words(kind, args) for kind in waiting}
         slurm.submit(jobs, len(args.kinds), args)

@@ -40,7 +40,9 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
 def quickstart(args: Namespace) -> None:
     """Do it all, or what is not done yet, and print the table."""
     out = output_folder(args.out)
-    devices.asked_for(args, len(args.attention))  # refused before anything is prepared
+    devices.choose_device(
+        args, len(args.attention)
+    )  # refused before anything is prepared
     say(
         f"1 of 2: prepare {args.limit or 'all'} pairs of the embedded English-German corpus"
     )

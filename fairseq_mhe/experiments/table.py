@@ -179,7 +179,7 @@ def run_table(args: Namespace) -> None:
     table = open_table(recipes, args.kinds, args.seeds, args)
     check_subset(table.data, args)
     waiting = table.waiting()
-    if slurm.asked_for(args):
+    if slurm.is_requested(args):
         _say_overview(recipes, args)
         jobs = {job.name: _words(job, args) for job in waiting}
         slurm.submit(jobs, len(table.jobs), args)

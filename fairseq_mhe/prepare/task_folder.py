@@ -32,6 +32,11 @@ class TaskFolder:
     fingerprint: str  # of all examples
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """The task's data in a run's settings."""
+        return {"text": self.text, "fingerprint": self.fingerprint, "block": self.block}
+
+    @property
     def binary(self) -> Path:
         """The folder that fairseq reads: input0, input1 and label, each with dict.txt."""
         return self.folder / "bin"

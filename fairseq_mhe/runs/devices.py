@@ -79,7 +79,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--precision", choices=choices, default="auto", help=help_)
 
 
-def asked_for(args: Namespace, models: int) -> Device:
+def choose_device(args: Namespace, models: int) -> Device:
     """The devices for ``models`` models, or UserError where they are not there.
 
     On GPUs one model on each; on a CPU as many side by side as there are cores. (Stock fairseq, 2

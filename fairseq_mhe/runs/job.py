@@ -84,13 +84,13 @@ class Job:
         """Write config.json: the folder is this job's from now on."""
         write_json(self.folder / "config.json", self.config)
 
-    def place(self, name: str) -> Path:
+    def input_path(self, name: str) -> Path:
         """Where its "data" or "start" lay."""
         return Path(self.config["surroundings"][name])
 
     def open_data(self, moved: Path | None = None) -> DataFolder:
         """Its parallel text, maybe ``moved``; UserError where that is missing or another."""
-        folder = moved or self.place("data")
+        folder = moved or self.input_path("data")
         advice = "give its place by --data"
         if not folder.exists():
             raise UserError(f"{folder}, the data of {self.folder}, is missing: {advice}")

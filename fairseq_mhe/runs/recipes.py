@@ -96,10 +96,10 @@ class Training:
     @property
     def batch_tokens(self) -> int:
         """Tokens of one update (of a language model's training: examples), on all devices."""
-        return self.at_a_time * int(self.options.get("update_freq", [1])[0])
+        return self.mini_batch * int(self.options.get("update_freq", [1])[0])
 
     @property
-    def at_a_time(self) -> int:
+    def mini_batch(self) -> int:
         """Tokens or examples that one device takes at a time at most."""
         return int(self.options[self._size])
 
@@ -122,14 +122,18 @@ class Training:
                 changes[name] = max(1, int(self.options[name]) * updates // self.updates)
         return self.changed(**changes)
 
-    def batched(self, batch: int | None = None, at_a_time: int | None = None) -> Training:
-        """The same with another batch, of which a device takes ``at_a_time``; as `shared_by`."""
-        shares = self._shares(batch or self.batch_tokens, at_a_time or self.at_a_time, 1)
+    def batched(
+        self, batch: int | None = None, mini_batch: int | None = None
+    ) -> Training:
+        """The same with another batch, of which a device takes ``mini_batch``; as `shared_by`."""
+        shares = self._shares(
+            batch or self.batch_tokens, mini_batch or self.mini_batch, 1
+        )
         return self.changed(**shares)
 
     def shared_by(self, workers: int) -> Json:
         """The options of a mini-batch where so many devices share an update, or UserError."""
-        return self._shares(self.batch_tokens, self.at_a_time, workers)
+        return self._shares(self.batch_tokens, self.mini_batch, workers)
 
     def _shares(self, batch: int, most: int, workers: int) -> Json:
         """What a device takes at a time, at most ``most``, and how many times an update."""
@@ -137,14 +141,14 @@ class Training:
         most = min(most, batch)
         least = min(least, most)
 
-        def at_a_time(devices: int) -> int:
+        def mini_batch(devices: int) -> int:
             """The largest mini-batch; 0 if so many devices cannot share the update evenly."""
             sizes = range(most, least - 1, -1)
             return next((size for size in sizes if batch % (devices * size) == 0), 0)
 
-        if size := at_a_time(workers):
+        if size := mini_batch(workers):
             return {self._size: size, "update_freq": [batch // workers // size]}
-        fitting = ", ".join(str(n) for n in range(1, 65) if at_a_time(n))
+        fitting = ", ".join(str(n) for n in range(1, 65) if mini_batch(n))
         devices = f"{fitting} devices, or " if fitting else ""
         raise UserError(
             f"an update of {batch:,} {unit} in mini-batches of {least:,} to {most:,} cannot be "
@@ -211,7 +215,7 @@ def read_recipe(path: Path) -> Recipe:
         numbers = "max_update, max_tokens (or batch_size) and the list update_freq"
         raise UserError(f"{path}: {numbers} must be whole numbers of at least 1")
     # Large batches are for GPUs, which decode large ones too.
-    if training.at_a_time >= 4096:
+    if training.mini_batch >= 4096:
         decoding = replace(decoding, max_tokens=4096)
     return Recipe(path.stem.lower(), training, decoding)
 

@@ -37,7 +37,7 @@ def add_table_arguments(parser: ArgumentParser) -> None:
     add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
 
-def asked_for(args: Namespace) -> bool:
+def is_requested(args: Namespace) -> bool:
     """Whether jobs are to be submitted; raises UserError where only the way to do so is given."""
     if (args.slurm_parallel or args.slurm_option) and not (
         args.slurm or args.finished_only

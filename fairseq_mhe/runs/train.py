@@ -44,7 +44,7 @@ def train_and_score(
     waiting = [job for job in jobs if not scored(job)]
     if not waiting:
         return
-    device = devices.asked_for(args, len(waiting))
+    device = devices.choose_device(args, len(waiting))
     for job in waiting:
         job.training.shared_by(device.workers)
     where = device.describe(waiting[0].training.precision)
@@ -106,14 +106,14 @@ def training_arguments(job: Job, device: Device) -> list[str]:
     options: Json = {"user_dir": user_dir(), "save_dir": job.checkpoints}
     if "start" in job.settings:
         # Its weights, and nothing else of it: training begins at update 0.
-        options["finetune_from_model"] = job.place("start")
+        options["finetune_from_model"] = job.input_path("start")
     # Batches are made anew from the epoch's number, so that a resumed training sees the batches of
     # an uninterrupted one. By default they depend on the epoch in which the process started.
     options["update_epoch_batch_itr"] = "True"
     # A hundred lines in all, several between two checkpoints.
     lines = max(1, min(training.updates // 100, training.interval // 3))
     options |= {"log_format": "json", "log_interval": lines, "cpu": not device.gpu}
-    data = str(job.place("data") / "bin")
+    data = str(job.input_path("data") / "bin")
     return [data, *training.words(device.workers), *as_words(options)]
 
 

@@ -67,11 +67,6 @@ def _recipe(row: str, data: TaskFolder, epochs: int | None) -> Json:
     }
 
 
-def trained_on(data: TaskFolder) -> Json:
-    """What a run's settings say of its task's examples."""
-    return {"text": data.text, "fingerprint": data.fingerprint, "block": data.block}
-
-
 def describe(checkpoint: Path) -> Json:
     """What fine-tuning needs to know of a masked language model, or UserError for another model."""
     source = open_source(checkpoint)
@@ -121,9 +116,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
     training = Training({**facts["options"], **_recipe(row, data, args.epochs)})
     training = training.with_precision(devices.precision(args))
     own = {"task": task.name, "start": facts["sha256"]}
-    settings = settings_of(
-        row, facts["attention"], seed, training, trained_on(data), **own
-    )
+    settings = settings_of(row, facts["attention"], seed, training, data.identity, **own)
     places = {"data": str(data.folder), "start": str(checkpoint.resolve())}
     name = model.resolve().name if model.is_dir() else model.stem
     folder = output_folder(args.out) / f"{name}-{task.name}-seed{seed}"
@@ -174,7 +167,7 @@ class LanguageModel:
 
 
 @torch.inference_mode()
-def nats_of(checkpoint: Path, data: Path, gpu: bool) -> Json:
+def validation_loss(checkpoint: Path, data: Path, gpu: bool) -> Json:
     """Mean negative log-likelihood on ``valid``: in nats, of how many subwords.
 
     Of a masked model, the subwords that its task masks by its seed; of a causal model, all.

@@ -16,7 +16,7 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job, read_job
-from fairseq_mhe.runs.understanding import describe, plan_finetuning, score_task, trained_on
+from fairseq_mhe.runs.understanding import describe, plan_finetuning, score_task
 from studies.report import write
 from studies.study import make_start
 from studies.variants import STUDIES, add_options, decomposition
@@ -79,7 +79,7 @@ def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
         name = job.settings["task"]
         if name not in tasks:
             raise UserError(f"{job.folder} is of {name}: name its folder too, in --tasks")
-        if job.settings["data"] != trained_on(tasks[name]):
+        if job.settings["data"] != tasks[name].identity:
             raise UserError(f"{job.folder} is not of {tasks[name].folder}: give its own data")
         if not job.scores.exists():
             raise UserError(f"{job.folder} has no scores yet: give its finetune command again")

@@ -179,6 +179,6 @@ class Jobs:
             with only_one(job.folder), Board("sentences") as board:
                 job.write_config()
                 with atomic_path(job.model) as temporary:
-                    shutil.copyfile(job.place("start"), temporary)
+                    shutil.copyfile(job.input_path("start"), temporary)
                 translation.count(job)
                 evaluate_job(job, board, self.data, self.args)

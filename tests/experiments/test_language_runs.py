@@ -106,7 +106,7 @@ def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Pa
     args = argparse.Namespace(out=tmp_path, epochs=None, precision="float32")
     job = plan_finetuning(folder / TUNED, task, 1, args)
     last = folder / TUNED / "checkpoints" / "checkpoint_last.pt"
-    assert (job.settings["start"], job.place("start")) == (sha256(last), last)
+    assert (job.settings["start"], job.input_path("start")) == (sha256(last), last)
     assert job.training.updates == 6  # three epochs of two batches
     args.epochs = 50
     longer = plan_finetuning(folder / TUNED, task, 2, args)

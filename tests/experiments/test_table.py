@@ -30,7 +30,7 @@ def test_options_change_the_recipe(tmp_path: Path) -> None:
     assert (training.updates, warm_up, training.interval) == (1000, 40, 10)
     assert training.batch_tokens == recipe("base").training.batch_tokens
     training = float32("tiny", "--batch-tokens", "4096", "--max-tokens", "2048").training
-    assert (training.at_a_time, training.batch_tokens) == (2048, 4096)
+    assert (training.mini_batch, training.batch_tokens) == (2048, 4096)
     # A recipe's own precision stays unless another is asked for.
     path, text = tmp_path / "mine.yaml", (FOLDER / "tiny.yaml").read_text()
     path.write_text(text.replace("{user_dir", "{bf16: true, user_dir"))

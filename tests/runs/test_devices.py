@@ -20,7 +20,7 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs import devices
-from fairseq_mhe.runs.devices import Device, asked_for
+from fairseq_mhe.runs.devices import Device, choose_device
 from fairseq_mhe.runs.job import LAST, Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.train import train as train_all
@@ -33,7 +33,7 @@ ONE, TWO = Device(False, 1, 1), Device(False, 1, 1, workers=2)
 def ask(*words: str, models: int = 1) -> Device:
     parser = argparse.ArgumentParser()
     devices.add_arguments(parser)
-    return asked_for(parser.parse_args(words), models)
+    return choose_device(parser.parse_args(words), models)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def test_a_job_remembers_what_made_it_and_its_data_may_move(
     assert again.config == job.config
     assert (again.row, again.kind, again.seed) == ("tiny", "mhe_mul", 3)
     assert again.config["versions"]["torch"] != "newer"
-    assert again.place("data") == Path("/there")
+    assert again.input_path("data") == Path("/there")
 
 
 def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Path) -> None:

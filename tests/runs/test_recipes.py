@@ -150,8 +150,8 @@ def test_devices_that_cannot_share_are_refused(row: str, devices: int, fitting: 
 def test_smaller_mini_batches_keep_the_batch() -> None:
     base = RECIPES["base"].training
     training = base.batched(32768, 1024)
-    assert (training.at_a_time, training.batch_tokens) == (1024, 32768)
-    assert base.batched(at_a_time=5000).at_a_time == 4096
+    assert (training.mini_batch, training.batch_tokens) == (1024, 32768)
+    assert base.batched(mini_batch=5000).mini_batch == 4096
     assert base.batched(2048).options["update_freq"] == [1]
     for batch, most, problem in (
         (32771, None, "an update of 32,771 tokens in mini-batches of 256 to 4,096"),
