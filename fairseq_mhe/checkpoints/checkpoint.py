@@ -72,7 +72,7 @@ class Source:
         return self.family.kinds(self.options)
 
     @property
-    def attention_words(self) -> str:
+    def attention_summary(self) -> str:
         """The kinds at all places in a few words."""
         kinds = self.attention
         if len(set(kinds.values())) == 1:
@@ -80,7 +80,7 @@ class Source:
         return listed(kinds)
 
     @property
-    def words(self) -> tuple[int, ...]:
+    def vocab_sizes(self) -> tuple[int, ...]:
         """Sizes of its dictionaries: the source's and the target's, or the only one's."""
         return self.family.words(self.state["model"])
 
@@ -92,9 +92,9 @@ class Source:
 
     def task(self) -> Any:
         """A task with dictionaries of the right sizes, of made-up words."""
-        return self.family.task(*self.words)
+        return self.family.task(*self.vocab_sizes)
 
-    def only_translation(self, what: str) -> None:
+    def require_translation(self, what: str) -> None:
         """Raises UserError where the model is none of translation, which ``what`` is for."""
         if self.family is not TRANSLATION:
             raise UserError(
@@ -102,7 +102,7 @@ class Source:
                 "leave it out, or use another checkpoint"
             )
 
-    def other_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
+    def options_of_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
         """The options with attention of one kind at all places; ``own``: the kind's own options."""
         ours = dict.fromkeys(name for name in OPTIONS if name in self.options)
         chosen = {

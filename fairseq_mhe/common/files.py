@@ -164,7 +164,7 @@ def check_folder_version(folder: Path, content: Mapping[str, Any], advice: str) 
 
 
 @contextlib.contextmanager
-def only_one(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Keep other processes out of ``folder``, or UserError; remove what a killed one left there."""
     place = output_folder(folder)
     with (place / ".lock").open("a") as lock:

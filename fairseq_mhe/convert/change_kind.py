@@ -41,7 +41,7 @@ def convert(
     source = material.source
     heads = {name: module.written_out() for name, _, module in sublayers(source.model)}
     bias = any(each.biased for each in heads.values())
-    options = source.other_kind(kind, bias, **own)
+    options = source.options_of_kind(kind, bias, **own)
     model = build_ours(options, source.task())
     inputs = material.inputs()
     fitted, layers = {}, []
@@ -117,7 +117,7 @@ def _convert_and_report(args: argparse.Namespace, kind: str, **how: Any) -> None
     if args.json:
         print(json.dumps(report, indent=2))
         return
-    print(f"{args.output}: {kind} from {source.attention_words}, by least squares")
+    print(f"{args.output}: {kind} from {source.attention_summary}, by least squares")
     apart = f"largest difference of a logit {report['logits']['largest']:.2g}"
     if report["loss"] is not None:
         loss = report["loss"]

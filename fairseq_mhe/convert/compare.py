@@ -138,7 +138,7 @@ def open_material(
     """
     if data is None:
         return Material(source, source.task(), random_batches(source))
-    source.only_translation("--data")
+    source.require_translation("--data")
     task = task_of(open_binary(data), source)
     compared = pair_batches(task, source.model, subset, sentences)
     train = pair_batches(task, source.model, "train", sentences) if measured else []
@@ -147,12 +147,12 @@ def open_material(
 
 def task_of(data: DataFolder, source: Source) -> TranslationTask:
     """The task of a data folder; UserError where it is not of a checkpoint's vocabulary."""
-    source.only_translation(f"the data folder {data.folder}")
+    source.require_translation(f"the data folder {data.folder}")
     task = load_task(data)
     words = len(task.source_dictionary), len(task.target_dictionary)
-    if words != source.words:
+    if words != source.vocab_sizes:
         own = " and ".join(map(str, words))
-        expected = " and ".join(map(str, source.words))
+        expected = " and ".join(map(str, source.vocab_sizes))
         raise UserError(
             f"{data.folder} does not belong to {source.path}: it has {own} words, the checkpoint "
             f"{expected}; give the data that the model was trained on"

@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> None:
         material, (largest, logit, positions), same = fold(source, args.output, *how)
     count = sum(len(batch["target"]) for batch in material.compared)
     stock = source.family.stock
-    print(f"{args.output}: fairseq's own {stock}, folded from {source.attention_words}")
+    print(f"{args.output}: fairseq's own {stock}, folded from {source.attention_summary}")
     print(
         f"compared on {count} sentences ({material.name}): largest difference of a logit "
         f"{largest:.1e} (float32; largest logit {logit:.1f}; {positions} positions)"

@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> None:
     how = args.quantization
     with quiet_fairseq(), new_folder(args.out) as folder:
         source = open_source(args.checkpoint)
-        source.only_translation("CTranslate2's converter")
+        source.require_translation("CTranslate2's converter")
         data = open_binary(args.data)
         task = task_of(data, source)
         weights = folded_parameters(source.model)
@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> None:
         tolerance = _ROUNDING if how == "float32" else float("inf")
         off = check_exact(source, task, translator, tolerance)
     size = f"{(args.out / 'model.bin').stat().st_size / 1e6:.3f} MB"
-    print(f"{args.out}: CTranslate2, {how}, {size}, from {source.attention_words}")
+    print(f"{args.out}: CTranslate2, {how}, {size}, from {source.attention_summary}")
     print(
         f"logarithms of random words' probabilities differ by up to {off:.1g} of their size"
     )

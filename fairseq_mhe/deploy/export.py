@@ -70,7 +70,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
         "library": "transformers" if format == "huggingface" else format,
         "text": json.dumps(trained.text.settings),
         "row": run.row if run else source.row,
-        "attention": source.attention_words,
+        "attention": source.attention_summary,
         "parameters": f"{total_parameters(source.model):,}",
         "attention_parameters": f"{attention_parameters(source.model):,}",
         "data": data_name or manifest.get("source", {}).get("corpus"),
@@ -109,4 +109,4 @@ def run(args: Namespace) -> None:
     with quiet_fairseq(), new_folder(args.output) as folder:
         trained = open_trained(args.model, args.data)
         export(trained, args.format, folder, args.data_name, args.data_licence)
-    print(f"{args.output}: bundle ({args.format}), {trained.source.attention_words}")
+    print(f"{args.output}: bundle ({args.format}), {trained.source.attention_summary}")

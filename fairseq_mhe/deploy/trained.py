@@ -92,7 +92,7 @@ def read_bundle(bundle: Bundle) -> Trained:
     options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
     state = {"cfg": {"model": options}, "model": weights}
     source = source_of(folder / WEIGHTS, state)
-    if source.words != (len(task.source_dictionary), len(task.target_dictionary)):
+    if source.vocab_sizes != (len(task.source_dictionary), len(task.target_dictionary)):
         raise UserError(
             f"{folder} has dictionaries of another model: get the bundle again"
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_seed, positive, seeds, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import only_one, output_folder, read_json
+from fairseq_mhe.common.files import lock_folder, output_folder, read_json
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.options import PLACES
@@ -247,7 +247,7 @@ def evaluate(args: Namespace) -> None:
     job = read_job(args.run.resolve())
     data = job.open_data(args.data)
     check_subset(data, args)
-    with only_one(job.folder), Board("sentences") as board:
+    with lock_folder(job.folder), Board("sentences") as board:
         evaluate_job(job, board, data, args)
     _show(job, args.subset)
 

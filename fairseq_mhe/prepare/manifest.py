@@ -15,7 +15,7 @@ from fairseq_mhe.common.files import (
     FOLDER_VERSION,
     WORK_PREFIX,
     check_folder_version,
-    only_one,
+    lock_folder,
     read_json,
     sha256_of_all,
     write_json,
@@ -138,7 +138,7 @@ def open_manifest(
     state = {"folder_version": FOLDER_VERSION, "state": "unfinished", "form": form}
     content = {**state, **facts, "versions": versions, "steps": {}}
     try:
-        with only_one(data):
+        with lock_folder(data):
             if (data / MANIFEST).exists():
                 content["steps"] = read_manifest(data, form)["steps"]
             yield Manifest(data, content, workers)

@@ -18,7 +18,7 @@ from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import Json, atomic_path, only_one, write_json
+from fairseq_mhe.common.files import Json, atomic_path, lock_folder, write_json
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import Device
@@ -51,7 +51,7 @@ def train_and_score(
     say(f"{len(waiting)} of {len(jobs)} models to train, {where}")
     with contextlib.ExitStack() as opened:
         for job in waiting:
-            opened.enter_context(only_one(job.folder))
+            opened.enter_context(lock_folder(job.folder))
         board = opened.enter_context(Board(names=[job.name for job in waiting]))
         for first in range(0, len(waiting), device.slots):
             wave = waiting[first : first + device.slots]

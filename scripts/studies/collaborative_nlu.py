@@ -8,7 +8,7 @@ from typing import Any
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import only_one, output_folder, read_json, write_json
+from fairseq_mhe.common.files import lock_folder, output_folder, read_json, write_json
 from fairseq_mhe.common.tables import column
 from fairseq_mhe.experiments.language import finish
 from fairseq_mhe.models.counting import attention_parameters
@@ -47,7 +47,7 @@ def run(args: Namespace) -> None:
     for job in runs:
         before[job.settings["task"]].append(read_json(job.scores)["scores"]["score"])
     rows = [before]
-    with only_one(out):
+    with lock_folder(out):
         for dim in sorted(args.dims):
             decomposed: dict[str, Any] = defaultdict(list, variant="decomposed", D=dim)
             planned = []

@@ -12,7 +12,7 @@ from fairseq_mhe.common.arguments import seeds
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import (
     atomic_path,
-    only_one,
+    lock_folder,
     output_folder,
     read_json,
     sha256,
@@ -52,7 +52,7 @@ def run(study: Study, args: Namespace) -> None:
     variants, data = chosen(every, args.only), open_data(args.data)
     check_subset(data, args)
     jobs = Jobs(args, recipe, data, output_folder(args.out))
-    with only_one(jobs.out):  # the run folders have locks of their own
+    with lock_folder(jobs.out):  # the run folders have locks of their own
         if not args.finished_only:
             jobs.train(*(each for each in variants if not each.start))
             converted = [each for each in variants if each.start]
@@ -176,7 +176,7 @@ class Jobs:
             model = self.out / f"{self.recipe.row}-{MHA}-seed{seed}" / "model.pt"
             make_start(variant.start or {}, self._start(variant, seed), model, self.data.folder)
         for job in () if variant.updates else self.table(variant).waiting():
-            with only_one(job.folder), Board("sentences") as board:
+            with lock_folder(job.folder), Board("sentences") as board:
                 job.write_config()
                 with atomic_path(job.model) as temporary:
                     shutil.copyfile(job.input_path("start"), temporary)

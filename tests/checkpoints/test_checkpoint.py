@@ -25,7 +25,7 @@ def test_ours(tmp_path: Path, kind: str) -> None:
     model = stir(make_model(attention=kind))
     source = open_source(save(tmp_path / "a.pt", model, attention=kind))
     assert source.attention == dict.fromkeys(("encoder", "decoder", "cross"), kind)
-    assert source.words == (44, 44)
+    assert source.vocab_sizes == (44, 44)
     assert same_logits(source.model, model)
     places = [place for _, place, _ in sublayers(source.model)]
     assert places == ["encoder", "encoder", "decoder", "cross", "decoder", "cross"]

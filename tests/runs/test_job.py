@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import WORK_PREFIX, only_one, write_json
+from fairseq_mhe.common.files import WORK_PREFIX, lock_folder, write_json
 from fairseq_mhe.runs.job import kind_name, plan_job, read_job, settings_of
 from tests.fixtures.runs import DECODING, TRAINING, open_run, settings
 
@@ -69,10 +69,10 @@ def test_mixed_kinds_have_a_name_and_are_given_by_place() -> None:
 def test_a_second_is_kept_out_until_the_first_ends(tmp_path: Path) -> None:
     """And what a killed one left is tidied up; the lock goes with the process."""
     leftover = tmp_path / f"{WORK_PREFIX}x"
-    with only_one(tmp_path):
+    with lock_folder(tmp_path):
         leftover.mkdir()
-        with pytest.raises(UserError, match="another fairseq-mhe is at work"), only_one(tmp_path):
+        with pytest.raises(UserError, match="fairseq-mhe is at work"), lock_folder(tmp_path):
             pass
         assert leftover.exists()
-    with only_one(tmp_path):
+    with lock_folder(tmp_path):
         assert not leftover.exists()
