@@ -1,1 +1,1 @@
-"""What finished runs say: the table, pictures, published numbers, significance."""
+"""Reports on finished runs: tables, pictures, published numbers, significance."""

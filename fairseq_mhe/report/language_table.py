@@ -1,4 +1,4 @@
-"""The tables of language models: benchmarks beside the paper's, tasks, and perplexity."""
+"""Tables of language models: benchmarks beside the paper's numbers, single tasks, perplexity."""
 
 import math
 import statistics
@@ -9,9 +9,9 @@ from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.report.published import LANGUAGE_MODELS, peop, prr
 from fairseq_mhe.report.table import Block, Row, columns, over_seeds
 
-#: Suite or task -> the paper's benchmark, and of how many tasks its score is the mean: of GLUE
-#: without WNLI, as is usual.
-_OF_PAPER = {
+#: Suite or task -> the paper's benchmark, and the number of tasks that its score averages (GLUE's
+#: leaves out WNLI, as is usual).
+_BENCHMARKS = {
     "glue": ("GLUE", 8),
     "superglue": ("SuperGLUE", 8),
     "squad1": ("SQuAD1.1", 1),
@@ -22,63 +22,65 @@ _OF_PAPER = {
 def task_blocks(
     rows: Sequence[Row], commonest: Mapping[str, float | None]
 ) -> list[Block]:
-    """Benchmarks with the paper's figures beside ours, and below them a column for each task.
+    """Return a block for each benchmark, with the paper's numbers, then a block of all tasks.
 
-    PRR is of mha's score, PEoP of sha's score and parameters; a dash stands where these were not
-    trained. ``rows``: of each kind "attention", "attention_parameters", "nats" of its pre-training,
-    and "scores": task -> scores of the seeds; ``commonest``: task -> the score of always giving the
-    commonest label.
+    A row holds "attention", "attention_parameters", "nats" (the loss of pre-training) and "scores":
+    task -> the score of each seed. ``commonest``: task -> the score of always predicting the
+    commonest label. PRR needs the row of mha, PEoP the row of sha; without it a dash is shown.
     """
     tasks = list(commonest)
     blocks = []
-    for suite, (name, whole) in _OF_PAPER.items():
-        own = [t for t in tasks if suite in (t, TASKS[t].suite) and t != "wnli"]
-        if own:
-            part = "" if len(own) == whole else f" ({', '.join(own)} alone)"
-            compared = _with_merits(rows, own)
+    for suite, (benchmark, task_count) in _BENCHMARKS.items():
+        included = [t for t in tasks if suite in (t, TASKS[t].suite) and t != "wnli"]
+        if included:
+            part = (
+                "" if len(included) == task_count else f" ({', '.join(included)} alone)"
+            )
+            compared = _with_measures(rows, included)
             for row in compared:
-                printed = LANGUAGE_MODELS[name].get(row["attention"], [])
+                printed = LANGUAGE_MODELS[benchmark].get(row["attention"], [])
                 row |= zip(("paper", "paper_prr", "paper_peop"), printed, strict=False)
-            blocks.append(Block(columns("benchmark"), compared, f"{name}{part}"))
-    every = [{**row, **row["scores"]} for row in _with_merits(rows, tasks)]
+            blocks.append(Block(columns("benchmark"), compared, f"{benchmark}{part}"))
+    task_rows = [{**row, **row["scores"]} for row in _with_measures(rows, tasks)]
     known = {task: score for task, score in commonest.items() if score is not None}
-    last: dict[str, Any] = {task: [score] for task, score in known.items()}
-    last["attention"] = "always the commonest label"
+    commonest_row: dict[str, Any] = {task: [score] for task, score in known.items()}
+    commonest_row["attention"] = "always the commonest label"
     if len(known) == len(tasks):
-        last["mean"] = statistics.mean(known.values())
-    of_tasks = [over_seeds(task, task) for task in tasks]
-    every_column = [*columns("tasks"), *of_tasks, *columns("mean")]
-    blocks.append(Block(every_column, [*every, last], "By task" if blocks else ""))
-    return blocks
+        commonest_row["mean"] = statistics.mean(known.values())
+    score_columns = [over_seeds(task, task) for task in tasks]
+    task_columns = [*columns("tasks"), *score_columns, *columns("mean")]
+    heading = "By task" if blocks else ""
+    return [*blocks, Block(task_columns, [*task_rows, commonest_row], heading)]
 
 
-def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows with "score", the mean of tasks for each seed, and its "mean", "prr" and "peop"."""
-    scored = {}
+def _with_measures(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, Any]]:
+    """Add to each row "score", the mean over tasks of each seed, and its "mean", "prr", "peop"."""
+    kinds = {}
     for row in rows:
         seeds = zip(*(row["scores"][task] for task in tasks), strict=True)
         score = [statistics.mean(of_seed) for of_seed in seeds]
-        scored[row["attention"]] = {**row, "score": score, "mean": statistics.mean(score)}
-    mha = scored.get("mha")
-    sha = scored.get("sha")
-    for row in scored.values():  # of means above 0: Matthews' correlation may be below
-        score = row["mean"]
+        kinds[row["attention"]] = {**row, "score": score, "mean": statistics.mean(score)}
+    mha = kinds.get("mha")
+    sha = kinds.get("sha")
+    # A mean may be 0 or less (Matthews' correlation): no ratio to it makes sense.
+    for row in kinds.values():
         size = row["attention_parameters"]
         if mha and mha["mean"] > 0:
-            row["prr"] = prr(score, mha["mean"])
+            row["prr"] = prr(row["mean"], mha["mean"])
         if sha and sha["mean"] > 0 and size != sha["attention_parameters"]:
-            row["peop"] = peop(score, sha["mean"], size, sha["attention_parameters"])
-    return list(scored.values())
+            sha_size = sha["attention_parameters"]
+            row["peop"] = peop(row["mean"], sha["mean"], size, sha_size)
+    return list(kinds.values())
 
 
 def perplexity_block(rows: Sequence[Row]) -> Block:
-    """A row for each kind of causal model; "nats" of ``rows``: per subword, of the seeds."""
-    more = []
+    """Return a row for each causal model; "nats" of a row is the loss per subword of each seed."""
+    extended = []
     for row in rows:
-        more.append({**row, "perplexity": list(map(perplexity_of, row["nats"]))})
-    return Block(columns("perplexity"), more)
+        extended.append({**row, "perplexity": list(map(perplexity_of, row["nats"]))})
+    return Block(columns("perplexity"), extended)
 
 
 def perplexity_of(nats: float) -> float:
-    """e to the ``nats``; infinity where that is too large, as after a training that diverged."""
+    """Return exp(nats), or infinity for a loss that would overflow, as of a diverged training."""
     return math.exp(nats) if nats < 700 else math.inf

@@ -1,4 +1,4 @@
-"""Pictures of tables, legible in a talk and without colour vision: curves, quality, cost."""
+"""Plots of learning curves, and of quality against cost, legible without colour vision."""
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.report.table import Row, deviation
 
-#: Okabe and Ito's, which differ with every kind of colour vision.
+#: Okabe and Ito's colours, distinct for every kind of colour vision, then a dark yellow and grey.
 _COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
     *("#000000", "#8C8C00", "#7F7F7F"),
 )
-#: Used colours get other marks.
+#: The style of each series: where a colour returns, it has another marker.
 LOOKS = cycler(color=_COLOURS * 2, marker="os^DvPX<>s^DvPX<>o")
 _STYLE: Any = {
     "axes.prop_cycle": LOOKS,
@@ -32,15 +32,15 @@ _STYLE: Any = {
     "savefig.dpi": 200,
     "text.parse_math": False,
 }
-#: The least distance of two marks, as a share of the axis.
-_APART = 0.03
-#: Costs -> their names on an axis, and the unit they are shown in.
+#: The minimum distance of two markers, as a share of the largest cost.
+_MIN_DISTANCE = 0.03
+#: Name of a cost in table.json -> label of its axis, and the unit of the axis.
 _COSTS = {
     "attention_parameters": ("attention parameters (millions)", 1e6),
     "kv_bytes_per_token": ("key/value cache (KiB per generated token)", 1024),
 }
 BLEU = "BLEU (bars: 95% bootstrap)"
-#: A series, its place or category, its value, and half of its error bar.
+#: Series; row of the table, category or x; value; half the length of the error bar.
 _Point = tuple[str, Any, float, float]
 
 
@@ -48,20 +48,20 @@ _Point = tuple[str, Any, float, float]
 def picture(
     path: Path, title: str, width: float = 18, height: float = 5.5
 ) -> Iterator[Figure]:
-    """Write a figure (sizes in inches) as PNG; its first panel names the series of all."""
+    """Yield a figure (sizes in inches), then write it as PNG with the legend of its first panel."""
     with rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         figure.suptitle(title)
         yield figure
-        series = figure.axes[0].get_legend_handles_labels()
-        if series[0]:
-            figure.legend(*series, loc="outside right center", frameon=False)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        if handles:
+            figure.legend(handles, labels, loc="outside right center", frameon=False)
         with atomic_path(path) as temporary:
             figure.savefig(temporary, format="png")
 
 
 def plot(rows: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str) -> None:
-    """Write a picture of learning curves (label -> metrics.json), and BLEU against costs."""
+    """Plot learning curves (label -> metrics.json), and BLEU against each cost."""
     with picture(path, title) as figure:
         left, *panels = figure.subplots(1, 3)
         for name, metrics in curves.items():
@@ -74,59 +74,59 @@ def plot(rows: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str)
 
 
 def plot_perplexity(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Write a picture of causal models: nats a subword against attention parameters and cache."""
+    """Plot the loss of causal models against attention parameters and against cache."""
     with picture(path, title) as figure:
-        points = [(row["attention"], row, *_of_seeds(row["nats"])) for row in rows]
-        name = "nats per subword (bars: standard deviation)"
-        _draw_at_costs(figure.subplots(1, 2), points, name)
+        points = [(row["attention"], row, *_over_seeds(row["nats"])) for row in rows]
+        label = "nats per subword (bars: standard deviation)"
+        _draw_at_costs(figure.subplots(1, 2), points, label)
 
 
-def _draw_at_costs(panels: Iterable[Axes], points: Sequence[_Point], name: str) -> None:
-    """Draw values over each cost of rows from 0; those at one cost stand side by side."""
+def _draw_at_costs(panels: Iterable[Axes], points: Sequence[_Point], y: str) -> None:
+    """Draw one panel for each cost; markers at the same cost are moved apart to the right."""
     for axes, (cost, (label, unit)) in zip(panels, _COSTS.items(), strict=True):
-        step = _APART * max(row[cost] / unit for _, row, *_ in points)
-        beside: dict[float, _Point] = {}
+        step = _MIN_DISTANCE * max(row[cost] / unit for _, row, *_ in points)
+        point_at: dict[float, _Point] = {}
         for series, row, value, bar in points:
-            place = row[cost] / unit
-            while any(abs(place - other) < step for other in beside):
-                place += step
-            beside[place] = (series, place, value, bar)
-        _draw(axes, list(beside.values()), label, name)
-        axes.set_xlim(0, 1.15 * max(beside))
+            x = row[cost] / unit
+            while any(abs(x - other) < step for other in point_at):
+                x += step
+            point_at[x] = (series, x, value, bar)
+        _draw(axes, list(point_at.values()), label, y)
+        axes.set_xlim(0, 1.15 * max(point_at))
 
 
 def plot_tasks(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Write a picture of language models' scores, task by task."""
+    """Plot the scores of language models, task by task."""
     points = []
     for row in rows:
         for task, values in row["scores"].items():
-            points.append((row["attention"], task, *_of_seeds(values)))
+            points.append((row["attention"], task, *_over_seeds(values)))
     plot_categories(points, path, title, "score (bars: standard deviation of seeds)")
 
 
-def _of_seeds(values: Sequence[float]) -> tuple[float, float]:
+def _over_seeds(values: Sequence[float]) -> tuple[float, float]:
     return statistics.mean(values), deviation(values) or 0.0
 
 
-def plot_categories(points: Sequence[_Point], path: Path, title: str, name: str) -> None:
-    """Draw values of each category, the series side by side."""
-    series = list(dict.fromkeys(each for each, *_ in points))
+def plot_categories(points: Sequence[_Point], path: Path, title: str, y: str) -> None:
+    """Plot values by category; the series of a category stand side by side."""
+    all_series = list(dict.fromkeys(series for series, *_ in points))
     categories = list(dict.fromkeys(category for _, category, *_ in points))
-    beside = []
-    for each, category, value, bar in points:
-        apart = 0.6 * ((series.index(each) + 0.5) / len(series) - 0.5)
-        beside.append((each, categories.index(category) + apart, value, bar))
+    placed = []
+    for series, category, value, bar in points:
+        offset = 0.6 * ((all_series.index(series) + 0.5) / len(all_series) - 0.5)
+        placed.append((series, categories.index(category) + offset, value, bar))
     with picture(path, title) as figure:
         axes = figure.subplots()
-        _draw(axes, beside, "", name)
+        _draw(axes, placed, "", y)
         axes.set_xticks(range(len(categories)), categories)
 
 
 def _draw(axes: Axes, points: Sequence[_Point], x: str, y: str) -> None:
-    """Draw series of points with bars; ``x`` and ``y``: names of the axes."""
+    """Draw the points of each series with error bars; ``x`` and ``y`` label the axes."""
     for series in dict.fromkeys(name for name, *_ in points):
-        own = [point for point in points if point[0] == series]
-        _, places, values, bars = zip(*own, strict=True)
+        of_series = [point for point in points if point[0] == series]
+        _, positions, values, bars = zip(*of_series, strict=True)
         style: dict[str, Any] = {"linestyle": "none", "markersize": 9, "capsize": 4}
-        axes.errorbar(places, values, yerr=bars, label=series, **style)
+        axes.errorbar(positions, values, yerr=bars, label=series, **style)
     axes.set(xlabel=x, ylabel=y)

@@ -1,4 +1,4 @@
-"""Finished runs as the cells of a table, and what table.json holds of each cell."""
+"""Group finished runs into the cells of a table, and summarise each cell for table.json."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -12,18 +12,18 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.architectures import MODEL_NAME, sizes
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.published import published
-from fairseq_mhe.report.significance import Comparison, compare, retained
+from fairseq_mhe.report.significance import Comparison, compare, rounded_prr
 from fairseq_mhe.report.table import deviation
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
-#: The kind that the others are compared with.
+#: The kind that all other kinds are compared with.
 BASELINE = "mha"
 
 
 @dataclass(frozen=True)
 class Result:
-    """A run and what it reached on a ``subset``."""
+    """A finished run with its counts, training metrics, and translations of one ``subset``."""
 
     run: Job
     subset: str
@@ -32,7 +32,7 @@ class Result:
     scores: dict[str, Any]
     generation: dict[str, Any]
     texts: dict[str, list[str]]
-    values: dict[str, float | None]  # that have a mean over seeds, by table.json's names
+    values: dict[str, float | None]  # name in table.json -> value to average over seeds
 
     @property
     def tokeniser(self) -> str:
@@ -41,7 +41,8 @@ class Result:
 
 def read_result(run: Job, subset: str) -> Result:
     folder = run.subset(subset)
-    metrics = read_json(run.metrics) if run.metrics.exists() else {}  # or it is converted
+    # A model that was converted and not trained has no metrics.
+    metrics = read_json(run.metrics) if run.metrics.exists() else {}
     scores = read_json(folder / "scores.json")
     generation = read_json(folder / "generation.json")
     losses = [loss for _, loss in metrics.get("valid", ())]
@@ -51,8 +52,7 @@ def read_result(run: Job, subset: str) -> Result:
         "chrf": scores["chrf"]["score"],
         "bleu_tokenised": (scores.get("tokenised") or {}).get("score"),
         "bleu4": (scores.get("given_tokens") or {}).get("score"),
-        # the lowest of a training, in bits per target token
-        "valid_loss": min(losses, default=None),
+        "valid_loss": min(losses, default=None),  # in bits per target token
         "tokens_per_second": metrics.get("tokens_per_second"),
         "sentences_per_second": generation["sentences_per_second"],
     }
@@ -63,26 +63,26 @@ def read_result(run: Job, subset: str) -> Result:
 
 @dataclass(frozen=True)
 class Cell:
-    """A row with a kind of attention: the results of its seeds."""
+    """One row with one kind of attention: a result for each seed."""
 
     row: str
     kind: str
     results: tuple[Result, ...]
 
     def of_seeds(self, name: str) -> list[Any]:
-        """A value of every seed."""
+        """Return the value ``name`` of each seed."""
         return [result.values[name] for result in self.results]
 
 
 def mean(values: Sequence[Any]) -> float | None:
-    """The mean over seeds; None if a seed has no value, or there is none."""
+    """Return the mean over seeds; None without seeds or if a seed has no value."""
     if not values or None in values:
         return None
     return round(statistics.mean(values), 4)
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
-    """Run folders by row and kind, in the order given; or UserError where they do not compare."""
+    """Group run folders into cells, in the order given; raises UserError if they do not compare."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for folder in folders:
         run = read_job(folder)
@@ -92,8 +92,8 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         if not (run.subset(subset) / "scores.json").is_file():
             advice = f"fairseq-mhe evaluate {folder} --subset {subset}"
             raise UserError(f"{folder} is not scored on {subset}: give {advice}")
-        of_cell = groups.setdefault((run.row, run.kind), [])
-        of_cell.append(read_result(run, subset))
+        results = groups.setdefault((run.row, run.kind), [])
+        results.append(read_result(run, subset))
     cells = []
     for (row, kind), results in groups.items():
         results.sort(key=lambda result: result.run.seed)
@@ -101,17 +101,15 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
             differing = ", ".join(differences(one, other))
             if differing or one.seed == other.seed:
                 both = f"{one.folder} and {other.folder} are both {row} {kind}"
-                both += f" and differ by {differing or 'nothing'}"
-                raise UserError(
-                    f"{both}, where seeds of one model belong together: leave one out"
-                )
+                problem = f"differ by {differing}" if differing else "have the same seed"
+                raise UserError(f"{both} but {problem}: leave one out")
         cells.append(Cell(row, kind, tuple(results)))
     check_scored_alike(cells)
     return cells
 
 
 def _training_of(run: Job) -> dict[str, Any]:
-    """What decides a run's model, but for its attention and seed."""
+    """Return the settings that determine a run's model, without its attention and seed."""
     training = dict(run.settings["options"])
     for name in ("seed", "attention", *PLACES.values()):
         training.pop(name, None)
@@ -121,7 +119,7 @@ def _training_of(run: Job) -> dict[str, Any]:
 
 
 def differences(one: Job, other: Job) -> dict[str, Any]:
-    """Names of what differs between the trainings of two runs, and the values of the other."""
+    """Return the training settings in which two runs differ, with the values of ``other``."""
     first = _training_of(one)
     second = _training_of(other)
     differing = [name for name in first | second if first.get(name) != second.get(name)]
@@ -129,25 +127,24 @@ def differences(one: Job, other: Job) -> dict[str, Any]:
 
 
 def check_scored_alike(cells: Sequence[Cell]) -> None:
-    """Refuse runs that were scored on different sentences, or by different means."""
+    """Raise UserError if runs were scored on different sentences or with different tokenisers."""
     first, *others = (result for cell in cells for result in cell.results)
     for result in others:
-        both = f"{result.run.folder} and {first.run.folder} were scored with different"
+        both = f"{result.run.folder} and {first.run.folder} were scored"
         if result.texts["references"] != first.texts["references"]:
-            raise UserError(f"{both} sentences: score them alike (fairseq-mhe evaluate)")
+            raise UserError(f"{both} on different sentences: leave one out")
         if result.tokeniser != first.tokeniser:
-            raise UserError(
-                f"{both} BLEU tokenizer: score them alike (fairseq-mhe evaluate)"
-            )
+            advice = "give both to fairseq-mhe evaluate with the same --bleu-tokenizer"
+            raise UserError(f"{both} with different BLEU tokenizers: {advice}")
 
 
 def label(cell: Cell, cells: Sequence[Cell]) -> str:
-    """A cell's kind of attention, with its row where there are several."""
+    """Return a cell's kind of attention, preceded by its row if ``cells`` have several rows."""
     return cell.kind if len({c.row for c in cells}) == 1 else f"{cell.row} {cell.kind}"
 
 
 def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
-    """What table.json holds of each cell; with ``paper`` its sizes and the paper's numbers, too."""
+    """Return each cell's entry in table.json; ``paper`` adds sizes and the paper's numbers."""
     baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
     return [_summary(cell, baselines.get(cell.row), paper) for cell in cells]
 
@@ -172,18 +169,19 @@ def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> dict[str, Any]:
 
 
 def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
-    """PRR is the ratio of mean BLEU; its interval and the p-value are of all seeds (`compare`)."""
+    """Return PRR (of mean BLEU), its interval and p-value; all are None without a baseline."""
     comparison = asdict(Comparison())
     first = cell.results[0]
     if baseline is None:
         return comparison
     if cell is not baseline:
-        ours = [result.texts["hypotheses"] for result in cell.results]
-        theirs = [result.texts["hypotheses"] for result in baseline.results]
+        system = [result.texts["hypotheses"] for result in cell.results]
+        baseline_system = [result.texts["hypotheses"] for result in baseline.results]
         references = first.texts["references"]
-        comparison = asdict(compare(ours, theirs, references, first.tokeniser))
-    means = (statistics.mean(each.of_seeds("bleu")) for each in (cell, baseline))
-    return {**comparison, "prr": retained(*means)}
+        comparison = asdict(compare(system, baseline_system, references, first.tokeniser))
+    bleu = statistics.mean(cell.of_seeds("bleu"))
+    baseline_bleu = statistics.mean(baseline.of_seeds("bleu"))
+    return {**comparison, "prr": rounded_prr(bleu, baseline_bleu)}
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whether a difference of BLEU is more than chance, of sentences and of seeds."""
+"""Test whether a difference in BLEU exceeds the chance of test sentences and of seeds."""
 
 import statistics
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from sacrebleu.significance import PairedTest, Result
 from fairseq_mhe.report.published import prr
 from fairseq_mhe.runs.scoring import RESAMPLES, SEED
 
-#: A baseline with less BLEU has learned nothing: no ratio to it and no p-value says anything.
-LEAST_BASELINE = 1.0
+#: A baseline with less BLEU has learned nothing: PRR and p-values against it mean nothing.
+MIN_BASELINE_BLEU = 1.0
 Texts = Sequence[str]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """PRR with its 95% interval, and p, by paired bootstrap; None below `LEAST_BASELINE`."""
+    """PRR, its 95% interval and p-value, by paired bootstrap; None below `MIN_BASELINE_BLEU`."""
 
     prr: float | None = None
     prr_low: float | None = None
@@ -27,7 +27,7 @@ class Comparison:
     p_value: float | None = None
 
     def describe(self) -> str:
-        """The comparison in one line."""
+        """Return the comparison in one line."""
         if self.prr is None:
             return f"PRR -, p - ({too_weak('the baseline')})"
         test = f"p = {self.p_value:.4f} (paired bootstrap, {RESAMPLES} resamples)"
@@ -35,13 +35,13 @@ class Comparison:
 
 
 def too_weak(baseline: str) -> str:
-    """Why there is a dash in place of PRR and p."""
-    return f"{baseline} has less than {LEAST_BASELINE:g} BLEU: it learned nothing to compare with"
+    """Return the reason for a dash in place of PRR and p."""
+    return f"{baseline} has less than {MIN_BASELINE_BLEU:g} BLEU: it has not learned to translate"
 
 
-def retained(score: float, baseline: float) -> float | None:
-    """PRR as tables have it; None where the baseline has less than `LEAST_BASELINE`."""
-    return round(prr(score, baseline), 2) if baseline >= LEAST_BASELINE else None
+def rounded_prr(bleu: float, baseline: float) -> float | None:
+    """Return PRR as tables print it; None if the baseline has less than `MIN_BASELINE_BLEU`."""
+    return round(prr(bleu, baseline), 2) if baseline >= MIN_BASELINE_BLEU else None
 
 
 def compare(
@@ -50,49 +50,51 @@ def compare(
     references: Texts,
     tokenise: str = "13a",
 ) -> Comparison:
-    """PRR and p-value of mean BLEU, from hypotheses of each seed of a system and of a baseline.
+    """Compare the mean BLEU of a system with that of a baseline, from the hypotheses of each seed.
 
-    A resample draws sentences, the same for all, and of each system's n seeds n - 1 with
-    replacement (which gives a mean over few seeds its unbiased variance: Rao and Wu 1988): both
-    the sentences and the seeds count as chance. The rule that makes a p-value of the differences is
-    sacreBLEU's; with one training each it is that of sacreBLEU's own paired bootstrap.
+    Each resample draws sentences, the same for both, and n - 1 of each one's n seeds, all with
+    replacement. So sentences and seeds both count as chance; n - 1 draws give a mean over few seeds
+    its unbiased variance (Rao and Wu 1988). The p-value of the differences follows sacreBLEU's
+    rule; if both have one seed it comes from sacreBLEU's own paired bootstrap.
     """
     random = np.random.default_rng(SEED)
     bleu = BLEU(tokenize=tokenise)
     count = len(references)
-    # (RESAMPLES, sentences): how often each sentence is drawn
-    chosen = random.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
+    # (RESAMPLES, sentences): how often each resample draws each sentence
+    times_drawn = random.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
     means = []
-    resampled = []
-    for trainings in (systems, baselines):
-        of_trainings = []
+    resampled_means = []
+    for seeds in (systems, baselines):
         scores = []
-        for hypotheses in trainings:
-            # (sentences, 10): lengths, then matching and all n-grams of order 1 to 4
+        resampled = []
+        for hypotheses in seeds:
+            # (sentences, 10): two lengths, matching n-grams and all n-grams of orders 1 to 4
             counts = np.array(bleu._extract_corpus_statistics(hypotheses, [references]))
-            of_trainings.append(_bleu(bleu, counts.sum(axis=0)))
-            scores.append([_bleu(bleu, resample) for resample in chosen @ counts])
-        means.append(statistics.mean(of_trainings))
-        draws = (max(1, len(trainings) - 1), RESAMPLES)
-        drawn = random.integers(len(trainings), size=draws)
-        of_draws = np.take_along_axis(np.array(scores), drawn, axis=0)
-        resampled.append(of_draws.mean(axis=0))
+            scores.append(_bleu(bleu, counts.sum(axis=0)))
+            resampled.append([_bleu(bleu, resample) for resample in times_drawn @ counts])
+        means.append(statistics.mean(scores))
+        # (n - 1, RESAMPLES): the seeds that each resample draws
+        draws = (max(1, len(seeds) - 1), RESAMPLES)
+        drawn_seeds = random.integers(len(seeds), size=draws)
+        of_drawn_seeds = np.take_along_axis(np.array(resampled), drawn_seeds, axis=0)
+        resampled_means.append(of_drawn_seeds.mean(axis=0))
     system, baseline = means
-    if baseline < LEAST_BASELINE:
+    if baseline < MIN_BASELINE_BLEU:
         return Comparison()
-    known = resampled[1] > 0
-    ratios = 100 * resampled[0][known] / resampled[1][known]
+    resampled_system, resampled_baseline = resampled_means
+    nonzero = resampled_baseline > 0
+    ratios = 100 * resampled_system[nonzero] / resampled_baseline[nonzero]
     low, high = np.percentile(ratios, [2.5, 97.5])
     if system == baseline:
-        p_value = 1.0  # sacreBLEU's rule would give equal systems the least p
+        p_value = 1.0  # sacreBLEU's rule would give equal systems the smallest p-value
     elif len(systems) == len(baselines) == 1:
         named = [("baseline", baselines[0]), ("system", systems[0])]
         _, tested = PairedTest(named, {"BLEU": bleu}, [references], "bs", RESAMPLES)()
         p_value = float(cast(Result, tested["BLEU"][1]).p_value or 0)
     else:
-        spread = np.abs(resampled[0] - resampled[1])
-        above = np.sum(spread - spread.mean() > abs(system - baseline))
-        p_value = float((above + 1) / (RESAMPLES + 1))
+        differences = np.abs(resampled_system - resampled_baseline)
+        larger = np.sum(differences - differences.mean() > abs(system - baseline))
+        p_value = float((larger + 1) / (RESAMPLES + 1))
     return Comparison(prr(system, baseline), float(low), float(high), p_value)
 
 

@@ -1,4 +1,4 @@
-"""A table of results: rows under columns, written as Markdown, LaTeX, CSV and JSON."""
+"""A table of results: rows under columns, written as Markdown, LaTeX and JSON."""
 
 import math
 import statistics
@@ -13,28 +13,28 @@ from fairseq_mhe.common.tables import Column, align, column
 
 #: The values of one row, by name.
 Row = Mapping[str, Any]
-#: Columns of words, which are flush left; numbers are flush right.
+#: Headings of the columns that hold words: these are aligned left, all other columns right.
 _WORDS = ("row", "attention", "variant", "compared with", "part")
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows under columns, with a heading where a table has several blocks."""
+    """Rows under columns, with a heading if the table has several blocks."""
 
     columns: Sequence[Column]
     rows: Sequence[Row]
     heading: str = ""
 
     def lines(self) -> list[list[str]]:
-        """The names of the columns, then a line for each row."""
-        names = [name for name, _ in self.columns]
+        """Return the headings of the columns, then the cells of each row."""
+        headings = [heading for heading, _ in self.columns]
         lines = [[show(row) for _, show in self.columns] for row in self.rows]
-        return [names, *lines]
+        return [headings, *lines]
 
     def aligned(self, latex: bool = False) -> str:
-        names, *lines = self.lines()
-        left = [index for index, name in enumerate(names) if name in _WORDS]
-        return align(names, lines, left, latex)
+        headings, *lines = self.lines()
+        left = [index for index, heading in enumerate(headings) if heading in _WORDS]
+        return align(headings, lines, left, latex)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Table:
         return "\n\n".join(parts) + "\n"
 
     def latex(self) -> str:
-        """The blocks as tabulars, with title and notes as comments."""
+        """Return a tabular for each block, below the title and the notes as comments."""
         comments = (self.title, "Needs \\usepackage{booktabs}.", *self.notes)
         lines = [f"% {one_line(comment)}" for comment in comments]
         blocks = "\n\n".join(block.aligned(latex=True) for block in self.blocks)
@@ -67,26 +67,25 @@ class Table:
 
 
 def columns(part: str) -> list[Column]:
-    """Those of a part of columns.yaml."""
-    specs = yaml_beside(__file__, "columns.yaml")[part]
-    chosen = []
-    for spec in specs:
-        make = over_seeds if type(spec[-1]) is int else column
-        chosen.append(make(*spec))
-    return chosen
+    """Return the columns that columns.yaml lists under ``part``."""
+    columns = []
+    for spec in yaml_beside(__file__, "columns.yaml")[part]:
+        make_column = over_seeds if type(spec[-1]) is int else column
+        columns.append(make_column(*spec))
+    return columns
 
 
 def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
-    """The columns that have a value in some row."""
-    kept = []
-    for name, show in columns:
+    """Return the columns that have a value in at least one row."""
+    filled_columns = []
+    for heading, show in columns:
         if {show(row) for row in rows} - {"", "-"}:
-            kept.append((name, show))
-    return kept
+            filled_columns.append((heading, show))
+    return filled_columns
 
 
 def over_seeds(heading: str, name: str, digits: int = 2) -> Column:
-    """A column of values of several seeds: mean ± standard deviation, a dash without values."""
+    """Return a column that shows mean ± standard deviation over seeds, or a dash without values."""
 
     def show(row: Row) -> str:
         if not row.get(name):
@@ -100,11 +99,11 @@ def over_seeds(heading: str, name: str, digits: int = 2) -> Column:
 
 
 def seed_words(seeds: Sequence[object]) -> str:
-    """ "seed 1", or "seeds 1, 2, 3"."""
+    """Return "seed 1", or "seeds 1, 2, 3"."""
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """The standard deviation of several values, all of them finite."""
-    several = len(values) > 1 and all(map(math.isfinite, values))
-    return round(statistics.stdev(values), 4) if several else None
+    """Return the standard deviation; None for a single value or if one is not finite."""
+    defined = len(values) > 1 and all(map(math.isfinite, values))
+    return round(statistics.stdev(values), 4) if defined else None

@@ -23,25 +23,25 @@ from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Block, Row, Table, columns, filled, seed_words
 from fairseq_mhe.runs.scoring import RESAMPLES
 
-#: What is written; with the paper's numbers in LaTeX and CSV, too.
+#: The files that `write_table` writes, without and with the paper's columns.
 FILES = ("table.md", "table.json", "picture.png")
 PAPER_FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png")
 
 
 def _blocks(rows: Sequence[Row], paper: bool) -> list[Block]:
-    """The quickstart's is one, without rows and deviations where they say nothing."""
-    rows = [_shown(row) for row in rows]
+    """Return the paper's two blocks or the quickstart's one, without columns that say nothing."""
+    rows = [_with_shown_values(row) for row in rows]
     if paper:
         return [Block(filled(columns(part), rows), rows) for part in ("paper", "more")]
-    every = columns("quickstart")
-    kept = {name for name, _ in filled(every, rows)} | {"PRR", "p"}
+    all_columns = columns("quickstart")
+    headings = {heading for heading, _ in filled(all_columns, rows)} | {"PRR", "p"}
     if len({row["row"] for row in rows}) == 1:
-        kept.discard("row")
-    return [Block([each for each in every if each[0] in kept], rows)]
+        headings.discard("row")
+    return [Block([column for column in all_columns if column[0] in headings], rows)]
 
 
-def _shown(row: Row) -> Row:
-    """A row with what tables alone show: "-" in place of a comparison without a baseline."""
+def _with_shown_values(row: Row) -> Row:
+    """Add the values that only tables show; without a baseline "-" replaces the comparison."""
     interval = p_value = "-" if row["prr"] is None else ""
     if row["p_value"] is not None:
         interval = f"{row['prr_low']:.1f} to {row['prr_high']:.1f}"
@@ -57,7 +57,7 @@ def write_table(
     paper: bool = False,
     unfinished: Sequence[str] = (),
 ) -> None:
-    """Write ``FILES`` into ``output``, or ``PAPER_FILES``; the notes name ``unfinished`` runs."""
+    """Write `FILES` into ``output``, with ``paper`` `PAPER_FILES`; a note names ``unfinished``."""
     title = one_line(title)
     rows = summarise(cells, paper)
     notes = notes_below(cells, rows, paper)
@@ -88,7 +88,7 @@ def write_table(
 
 
 def show_table(output: Path, title: str, paper: bool = False) -> None:
-    """Print a table; on a terminal the quickstart's has a column for each kind, so that it fits."""
+    """Print a table; on a terminal the quickstart's is transposed to fit, a column a kind."""
     text = (output / "table.md").read_text(encoding="utf-8")
     if sys.stdout.isatty() and not paper:
         rows = read_json(output / "table.json", list)
@@ -98,19 +98,19 @@ def show_table(output: Path, title: str, paper: bool = False) -> None:
 
 
 def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list[str]:
-    """What the numbers mean and how models were trained; ``paper``: of the paper's numbers too."""
+    """Return notes on what the numbers mean and on how the models were trained."""
     first = rows[0]
     results = [result for cell in cells for result in cell.results]
-    training = _each(result.metrics.get("measured") for result in results)
-    generation = _each(result.generation.get("measured") for result in results)
-    versions = _each(
+    training = _distinct(result.metrics.get("measured") for result in results)
+    generation = _distinct(result.generation.get("measured") for result in results)
+    versions = _distinct(
         (listed(result.run.config["versions"]) for result in results), " or "
     )
     several = any(len(row["seeds"]) > 1 for row in rows)
     seeds = {}
     for cell, row in zip(cells, rows, strict=True):
         seeds[label(cell, cells)] = ", ".join(map(str, row["seeds"]))
-    alike = len(set(seeds.values())) == 1
+    same_seeds = len(set(seeds.values())) == 1
     notes = [
         f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
         f"{first['sentences']:,} detokenised sentences ({results[0].subset}); ± is half the 95% "
@@ -121,7 +121,7 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
         "key/value cache in float32 for each generated token of each hypothesis.",
         f"Training tokens/s: target tokens, median over the log, {training}. "
         f"Generation sentences/s: fairseq-generate's own clock, {generation}.",
-        f"Seeds: {seeds.popitem()[1] if alike else listed(seeds, '; ')}. {versions}.",
+        f"Seeds: {seeds.popitem()[1] if same_seeds else listed(seeds, '; ')}. {versions}.",
         "Valid loss: the lowest of a training, in bits per target token.",
     ]
     if paper:
@@ -142,12 +142,12 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     return [*notes, *_notes_on_training(cells)]
 
 
-def _each(texts: Iterable[str | None], between: str = "; ") -> str:
+def _distinct(texts: Iterable[str | None], between: str = "; ") -> str:
     return between.join(sorted({text for text in texts if text}))
 
 
 def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
-    """How the models were trained (seeds of a cell are alike), and what hinders comparing them."""
+    """Return notes on how the models were trained and on differences that hinder a comparison."""
     notes = []
     results = [result for cell in cells for result in cell.results]
     precisions = {result.run.training.precision for result in results}
@@ -157,13 +157,13 @@ def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
     for cell in sorted(cells, key=lambda cell: cell.kind != BASELINE):
         rows.setdefault(cell.row, []).append(cell)
     for first, *others in rows.values():
-        apart = []
+        different = []  # all seeds of a cell have the same settings: compare the first
         for cell in others:
             if differing := differences(first.results[0].run, cell.results[0].run):
-                apart.append(f"{label(cell, cells)} ({listed(differing)})")
-        if apart:
-            than = f"Trained otherwise than {label(first, cells)}, so compare with care"
-            notes.append(f"{than}: {', '.join(apart)}.")
+                different.append(f"{label(cell, cells)} ({listed(differing)})")
+        if different:
+            note = f"Trained with other settings than {label(first, cells)}"
+            notes.append(f"{note}, compare with care: {', '.join(different)}.")
     for result in results:
         name = result.run.name
         given = result.scores.get("given_tokens")
@@ -181,9 +181,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--out", type=Path, required=True, help=f"folder for {', '.join(FILES)}")
     sets = ("quickstart", "paper")
     default = "(default: %(default)s)"
-    help_ = f"paper: the paper's table with its numbers, as run-table's {default}"
+    help_ = f"paper: the columns of run-table, with the paper's numbers {default}"
     add("--columns", choices=sets, default="quickstart", help=help_)
-    add("--subset", default="test", help=f"the data set that was scored {default}")
+    add("--subset", default="test", help=f"data set whose scores to show {default}")
     add("--title", default="Kinds of attention", help=f"heading {default}")
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.prepare.manifest import read_manifest
-from fairseq_mhe.report.significance import LEAST_BASELINE
+from fairseq_mhe.report.significance import MIN_BASELINE_BLEU
 from fairseq_mhe.report.translation_table import PAPER_FILES
 from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
@@ -44,7 +44,7 @@ def test_it_ends_in_the_table(table: Path) -> None:
     assert [(cell["row"], cell["attention"]) for cell in (mha, mhe)] == [("tiny", k) for k in KINDS]
     assert (mha["attention_parameters"], mhe["attention_parameters"]) == (393_216, 174_336)
     assert (mha["updates"], mha["batch_tokens"], mha["dropout"]) == (TABLE_UPDATES, 512, 0.1)
-    assert (mhe["p_value"] is None) == (mha["bleu"] < LEAST_BASELINE)
+    assert (mhe["p_value"] is None) == (mha["bleu"] < MIN_BASELINE_BLEU)
     assert mha["p_value"] is None
     pairs = read_manifest(table.parent / "miniature data")["lines"]["train"]
     heading = f"# en-de, {pairs} pairs, {TABLE_UPDATES} updates: other updates or batches than "

@@ -41,7 +41,7 @@ def test_a_baseline_that_learned_nothing_is_compared_with_by_a_dash() -> None:
     assert found == compare_seeds([GOOD] * 2, [weak] * 2, REFERENCES)
     assert found == Comparison()
     assert found.describe() == (
-        "PRR -, p - (the baseline has less than 1 BLEU: it learned nothing to compare with)"
+        "PRR -, p - (the baseline has less than 1 BLEU: it has not learned to translate)"
     )
     assert compare(weak, GOOD, REFERENCES).p_value is not None, "the other way round it counts"
 

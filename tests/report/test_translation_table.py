@@ -100,11 +100,11 @@ def test_only_seeds_of_one_model_belong_together(
     make_run: MakeRun, names: tuple[str, ...], value: Any
 ) -> None:
     runs = [make_run("mha", 2, seed=1), make_run("mha", 6, seed=2)]
-    with pytest.raises(UserError, match="are both tiny mha and differ by nothing"):
+    with pytest.raises(UserError, match="are both tiny mha but have the same seed: leave"):
         gather([runs[0].folder] * 2)
     change(runs[1].folder / "config.json", "settings", *names, to=value)
     for ordered in (runs, runs[::-1]):
-        with pytest.raises(UserError, match=f"differ by {names[-1]}, where seeds"):
+        with pytest.raises(UserError, match=f"both tiny mha but differ by {names[-1]}: leave"):
             gather(run.folder for run in ordered)
     if names == ("start",):  # each seed begins with a checkpoint of its own
         change(runs[0].folder / "config.json", "settings", *names, to="b" * 64)
@@ -125,14 +125,14 @@ def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -
     text = scores.read_text()
     for run in (other, seed):
         (run.subset("test") / "scores.json").write_text(text.replace("tok:13a", "tok:zh"))
-        with pytest.raises(UserError, match=f"{run.folder} and .* different BLEU tokenizer: "):
+        with pytest.raises(UserError, match=f"{run.folder} and .* different BLEU tokenizers: "):
             gather([done.folder, run.folder])
     scores.write_text('{"bleu": {}}')
     with pytest.raises(UserError, match=rf"{scores} has no 'score': restore it"):
         gather([other.folder])
     scores.write_text(text)
     (other.subset("test") / "references.txt").write_text("something else\n" * len(REFERENCES))
-    with pytest.raises(UserError, match="scored with different sentences"):
+    with pytest.raises(UserError, match="scored on different sentences"):
         gather([done.folder, other.folder])
 
 
@@ -162,7 +162,7 @@ def test_a_baseline_that_learned_nothing_is_a_dash_and_a_note(
     names = ("prr", "prr_low", "p_value")
     assert [cell[name] for cell in cells for name in names] == [None] * 6
     text = (tmp_path / "table.md").read_text()
-    assert "- PRR and p are - where mha has less than 1 BLEU: it learned nothing" in text
+    assert "- PRR and p are - where mha has less than 1 BLEU: it has not learned" in text
     for line in [line for line in text.split("\n") if line.startswith("| mh")]:
         assert len(re.findall(r"\| +- +(?=\|)", line)) == 2, "PRR and p"
 
@@ -253,12 +253,12 @@ def test_the_notes_are_of_all_cells(make_run: MakeRun) -> None:
 
 def test_different_training_is_noted(make_run: MakeRun) -> None:
     runs = [make_run(kind, 3) for kind in ("sha", "mha", "mhe_mul")]
-    assert not re.search("otherwise|PRR and p are -|Trained in", below(*runs))
+    assert not re.search("other settings|PRR and p are -|Trained in", below(*runs))
     config = runs[2].folder / "config.json"
     for name, value in (("max_update", 100), ("lr", [1.0]), ("bf16", True)):
         change(config, "settings", "options", name, to=value)
     differing = "max_update 100, lr [1.0], bf16 True"
-    note = f"Trained otherwise than mha, so compare with care: mhe_mul ({differing})."
+    note = f"Trained with other settings than mha, compare with care: mhe_mul ({differing})."
     assert note in below(*runs).split("\n")
     assert "Trained in bf16." in below(runs[2])
     assert "Trained in " not in below(*runs)
@@ -266,4 +266,4 @@ def test_different_training_is_noted(make_run: MakeRun) -> None:
     assert "lr [1.0], data 11111111, bf16 True" in below(*runs)
     change(runs[0].folder / "config.json", "settings", "start", to="a" * 64)
     assert "compare with care: sha (start a checkpoint), mhe_mul (" in below(*runs)
-    assert "otherwise" not in below(runs[1], make_run("mha", 3, row="base")), "of another row"
+    assert "other settings" not in below(runs[1], make_run("mha", 3, row="base")), "of another row"
