@@ -21,7 +21,7 @@ from fairseq_mhe.common.arguments import at_least, list_of, positive, positive_l
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.convert.to_ctranslate2 import convert, open_translator
+from fairseq_mhe.convert.to_ctranslate2 import convert
 
 #: Before the precision in the name of a variant that is CTranslate2's: alone the stock model, else
 #: after a kind of attention.
@@ -174,14 +174,18 @@ class CTranslate2Benchmark(GenerationBenchmark):
         weights = folded_parameters(model.eval()) if kind else model.state_dict()
         self._words = task.source_dictionary
         with tempfile.TemporaryDirectory() as name:
-            place = Path(name)
-            folder = Path(name, "model")
+            dictionaries = Path(name)
+            folder = dictionaries / "model"
             for language in LANGUAGES:
-                self._words.save(str(place / f"dict.{language}.txt"))
+                self._words.save(str(dictionaries / f"dict.{language}.txt"))
             how = (folder, precision, bool(kind))
-            convert(self.variant, options, weights, place, LANGUAGES, *how)
-            where = settings.device, precision, settings.threads
-            self._translator = open_translator(folder, *where)
+            convert(self.variant, options, weights, dictionaries, LANGUAGES, *how)
+            import ctranslate2  # installed: `convert` needs it, too
+
+            speed = {"compute_type": precision, "intra_threads": settings.threads}
+            self._translator = ctranslate2.Translator(
+                str(folder), settings.device, **speed
+            )
             self._weight_bytes = (folder / "model.bin").stat().st_size
 
     def repetition(self) -> Seconds:

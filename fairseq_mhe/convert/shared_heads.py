@@ -1,10 +1,10 @@
-"""CTranslate2's multi-query layouts: keys and values that a model's heads share are stored once.
+"""A converter to CTranslate2's multi-query layouts, which store equal key and value heads once.
 
-Its own converters use the two for decoder-only language models alone. Seen with 4.8:
+CTranslate2's own converters use these layouts only for decoder-only models. In version 4.8:
 
-- ``num_heads_kv``: exact at all places; weights shrink, what is cached does not.
-- ``multi_query``, which keeps one head in the cache: exact in the decoder's self-attention; wrong
-  in the cross-attention with a beam, and an error in the encoder.
+- ``num_heads_kv`` is exact at all places. It shrinks the weights, but not the cache.
+- ``multi_query`` caches one head. It is exact in the decoder's self-attention, wrong in the
+  cross-attention with a beam, and an error in the encoder.
 """
 
 from typing import Any
@@ -15,11 +15,11 @@ import torch
 from ctranslate2.converters import FairseqConverter, fairseq
 from torch import nn
 
-_whole = fairseq.set_multi_head_attention
+_set_all_heads = fairseq.set_multi_head_attention
 
 
 class SharedHeadsConverter(FairseqConverter):
-    """CTranslate2's own converter, but equal key and value heads are stored once."""
+    """CTranslate2's converter for fairseq, but with equal key and value heads stored once."""
 
     def _load(self) -> Any:
         with patch.object(fairseq, "set_multi_head_attention", set_shared_heads):
@@ -34,13 +34,13 @@ class SharedHeadsConverter(FairseqConverter):
 
 @torch.no_grad()
 def set_shared_heads(spec: Any, module: Any, self_attention: bool = False) -> None:
-    """Set CTranslate2's specification from fairseq's attention, whose equal heads become one."""
+    """Fill CTranslate2's ``spec`` from fairseq's attention ``module``, merging its equal heads."""
     heads = module.num_heads
-    kept = _distinct_heads(module)
-    if kept < heads:
-        groups = (kept, heads // kept, -1)
-        # Rows of attention weights sum to 1: what value biases differ by goes through the output
-        # into its bias.
+    kv_heads = _distinct_kv_heads(module)
+    if kv_heads < heads:
+        groups = (kv_heads, heads // kv_heads, -1)
+        # A group keeps the value bias of its first head. Attention weights sum to 1, so the others'
+        # differences from it add a constant to the output: it moves to the output's bias.
         values = module.v_proj.bias.unflatten(0, groups)  # (g, n / g, d)
         differences = (values - values[:, :1]).flatten().numpy()
         module.out_proj.bias += torch.tensor(module.out_proj.weight.numpy() @ differences)
@@ -48,19 +48,19 @@ def set_shared_heads(spec: Any, module: Any, self_attention: bool = False) -> No
             for name, parameter in layer.named_parameters():
                 rows = parameter.unflatten(0, groups)[:, 0].flatten(0, 1)
                 setattr(layer, name, nn.Parameter(rows))
-        # Past the specification's own attributes, which are frozen.
-        vars(spec)["num_heads_kv"] = np.int32(kept)
-    _whole(spec, module, self_attention)
+        # Not setattr: the specification refuses new attributes.
+        vars(spec)["num_heads_kv"] = np.int32(kv_heads)
+    _set_all_heads(spec, module, self_attention)
 
 
-def _distinct_heads(module: Any) -> int:
-    """The least number of groups of neighbours that are equal but for the biases of values."""
+def _distinct_kv_heads(module: Any) -> int:
+    """Return the least number of groups of adjacent heads that are equal but for value biases."""
     heads = module.num_heads
     shared = module.k_proj.weight, module.k_proj.bias, module.v_proj.weight
-    for kept in range(1, heads):
-        if heads % kept == 0:
-            groups = (kept, heads // kept, -1)
+    for kv_heads in range(1, heads):
+        if heads % kv_heads == 0:
+            groups = (kv_heads, heads // kv_heads, -1)
             parts = [parameter.unflatten(0, groups) for parameter in shared]
             if all(part.eq(part[:, :1]).all() for part in parts):
-                return kept
+                return kv_heads
     return heads

@@ -43,9 +43,9 @@ class CTranslate2Engine:
         products = "int8" if precision == "int8" else "default"
         options = {"compute_type": products, "intra_threads": threads}
         try:
-            self.translator = ctranslate2.Translator(str(folder), device, **options)
+            self._translator = ctranslate2.Translator(str(folder), device, **options)
             if on_gpu:  # only a translation opens CUDA's libraries, which may be missing
-                self.translator.translate_batch([["a"]], max_decoding_length=1)
+                self._translator.translate_batch([["a"]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot load {folder}: {error}") from None
         self._longest = longest
@@ -59,7 +59,7 @@ class CTranslate2Engine:
         limit = min(
             int(decoding.max_len_a * source + decoding.max_len_b), self._longest - 1
         )
-        results = self.translator.translate_batch(
+        results = self._translator.translate_batch(
             sentences,
             beam_size=decoding.beam,
             num_hypotheses=nbest,

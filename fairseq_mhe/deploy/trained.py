@@ -20,7 +20,7 @@ from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.convert.to_ctranslate2 import check_exact, convert
+from fairseq_mhe.convert.to_ctranslate2 import compare_probabilities, convert
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Translation
 from fairseq_mhe.models.architectures import MODEL_NAME
@@ -167,7 +167,7 @@ def open_engine(
         try:
             with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as folder:
                 model = Path(folder) / "model"
-                write_ctranslate2(trained, model, threads)
+                write_ctranslate2(trained, model)
                 longest = trained.positions[1]
                 return CTranslate2Engine(model, longest, precision, cpu, threads)
         except UserError:  # CTranslate2 cannot hold the model
@@ -178,14 +178,13 @@ def open_engine(
     return FairseqEngine(trained, precision, cpu)
 
 
-def write_ctranslate2(trained: Trained, folder: Path, threads: int | None = None) -> None:
-    """Write it in float32, shared heads once; UserError where CTranslate2 is not exact."""
+def write_ctranslate2(trained: Trained, folder: Path) -> None:
+    """Write a CTranslate2 model in float32, equal heads once; UserError if it is not exact."""
     source = trained.source
     weights = folded_parameters(source.model)
     to = trained.folder, trained.text.languages, folder, "float32", True
     convert(source.path, source.stock_options, weights, *to)
-    exact = CTranslate2Engine(folder, trained.positions[1], "float32", True, threads)
-    check_exact(source, trained.task, exact.translator)
+    compare_probabilities(source, trained.task, folder)
 
 
 def _suits_ctranslate2(precision: str, cpu: bool) -> bool:
