@@ -1,4 +1,4 @@
-"""One training and its folder: config.json says what made it, the other files are its results."""
+"""One training and its run folder: config.json holds the settings, other files the results."""
 
 import filecmp
 import shutil
@@ -26,11 +26,11 @@ from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.recipes import Training
 
-#: What fairseq calls the newest checkpoint.
+#: fairseq's file name for the newest checkpoint.
 LAST = "checkpoint_last.pt"
 
 
-def _place(*names: str) -> Any:
+def _path(*names: str) -> Any:
     return property(lambda job: job.folder.joinpath(*names))
 
 
@@ -40,23 +40,19 @@ def _setting(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Job:
-    """A run folder and its config.json. A result that exists is done.
-
-    ``settings`` decide which model comes out; their "options" are fairseq-train's by name.
-    """
+    """A run folder and its config.json. A step is finished when its result file exists."""
 
     folder: Path
     config: Json
 
-    log = _place("train.log")  # all that fairseq-train printed
-    checkpoints = _place("checkpoints")  # fairseq-train's --save-dir
-    last = _place("checkpoints", LAST)  # the model after its last update
-    # Learning curve and speed, when the training has ended.
-    metrics = _place("metrics.json")
-    model = _place("model.pt")  # the averaged checkpoint, which translates
-    counts = _place("counts.json")  # its parameters and cache
-    scores = _place("scores.json")  # a language model's
-    row = _setting("row")  # the model's size
+    log = _path("train.log")  # output of fairseq-train
+    checkpoints = _path("checkpoints")  # fairseq-train's --save-dir
+    last = _path("checkpoints", LAST)
+    metrics = _path("metrics.json")  # learning curve and speed, written after training
+    model = _path("model.pt")  # averaged checkpoint of a translation model
+    counts = _path("counts.json")  # parameters and cache size of model.pt
+    scores = _path("scores.json")  # of a language model; see `subset` for translation
+    row = _setting("row")  # name of the model's size
     seed = _setting("seed")
 
     @property
@@ -65,11 +61,12 @@ class Job:
 
     @property
     def settings(self) -> Json:
+        """What determines the trained model; the "options" are fairseq-train's by name."""
         return self.config["settings"]
 
     @property
     def kind(self) -> str:
-        """The kind of attention; of a mixed model, each place's."""
+        """The kind of attention, or the kinds of a mixed model, as `kind_name` joins them."""
         return kind_name(self.settings["attention"])
 
     @property
@@ -81,17 +78,17 @@ class Job:
         return Decoding(**self.config["decoding"])
 
     def write_config(self) -> None:
-        """Write config.json: the folder is this job's from now on."""
+        """Write config.json, which reserves the folder for these settings."""
         write_json(self.folder / "config.json", self.config)
 
     def input_path(self, name: str) -> Path:
-        """Where its "data" or "start" lay."""
+        """Return the path of the "data" or the "start" checkpoint when the job was planned."""
         return Path(self.config["surroundings"][name])
 
     def open_data(self, moved: Path | None = None) -> DataFolder:
-        """Its parallel text, maybe ``moved``; UserError where that is missing or another."""
+        """Open the parallel text, at ``moved`` if given; UserError if it is missing or differs."""
         folder = moved or self.input_path("data")
-        advice = "give its place by --data"
+        advice = "give its path by --data"
         if not folder.exists():
             raise UserError(f"{folder}, the data of {self.folder}, is missing: {advice}")
         data = open_data(folder)
@@ -100,11 +97,11 @@ class Job:
         return data
 
     def subset(self, name: str) -> Path:
-        """The folder of a test set's translations and scores."""
+        """Return the folder of a data set's translations and scores."""
         return self.folder / name
 
     def unfinished(self, missing: str) -> UserError:
-        """The error where a finished job of translation is needed."""
+        """Return the error of a command that needs the file ``missing`` of a translation run."""
         if self.scores.exists():
             advice = "give the run folder of a translation model"
             return UserError(f"{self.folder} is a language model: {advice}")
@@ -115,7 +112,7 @@ class Job:
 
 
 def kind_name(attention: Mapping[str, str]) -> str:
-    """One name for the kinds at all places: the kind, or those in order with dashes between."""
+    """Return the kind that all places share, or the kinds of all places joined by dashes."""
     kinds = list(attention.values())
     return kinds[0] if len(set(kinds)) == 1 else "-".join(kinds)
 
@@ -126,28 +123,31 @@ def settings_of(
     seed: int,
     training: Training,
     data: Any,
-    **facts: Any,
+    **extra: Any,
 ) -> Json:
-    """What decides which model comes out; ``attention``: place -> kind; ``facts``: JSON values."""
+    """Return the settings that determine the trained model.
+
+    ``attention``: place -> kind; ``data``: identity of the data; ``extra``: further JSON values.
+    """
     kinds = {PLACES[place]: kind for place, kind in attention.items()}
     if len(set(attention.values())) == 1:
         kinds = {"attention": kind_name(attention)}
     options = {**training.options, **kinds, "seed": seed}
     settings = {"row": row, "attention": dict(attention), "seed": seed, "data": data}
-    return {**settings, **facts, "options": options}
+    return {**settings, **extra, "options": options}
 
 
 def plan_job(
-    folder: Path, settings: Json, surroundings: Json, decoding: Decoding | None = None
+    folder: Path, settings: Json, input_paths: Json, decoding: Decoding | None = None
 ) -> Job:
-    """Open the run folder, or plan a new one; nothing is written. UserError for other settings.
+    """Return the job of a run folder without writing it; UserError for a folder of other settings.
 
-    ``surroundings``: where the data and a start lie, which may change from start to start.
+    ``input_paths``: "data" and "start"; they may change from one start of the command to the next.
     """
     config = {
         "folder_version": FOLDER_VERSION,
         "settings": settings,
-        "surroundings": surroundings,
+        "surroundings": input_paths,
         "decoding": decoding and asdict(decoding),
         "versions": versions(),
     }
@@ -170,26 +170,26 @@ def plan_job(
 
 
 def _flat(config: Json) -> Json:
-    """What must stay the same, without nesting: "options lr" -> its value."""
+    """Return settings and decoding without nesting: {"options lr": value of lr, ...}."""
     flat: Json = {}
     for group, values in {**config["settings"], "decoding": config["decoding"]}.items():
-        named = values if isinstance(values, dict) else {"": values}
-        flat |= {f"{group} {name}".strip(): value for name, value in named.items()}
+        by_name = values if isinstance(values, dict) else {"": values}
+        flat |= {f"{group} {name}".strip(): value for name, value in by_name.items()}
     return flat
 
 
 def read_job(folder: Path) -> Job:
-    """A run folder that exists; raises UserError for another folder or version."""
+    """Open an existing run folder; raises UserError for another kind of folder or version."""
     path = folder / "config.json"
     config = read_json(path) if path.is_file() else {}
-    if "settings" not in config:  # bundles have a config.json, too
+    if "settings" not in config:  # a bundle has a config.json too, without settings
         raise UserError(f"{folder} is no run folder: it has no config.json of a training")
     check_folder_version(folder, config, "choose another --out and train again")
     return Job(folder, config)
 
 
 def keep_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe keep``."""
+    """Add the options of ``fairseq-mhe keep``."""
     add = parser.add_argument
     add("runs", type=Path, nargs="+", metavar="RUN", help="finished run folders")
     help_ = "folder that gets a copy of each run without its checkpoints"
@@ -197,7 +197,7 @@ def keep_arguments(parser: ArgumentParser) -> None:
 
 
 def keep(args: Namespace) -> None:
-    """Copy finished runs without checkpoints, unless done; none of them if one has no scores."""
+    """Copy finished runs without checkpoints; UserError before any copy if one has no scores."""
     for folder in args.runs:
         job = read_job(folder)
         if not job.scores.exists() and not any(folder.glob("*/scores.json")):
@@ -205,7 +205,7 @@ def keep(args: Namespace) -> None:
     out = output_folder(args.out)
     for folder in args.runs:
         target = out / folder.resolve().name
-        if target.exists():
+        if target.exists():  # copied before
             names = [str(path.relative_to(folder)) for path in folder.rglob("*.json")]
             same, *_ = filecmp.cmpfiles(folder, target, names, shallow=False)
             if len(same) < len(names):
@@ -213,11 +213,11 @@ def keep(args: Namespace) -> None:
                     f"{target} exists and has other results: remove it, or name another folder"
                 )
         else:
-            without = shutil.ignore_patterns("*.pt", "checkpoints", ".*")  # hidden: locks
+            ignored = shutil.ignore_patterns("*.pt", "checkpoints", ".*")  # .lock
             with new_folder(target) as copy:
                 try:
-                    shutil.copytree(folder, copy, ignore=without)
-                except shutil.Error as error:  # of many files
-                    _, _, reason = error.args[0][0]
+                    shutil.copytree(folder, copy, ignore=ignored)
+                except shutil.Error as error:
+                    _, _, reason = error.args[0][0]  # of the first file that failed
                     raise UserError(f"cannot keep {folder}: {reason}") from error
         say(str(target))

@@ -1,4 +1,4 @@
-"""The loop that trains: fairseq-train for every job that is not done, side by side, resumed."""
+"""Run fairseq-train for unfinished jobs, several side by side; resume those that were stopped."""
 
 import contextlib
 import json
@@ -25,8 +25,8 @@ from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import LAST, Job
 from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
 
-#: What the log says of a start.
-_START = re.compile(r"--- .* fairseq-train from update \d+, (.*)")
+#: The line that `_start` writes into the log; its group describes the device.
+_HEADLINE = re.compile(r"--- .* fairseq-train from update \d+, (.*)")
 
 
 def train_and_score(
@@ -36,10 +36,11 @@ def train_and_score(
     score: Callable[[Job, Board], object],
     after: Callable[[], object] = lambda: None,
 ) -> None:
-    """Train every job without scores, side by side on the devices of ``args``; score each alone.
+    """Train and score every job without scores, in waves of as many jobs as fit on the devices.
 
-    ``after`` is called after each wave. UserError, before any write, where devices are missing or
-    cannot share a batch, or another process is in a run folder.
+    The jobs of a wave train side by side and are scored one by one; then ``after`` is called.
+    Raises UserError before any training if devices are missing or cannot share a batch evenly, or
+    if another process works in a run folder.
     """
     waiting = [job for job in jobs if not scored(job)]
     if not waiting:
@@ -65,7 +66,7 @@ def train_and_score(
 
 
 def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
-    """Train what is not trained, a job in each slot; if one fails the others stop."""
+    """Train the jobs that have no metrics, one in each slot; if one fails, stop the others."""
     waiting = [job for job in jobs if not job.metrics.exists()]
     active: list[tuple[Job, list[Child]]] = []
     try:
@@ -86,57 +87,57 @@ def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
 
 
 def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:
-    """Show what is new in a job's log; whether all processes ended, or UserError if one failed."""
+    """Show a job's progress; return whether all its processes ended, UserError if one failed."""
     running = any(child.running() for child in children)
-    for child in children[:1]:
+    for child in children[:1]:  # the first process writes the job's log
         lines = child.new_lines()
         board.warn(job.name, logged_warnings(lines))
         for entry in _logged("train_inner", lines):
             note = f"loss {entry['loss']:.2f}, {entry['wps']:.0f} tokens/s"
             board.update(job.name, int(entry["num_updates"]), note=note)
     for child in children:
-        if child.failed():  # the others would wait for it for ever
+        if child.failed():  # the other processes would wait for it forever
             child.check(f"training {job.name}")
     return not running
 
 
 def training_arguments(job: Job, device: Device) -> list[str]:
-    """The words after ``fairseq-train``, but for those that tell one model's processes apart."""
+    """Return fairseq-train's arguments that all processes of a job share."""
     training = job.training
     options: Json = {"user_dir": user_dir(), "save_dir": job.checkpoints}
     if "start" in job.settings:
-        # Its weights, and nothing else of it: training begins at update 0.
+        # fairseq loads only the weights of this checkpoint: training begins at update 0.
         options["finetune_from_model"] = job.input_path("start")
-    # Batches are made anew from the epoch's number, so that a resumed training sees the batches of
-    # an uninterrupted one. By default they depend on the epoch in which the process started.
+    # fairseq then builds an epoch's batches from the epoch's number: a resumed training sees those
+    # of an uninterrupted one. By default they depend on the epoch in which the process started.
     options["update_epoch_batch_itr"] = "True"
-    # A hundred lines in all, several between two checkpoints.
-    lines = max(1, min(training.updates // 100, training.interval // 3))
-    options |= {"log_format": "json", "log_interval": lines, "cpu": not device.gpu}
+    # fairseq logs a hundred times in all, or more often to log thrice between two checkpoints.
+    log_interval = max(1, min(training.updates // 100, training.interval // 3))
+    options |= {"log_format": "json", "log_interval": log_interval, "cpu": not device.gpu}
     data = str(job.input_path("data") / "bin")
     return [data, *training.words(device.workers), *as_words(options)]
 
 
 def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
-    """Start or resume a job's processes; the first one's log is the job's."""
+    """Start or resume the processes of a job; the first one writes the job's log."""
     job.write_config()
     done = restore(job.checkpoints, device.workers)
     board.add(job.name, job.training.updates, done)
     if done >= job.training.updates:
-        return []  # killed after its last update: fairseq would make one more
-    words = training_arguments(job, device)
+        return []  # killed after the last update: fairseq would make another update
+    shared = training_arguments(job, device)
     environment = device.environment(slot)
     headline = time.strftime("%Y-%m-%d %H:%M:%S ") + f"fairseq-train from update {done}, "
     headline += device.describe(job.training.precision)
-    with socket.socket() as probe:  # for a port that nobody listens at
+    with socket.socket() as probe:  # finds a free port
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     children = []
     for rank in range(device.workers):
         log = job.log.with_name(f"train.process{rank}.log") if rank else job.log
-        own = [*words, *as_words(device.rank_options(rank, port))]
+        words = [*shared, *as_words(device.rank_options(rank, port))]
         child = Child(
-            "fairseq_cli.train", own, log, device.threads, headline, environment
+            "fairseq_cli.train", words, log, device.threads, headline, environment
         )
         children.append(child)
     return children
@@ -150,33 +151,33 @@ def _write_metrics(job: Job) -> None:
             f"training {job.name} ended after {updates} of {total} updates; its log: {job.log}"
         )
     lines = job.log.read_text("utf-8", "replace").split("\n")
-    starts = (_START.fullmatch(line) for line in lines)
+    starts = (_HEADLINE.fullmatch(line) for line in lines)
     where = ", then ".join(dict.fromkeys(start[1] for start in starts if start))
     ended = {"ended_by_patience": updates} if updates < total else {}
     write_json(job.metrics, {**learning_curve(lines), "measured": where, **ended})
 
 
 def _logged(tag: str, lines: Iterable[str]) -> Iterator[dict[str, float]]:
-    """The numbers of each JSON line of a tag, ``train_inner`` or ``valid``, that no kill cut."""
+    """Yield the numbers of each JSON log line of a tag, ``train_inner`` or ``valid``."""
     for line in lines:
         _, _, text = line.partition(f"| {tag} | ")
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # not JSON, or cut short by a kill
             values = json.loads(text).items()
             yield {name: float(value) for name, value in values if value is not None}
 
 
 def learning_curve(lines: Sequence[str]) -> Json:
-    """The curve and speed of a training, from its log; of repeated updates the last values count.
+    """Return the learning curve and speed of a training from the lines of its log.
 
-    ``train`` and ``valid``: [updates, bits per target] points, the training's with label smoothing;
-    ``tokens_per_second``: target tokens, the median over the log.
+    ``train`` and ``valid``: points [updates, loss in bits per target token]; the training loss
+    includes label smoothing. If a resumed training repeated updates, the last values count.
+    ``tokens_per_second``: median over the log, in target tokens.
     """
     train = {int(entry["num_updates"]): entry for entry in _logged("train_inner", lines)}
     valid: dict[int, float] = {}
     for entry in _logged("valid", lines):
-        loss = entry.get("valid_nll_loss", entry.get("valid_loss"))
-        if loss is not None:  # of further sets the names are others
-            valid[int(entry["valid_num_updates"])] = loss
+        loss = entry.get("valid_nll_loss", entry["valid_loss"])
+        valid[int(entry["valid_num_updates"])] = loss
     speed = [entry["wps"] for entry in train.values()]
     return {
         "train": [[updates, train[updates]["loss"]] for updates in sorted(train)],
@@ -185,21 +186,21 @@ def learning_curve(lines: Sequence[str]) -> Json:
     }
 
 
-#: What the name of a checkpoint that is set aside ends in; fairseq and we look at *.pt only.
+#: Added to the name of a damaged checkpoint: fairseq and `restore` read *.pt only.
 DAMAGED = ".damaged"
 
 
 def restore(folder: Path, workers: int = 1) -> int:
-    """Make checkpoint_last.pt the newest whole one; how many updates it holds, 0 without any.
+    """Make checkpoint_last.pt a copy of the newest whole checkpoint; return its updates, or 0.
 
-    fairseq writes it by copying another; half a file, which a kill can leave, is set aside.
-    UserError where a checkpoint cannot be read now, or another number of ``workers`` trained it:
-    each takes its share of an epoch.
+    fairseq copies another checkpoint to this name, so that a kill can leave half a file. Damaged
+    files are renamed. Raises UserError if a checkpoint cannot be read for another reason, or if
+    another number of ``workers`` trained it, since each worker reads its share of an epoch.
     """
     states: dict[Path, Json] = {}
     for path in folder.glob("*.pt.tmp"):
         path.unlink()
-    # checkpoint_last.pt first, so that it stays where another one has as many updates.
+    # checkpoint_last.pt comes first, so that it stays if another checkpoint has as many updates.
     for path in sorted(folder.glob("checkpoint*.pt"), key=lambda path: path.name != LAST):
         try:
             states[path] = read_checkpoint(path)
@@ -210,8 +211,8 @@ def restore(folder: Path, workers: int = 1) -> int:
     if not states:
         return 0
     newest = max(states, key=lambda path: updates_made(states[path]))
-    trained = (states[newest].get("cfg") or {}).get("distributed_training") or {}
-    before = trained.get("distributed_world_size", workers)
+    config = (states[newest].get("cfg") or {}).get("distributed_training") or {}
+    before = config.get("distributed_world_size", workers)
     if before != workers:
         raise UserError(
             f"{newest} was trained on {before} devices, not {workers}: resume on as many as before"
@@ -223,7 +224,7 @@ def restore(folder: Path, workers: int = 1) -> int:
 
 
 def _is_damaged(path: Path) -> bool:
-    """Whether a file can be read and is no whole zip, as torch writes them."""
+    """Return whether a readable file is not a whole zip archive, the format of torch.save."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is not None

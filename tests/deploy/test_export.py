@@ -229,8 +229,8 @@ def test_a_damaged_file_of_a_bundle_is_refused(
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("nowhere", "nowhere, the data of .*run, is missing: give its place by --data"),
-        ("other", "is not the data of .*run: give its place by --data"),
+        ("nowhere", "nowhere, the data of .*run, is missing: give its path by --data"),
+        ("other", "is not the data of .*run: give its path by --data"),
         ("damaged", r"cannot read .*dict\.en\.txt"),
     ],
 )
