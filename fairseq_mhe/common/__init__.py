@@ -1,1 +1,1 @@
-"""The ground floor: errors, files, steps, progress, the machine. Imports nothing of ours."""
+"""Errors, files, options, progress and the machine, for all packages; imports none of them."""

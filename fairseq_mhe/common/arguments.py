@@ -1,4 +1,4 @@
-"""Command-line options: what argparse makes of a word."""
+"""The commands' argument parser, and converters from an option's text to its value."""
 
 import contextlib
 import difflib
@@ -11,26 +11,26 @@ from typing import Any, NoReturn
 
 from fairseq_mhe.common.errors import one_line
 
-_OPTION = re.compile(r"-[^\d.]")  # neither a number nor a lone -
+_OPTION = re.compile(r"-[^\d.]")  # matches neither "-1" nor "-"
 
 
 class Parser(ArgumentParser):
-    """argparse's parser, with refusals of one line that says what to do.
+    """argparse's parser with error messages of one line that say what to do.
 
-    A ``Path`` is no empty word; ``nargs="+"`` adds up.
+    It rejects empty paths. An option with ``nargs="+"`` that occurs twice collects all values.
     """
 
-    def __init__(self, *args: Any, **words: Any) -> None:
-        super().__init__(*args, **words)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.register("type", Path, _path)
 
-    def add_argument(self, *names: str, **words: Any) -> Any:
-        if words.get("nargs") == "+" and names[0].startswith("-"):
-            words["action"] = "extend"
-        return super().add_argument(*names, **words)
+    def add_argument(self, *names: str, **kwargs: Any) -> Any:
+        if kwargs.get("nargs") == "+" and names[0].startswith("-"):
+            kwargs["action"] = "extend"
+        return super().add_argument(*names, **kwargs)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """argparse's, but an unknown option is an error, which names the nearest known one."""
+        """Parse as argparse does, but reject an unknown option and name the most similar one."""
         words = sys.argv[1:] if args is None else list(args)
         known = self._option_string_actions
         for word in words:
@@ -39,8 +39,8 @@ class Parser(ArgumentParser):
                 break
             name = word.partition("=")[0]
             if is_option and not any(option.startswith(name) for option in known):
-                near = difflib.get_close_matches(name, known, 1, 0.75)
-                advice = f"; did you mean {near[0]}?" if near else ""
+                similar = difflib.get_close_matches(name, known, 1, 0.75)
+                advice = f"; did you mean {similar[0]}?" if similar else ""
                 self.error(f"unrecognized arguments: {name}{advice}")
         return super().parse_known_args(words, namespace)
 
@@ -52,42 +52,44 @@ def _path(text: str) -> Path:
     if text:
         return Path(text)
     raise ArgumentTypeError(
-        "an empty path: name a file or folder (the current folder is .)"
+        "the path is empty: name a file or folder (the current folder is .)"
     )
 
 
-def at_least(least: int, most: int = 10**15) -> Callable[[str], int]:
+def at_least(low: int, high: int = 10**15) -> Callable[[str], int]:
+    """Return a converter that accepts whole numbers from ``low`` to ``high``."""
 
     def convert(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
-        if int(text) > most:
-            raise ArgumentTypeError(f"{text} is more than {most:,}")
+        if not text.isdecimal() or int(text) < low:
+            raise ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
+        if int(text) > high:
+            raise ArgumentTypeError(f"{text} is more than {high:,}")
         return int(text)
 
     return convert
 
 
-def number_from(least: float, most: float = sys.float_info.max) -> Callable[[str], float]:
+def number_from(low: float, high: float = sys.float_info.max) -> Callable[[str], float]:
+    """Return a converter that accepts numbers from ``low`` to ``high``."""
 
     def convert(text: str) -> float:
         with contextlib.suppress(ValueError):
-            if least <= (value := float(text)) <= most:
+            if low <= (value := float(text)) <= high:
                 return value
-        limit = f" and at most {most}" if most < sys.float_info.max else ""
-        raise ArgumentTypeError(f"{text!r} is no number of at least {least}{limit}")
+        limit = f" and at most {high}" if high < sys.float_info.max else ""
+        raise ArgumentTypeError(f"{text!r} is not a number of at least {low}{limit}")
 
     return convert
 
 
 number = number_from(0)
 positive = at_least(1)
-#: What numpy and fairseq take.
+#: The range of seeds that both numpy and fairseq accept.
 seed = at_least(0, 2**32 - 1)
 
 
 def list_of(convert: Callable[[str], int]) -> Callable[[str], list[int]]:
-    """Such numbers with commas between them, each once."""
+    """Return a converter of numbers that are separated by commas; it drops duplicates."""
     return lambda text: list(dict.fromkeys(map(convert, text.split(","))))
 
 
@@ -96,33 +98,33 @@ seeds = list_of(seed)
 
 
 def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
-    """Names with commas between them, or ``all``; each once."""
+    """Return a converter of ``all``, or of names separated by commas; it drops duplicates."""
 
     def convert(text: str) -> list[str]:
-        words = known if text == "all" else text.split(",")
-        for word in words:
-            if word not in known:
+        names = known if text == "all" else text.split(",")
+        for name in names:
+            if name not in known:
                 choices = ", ".join(known)
-                raise ArgumentTypeError(f"unknown {word!r}; choose of: {choices}, or all")
-        return list(dict.fromkeys(words))
+                raise ArgumentTypeError(f"unknown {name!r}; choose of: {choices}, or all")
+        return list(dict.fromkeys(names))
 
     return convert
 
 
 def as_words(options: Mapping[str, Any]) -> list[str]:
-    """A command line: True is a flag, None and False are left out, lists have commas."""
+    """Return command-line words: a flag for True, none for None and False, lists with commas."""
     words = []
     for name, value in options.items():
         if value is None or value is False:
             continue
         words.append(f"--{name.replace('_', '-')}")
         if value is not True:
-            several = isinstance(value, Sequence) and not isinstance(value, str)
-            words.append(",".join(map(str, value)) if several else str(value))
+            is_list = isinstance(value, Sequence) and not isinstance(value, str)
+            words.append(",".join(map(str, value)) if is_list else str(value))
     return words
 
 
 def add_seed(parser: ArgumentParser) -> None:
-    """The option of a command that trains one model."""
+    """Add the option ``--seed``, for commands that use one seed; `seeds` converts several."""
     help_ = "random seed (default: %(default)s)"
     parser.add_argument("--seed", type=seed, default=1, metavar="N", help=help_)

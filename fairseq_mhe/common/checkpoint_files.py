@@ -1,4 +1,4 @@
-"""The one way to read a checkpoint's file: whole, of fairseq's shape, or refused in one line."""
+"""Reads a checkpoint's file and checks it; all our code reads checkpoints through it."""
 
 import argparse
 import errno
@@ -16,40 +16,40 @@ from fairseq_mhe.common.files import check_input
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint as fairseq saved it, on the CPU; its tensors are read when they are used.
+    """Return a checkpoint as fairseq saved it, on the CPU; tensors are read from disk when used.
 
-    UserError where the file is missing or damaged, holds pickled code, which is never run, or is
-    no fairseq checkpoint.
+    Raises UserError if the file is missing, damaged or no fairseq checkpoint, or if it holds
+    pickled code, which is never run.
     """
     check_input(path, "give the path of a fairseq checkpoint (a .pt file)")
     try:
         with warnings.catch_warnings(action="ignore"):
-            # Only the zip format, fairseq's since torch 1.6, can be mapped into memory. What
-            # fairseq's checkpoints hold beside tensors and plain values: see fairseq_fixes.py.
+            # Only the zip format, torch's default since 1.6, can be mapped into memory. Besides
+            # plain data, fairseq's checkpoints hold one class, which fairseq_fixes.py permits.
             mapped = zipfile.is_zipfile(path)
             if mapped:
                 status = path.stat()
                 _check_crc(path, status.st_size, status.st_mtime_ns)
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-        model_options(state)  # which are named values
+        model_options(state)  # raises an exception if the options are no mapping
         for weight in state["model"].values():
-            # A lone integer is a count, of batches for one.
+            # A single integer may be a counter, such as the batches that a layer has seen.
             if weight.numel() != 1 and not torch.is_floating_point(weight):
-                raise TypeError(f"no weight: {weight!r:.100}")
+                raise TypeError(f"not a weight: {weight!r:.100}")
     except UserError:
         raise
-    except Exception as error:  # there is no end to what torch raises for foreign bytes
+    except Exception as error:  # torch raises many types of exceptions for damaged files
         raise UserError(_problem(path, error)) from None
     return state
 
 
-@functools.lru_cache(maxsize=64)
-def _check_crc(path: Path, size: int, changed: int) -> None:
-    """As torch does not, once a process while the file stays the same: 0.1 s for 250 MB."""
+@functools.lru_cache(maxsize=64)  # size and mtime_ns: a changed file is checked again
+def _check_crc(path: Path, size: int, mtime_ns: int) -> None:
+    """Raise UserError if a checksum is wrong, which torch ignores; takes 0.1 s for 250 MB."""
     with zipfile.ZipFile(path) as archive:
-        part = archive.testzip()
-    if part:
-        problem = f"its part {part} has another checksum than was written"
+        member = archive.testzip()
+    if member:
+        problem = f"the checksum of its part {member} is wrong"
         raise UserError(f"{path} is damaged: {problem}; use another copy")
 
 
@@ -61,14 +61,14 @@ def _problem(path: Path, error: Exception) -> str:
             "saved with plain types"
         )
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        return f"there is not the memory that {path} asks for: make room, or use another checkpoint"
-    # torch looks for an older format's end before the file's beginning, which is EINVAL.
+        return f"not enough memory to load {path}: free some memory, or use another checkpoint"
+    # EINVAL comes from a short file, in which torch seeks an older format's end before byte 0.
     if isinstance(error, OSError) and error.errno != errno.EINVAL:
         return f"cannot read {path}: {error.strerror or error}"
     return f"{path} is truncated or no fairseq checkpoint: use another one"
 
 
 def model_options(state: dict[str, Any]) -> dict[str, Any]:
-    """The model's options, the old form's where a checkpoint has both, as fairseq has it."""
+    """Return the model's options, from the old form (``args``) if it is there, as fairseq does."""
     options = state.get("args") or (state.get("cfg") or {}).get("model") or {}
     return vars(options) if isinstance(options, argparse.Namespace) else dict(options)

@@ -1,7 +1,7 @@
-"""A child process ends with its parent, even by kill -9. As a script: child.py MODULE WORD...
+"""Ends a child process when its parent has ended, even by kill -9: a thread of the child waits.
 
-A thread of the child waits. Linux' own signal (PR_SET_PDEATHSIG) comes when the parent's thread
-ends, and to children of a fork server when that ends.
+Linux's PR_SET_PDEATHSIG will not do: its signal comes when the parent's thread ends, or the fork
+server of the child. As a script, ``child.py MODULE ARGUMENT...`` runs a module.
 """
 
 import multiprocessing
@@ -14,22 +14,22 @@ from collections.abc import Callable
 
 
 def end_with_parent() -> None:
-    """In a worker of multiprocessing: leave Ctrl-C to the parent, and end when that has ended."""
+    """Make a worker of multiprocessing ignore Ctrl-C, which its parent handles, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
-    _end_after(parent.join)  # type: ignore[union-attr]  # a worker has a parent
+    _exit_after(parent.join)  # type: ignore[union-attr]  # a worker has a parent
 
 
-def _end_after(wait: Callable[[], object]) -> None:
-    def end() -> None:
+def _exit_after(wait: Callable[[], object]) -> None:
+    def wait_and_exit() -> None:
         wait()
         os._exit(1)
 
-    threading.Thread(target=end, daemon=True).start()
+    threading.Thread(target=wait_and_exit, daemon=True).start()
 
 
 if __name__ == "__main__":
-    # Standard input is a pipe whose other end the parent holds.
-    _end_after(lambda: os.read(0, 1))
+    # Standard input is a pipe from the parent, so this read returns when the parent has ended.
+    _exit_after(lambda: os.read(0, 1))
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

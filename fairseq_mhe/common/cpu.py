@@ -1,7 +1,7 @@
-"""Tuning for CPUs: glibc keeps freed memory, oneDNN keeps the products that it compiled.
+"""Tuning for CPUs: glibc keeps freed memory, oneDNN keeps its compiled matrix products.
 
-``FAIRSEQ_MHE_CPU_TUNING=0`` turns all of it off. Settings of glibc's allocator or of oneDNN's cache
-that are in the environment stay. Measured in docs/benchmarks.md.
+``FAIRSEQ_MHE_CPU_TUNING=0`` turns all of it off. Nothing here overrides a variable of glibc's
+allocator or of oneDNN's cache that the user has set. docs/benchmarks.md has the effects.
 """
 
 import ctypes
@@ -10,57 +10,60 @@ import os
 from fairseq_mhe.common.system import cores, cpu_flags, memory
 
 SWITCH = "FAIRSEQ_MHE_CPU_TUNING"
-#: What users set who tune glibc's allocator themselves.
+#: Variables by which users tune glibc's allocator themselves.
 OWN_TUNING = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
-# glibc's <malloc.h>
+# from glibc's <malloc.h>
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_NEVER = 2**31 - 1
+_MAX_THRESHOLD = 2**31 - 1
 _CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-#: oneDNN's own capacity, and enough for a small corpus: an epoch of the quickstart has some 4,000.
-_USUAL, _MOST = 1024, 8192
-#: Bytes of a compiled product, and the share of memory that all processes may take for them.
-_BYTES, _SHARE = 400_000, 1 / 4
+#: oneDNN's default, and enough for a small corpus: an epoch of the quickstart needs some 4,000.
+_DEFAULT_CAPACITY, _MAX_CAPACITY = 1024, 8192
+#: Size of a compiled product, and the share of memory that all processes may use for them.
+_PRODUCT_BYTES, _MEMORY_SHARE = 400_000, 1 / 4
 
 
 def has_fast_bf16() -> bool:
-    """Whether this processor multiplies matrices of bfloat16 faster than those of float32."""
+    """Return whether this processor multiplies bfloat16 matrices faster than float32 ones."""
     return not cpu_flags().isdisjoint(("avx512_bf16", "amx_bf16"))
 
 
-def _tunes(*own_choice: str) -> bool:
-    """Whether users leave the choice to us."""
-    return os.environ.get(SWITCH) != "0" and os.environ.keys().isdisjoint(own_choice)
+def _may_set(*variables: str) -> bool:
+    """Return whether tuning is on and the user has set none of ``variables``."""
+    return os.environ.get(SWITCH) != "0" and os.environ.keys().isdisjoint(variables)
 
 
 def with_huge_pages() -> dict[str, str]:
-    """For glibc 2.35 when a training's process starts: `keep_freed_memory`, in 2 MiB pages."""
-    if not _tunes(*OWN_TUNING):
+    """Return the environment by which glibc 2.35 and later keeps freed memory, in 2 MiB pages."""
+    if not _may_set(*OWN_TUNING):
         return {}
-    names = {"hugetlb": 1, "mmap_threshold": _NEVER, "trim_threshold": _NEVER}
-    tuned = [f"glibc.malloc.{name}={value}" for name, value in names.items()]
-    return {"GLIBC_TUNABLES": ":".join(tuned)}
+    limit = _MAX_THRESHOLD
+    settings = {"hugetlb": 1, "mmap_threshold": limit, "trim_threshold": limit}
+    tunables = [f"glibc.malloc.{name}={value}" for name, value in settings.items()]
+    return {"GLIBC_TUNABLES": ":".join(tunables)}
 
 
 def keep_freed_memory() -> bool:
-    """Keep freed blocks of up to 2 GiB in the process; whether that was done.
+    """Let glibc keep freed blocks of up to 2 GiB in this process; return whether it will.
 
-    Otherwise the system clears the logits of each batch page by page: a quarter of a training step.
+    Otherwise the kernel clears each batch's logits page by page: a quarter of a training step.
     """
-    if not _tunes(*OWN_TUNING):
+    if not _may_set(*OWN_TUNING):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
         return False
-    return all(mallopt(name, _NEVER) for name in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD))
+    parameters = (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD)
+    return all(mallopt(parameter, _MAX_THRESHOLD) for parameter in parameters)
 
 
 def keep_compiled_products() -> None:
-    """Raise the number of compiled products that oneDNN keeps; before it compiles the first.
+    """Let oneDNN keep more compiled products; to be called before it compiles the first one.
 
-    In bfloat16 it compiles one for each shape, of which each epoch of text has the same thousands.
-    (https://uxlfoundation.github.io/oneDNN/dev_guide_primitive_cache.html)
+    In bfloat16 oneDNN compiles a product for each shape. Text has thousands of shapes, the same
+    in each epoch. (https://uxlfoundation.github.io/oneDNN/dev_guide_primitive_cache.html)
     """
-    if _tunes(_CAPACITY, "DNNL_PRIMITIVE_CACHE_CAPACITY"):
-        affordable = int(memory() * _SHARE / cores() / _BYTES)
-        os.environ[_CAPACITY] = str(min(max(affordable, _USUAL), _MOST))
+    if _may_set(_CAPACITY, "DNNL_PRIMITIVE_CACHE_CAPACITY"):
+        affordable = int(memory() * _MEMORY_SHARE / cores() / _PRODUCT_BYTES)
+        capacity = min(max(affordable, _DEFAULT_CAPACITY), _MAX_CAPACITY)
+        os.environ[_CAPACITY] = str(capacity)

@@ -1,16 +1,16 @@
-"""The one kind of error that a user's input can cause, and how it is shown as one line."""
+"""Errors that a user's input causes, and how commands show them as one line."""
 
 import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
 
-#: What the line begins with; logs of fairseq's commands are searched for it.
+#: The error line of fairseq's commands begins with it; runs/processes.py looks for that line.
 ERROR_PREFIX = "fairseq-mhe: error: "
 
 
 def one_line(message: object) -> str:
-    """A message as one line, whose control characters are written out: no terminal obeys them."""
+    """Return a message as one line and escape control characters, which terminals would obey."""
     lines = map(str.strip, str(message).splitlines())
     text = " ".join(filter(None, lines))
     return "".join(
@@ -19,14 +19,14 @@ def one_line(message: object) -> str:
 
 
 class UserError(Exception):
-    """Bad input: one clean line says what is wrong, where, and what to do, without a traceback."""
+    """Bad input. The message says in one line what is wrong, where, and what to do."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
 
 
 class ErrorExit(SystemExit):
-    """Ends a command of fairseq's in one line, where any other exception shows a traceback."""
+    """Ends a command of fairseq's with one line; any other exception would show a traceback."""
 
     def __init__(self, message: object) -> None:
         self.message = one_line(message)
@@ -35,16 +35,16 @@ class ErrorExit(SystemExit):
 
 @contextlib.contextmanager
 def one_clear_line(*also: type[Exception]) -> Iterator[None]:
-    """Turn bad input, or ``also`` other clear messages, into an `ErrorExit` where fairseq calls."""
-    clear: tuple[type[Exception], ...] = (UserError, *also)
+    """Turn a UserError, or an exception of ``also``, into an `ErrorExit` where fairseq calls us."""
+    user_errors: tuple[type[Exception], ...] = (UserError, *also)
     try:
         yield
-    except clear as error:
+    except user_errors as error:
         raise ErrorExit(error) from None
 
 
 def exit_status(name: str, command: Callable[[], int | None]) -> int:
-    """Run a command; bad input and what the system refuses end in one line and 2, Ctrl-C in 130."""
+    """Run a command and return its exit status: 2 after UserError or OSError, 130 after Ctrl-C."""
     try:
         try:
             return command() or 0
@@ -60,7 +60,7 @@ def exit_status(name: str, command: Callable[[], int | None]) -> int:
         _discard_output()
         return 1
     except OSError as error:
-        where = error.filename or "what was printed"
+        where = error.filename or "standard output"
         reason = error.strerror or error
         print(one_line(f"{name}: error: {where}: {reason}"), file=sys.stderr)
         _discard_output()
@@ -68,6 +68,6 @@ def exit_status(name: str, command: Callable[[], int | None]) -> int:
 
 
 def _discard_output() -> None:
-    """Python writes what is left at its end, and would fail again."""
+    """Redirect standard output to /dev/null, because Python flushes it at exit and fails again."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

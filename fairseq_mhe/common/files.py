@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and folders that one process at a time works in."""
+"""Atomic writes, readers with clear errors, and locks on folders."""
 
 import contextlib
 import errno
@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,34 @@ import yaml
 
 from fairseq_mhe.common.errors import UserError
 
-#: What a JSON file holds.
+#: The content of a JSON file.
 Json = dict[str, Any]
-#: Raised by whoever changes what the files of run and data folders hold.
+#: The format of run and data folders: raise it with each change of what their files hold.
 FOLDER_VERSION = 4
-#: How the names of temporary folders begin, which a killed process leaves.
+#: Prefix of temporary folders, by which `lock_folder` recognises those of a killed process.
 WORK_PREFIX = ".fairseq-mhe-work-"
 
 
+class _JsonObject(Json):
+    """An object of a JSON file; looking up a missing key raises UserError with the file's path."""
+
+    def __init__(self, path: Path, items: Mapping[str, Any]) -> None:
+        super().__init__(items)
+        self._path = path
+
+    def __missing__(self, key: str) -> Any:
+        raise UserError(f"{self._path} has no {key!r}: restore it, or delete it")
+
+
 def check_input(path: Path, advice: str) -> None:
-    """Raises UserError, which ends in ``advice``, where ``path`` is no file."""
+    """Raise UserError with ``advice`` if ``path`` is not a file."""
     if not path.is_file():
-        problem = "is no file" if path.exists() else "does not exist"
+        problem = "is not a file" if path.exists() else "does not exist"
         raise UserError(f"{path} {problem}: {advice}")
 
 
 def check_output(path: Path, *inputs: Path) -> None:
-    """Raises UserError where ``path`` is an input, no regular file, or lies below a file."""
+    """Raise UserError if ``path`` is an input, not a regular file, or below a file."""
     if path.resolve() in map(Path.resolve, inputs):
         raise UserError(f"{path} is an input: name another file for the output")
     if path.exists() and not path.is_file():
@@ -47,24 +59,24 @@ def check_output(path: Path, *inputs: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A path beside ``path``, which takes its place when the block ends well, or UserError."""
+    """Yield a temporary path, which replaces ``path`` on success. UserError if it is unwritable."""
     check_output(path)
-    with _renamed_into(path) as temporary:
+    with _temporary(path) as temporary:
         yield temporary
 
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """The same for a folder, which the block makes; UserError where it is there already."""
+    """Yield a path for a folder that the block creates, like `atomic_path`; it must be new."""
     if path.exists():
         raise UserError(f"{path} exists: remove it, or name another folder")
     check_output(path)
-    with _renamed_into(path) as temporary:
+    with _temporary(path) as temporary:
         yield temporary
 
 
 @contextlib.contextmanager
-def _renamed_into(path: Path) -> Iterator[Path]:
+def _temporary(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,23 +108,19 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Indented, whole or not at all."""
+    """Write indented JSON atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path, form: type = dict) -> Any:
-    """The object, or another ``form``, that a JSON file holds.
+    """Return the value of a JSON file, which must be of type ``form``.
 
-    UserError where it is missing, unreadable or of another form, or has not what is asked of it.
+    Raises UserError if it cannot be read or has another type; so does the look-up of a missing key.
     """
-
-    class Object(Json):
-        def __missing__(self, name: str) -> Any:
-            raise UserError(f"{path} has no {name!r}: restore it, or delete it")
-
     check_input(path, "give another path")
     try:
-        value = json.loads(path.read_text(encoding="utf-8"), object_hook=Object)
+        text = path.read_text(encoding="utf-8")
+        value = json.loads(text, object_hook=partial(_JsonObject, path))
         if not isinstance(value, form):
             raise ValueError("its outermost value is of another type")
     except (OSError, ValueError) as error:
@@ -122,31 +130,31 @@ def read_json(path: Path, form: type = dict) -> Any:
 
 
 def yaml_beside(module: str, name: str) -> Any:
-    """What the package's own YAML file ``name`` holds, in the folder of a module's ``__file__``."""
+    """Return the content of the YAML file ``name`` in the folder of a module's ``__file__``."""
     return yaml.safe_load(Path(module).with_name(name).read_text("utf-8"))
 
 
 def sha256(path: Path) -> str:
-    """The file's SHA-256 in hexadecimal, read in blocks."""
+    """Return a file's SHA-256 in hexadecimal; the file need not fit into memory."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def sha256_of_all(paths: Sequence[Path], at_once: int) -> dict[Path, str]:
-    """The SHA-256 of each file, by threads: hashing leaves Python free."""
-    with ThreadPoolExecutor(at_once) as threads:
-        return dict(zip(paths, threads.map(sha256, paths), strict=True))
+def sha256_of_all(paths: Sequence[Path], threads: int) -> dict[Path, str]:
+    """Return each file's SHA-256; threads run at once, because hashing releases Python's lock."""
+    with ThreadPoolExecutor(threads) as pool:
+        return dict(zip(paths, pool.map(sha256, paths), strict=True))
 
 
 def no_colon(path: Path) -> None:
-    """Raises UserError for a path that fairseq would take for several."""
+    """Raise UserError if ``path`` has a colon, at which fairseq would split it."""
     if ":" in str(path):
         problem = f"fairseq splits paths at colons, and {path} has one"
         raise UserError(f"{problem}: choose another folder")
 
 
 def output_folder(path: Path) -> Path:
-    """Make a folder that commands write in; its absolute path, or UserError."""
+    """Create a folder if needed, return its absolute path; UserError if it is not writable."""
     folder = path.resolve()
     no_colon(folder)
     try:
@@ -158,20 +166,20 @@ def output_folder(path: Path) -> Path:
 
 
 def check_folder_version(folder: Path, content: Mapping[str, Any], advice: str) -> None:
-    """Raises UserError where a folder's config.json or manifest.json is of another version."""
+    """Raise UserError if ``content``, from a folder's JSON file, is of another version."""
     if content.get("folder_version") != FOLDER_VERSION:
         raise UserError(f"{folder} was made by another version of fairseq-mhe: {advice}")
 
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Keep other processes out of ``folder``, or UserError; remove what a killed one left there."""
-    place = output_folder(folder)
-    with (place / ".lock").open("a") as lock:
+    """Lock ``folder``, or raise UserError; remove temporary folders that a killed process left."""
+    folder = output_folder(folder)
+    with (folder / ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            problem = f"another fairseq-mhe is at work in {place}"
+            problem = f"another fairseq-mhe is at work in {folder}"
             raise UserError(f"{problem}: wait for its end, or stop it") from error
         for work in folder.glob(f"{WORK_PREFIX}*"):
             shutil.rmtree(work, ignore_errors=True)

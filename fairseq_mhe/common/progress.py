@@ -1,4 +1,4 @@
-"""How far things are and how long they still take: live on a terminal, elsewhere in lines."""
+"""Progress and the time left: live rows on a terminal, otherwise a line now and then."""
 
 import sys
 import time
@@ -16,25 +16,25 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-#: Seconds between two pictures on a terminal, and between two reports in lines.
+#: Seconds between two drawings on a terminal, and between two reports in lines.
 _DRAW_EVERY, _LINE_EVERY = 0.1, 15.0
-#: Seconds of progress from which the time left is taken.
-_SPEED_OF = 60.0
+#: The speed of this many past seconds determines the time left.
+_SPEED_PERIOD = 60.0
 _WAITING, _DONE = "waiting", "done"
 Item = TypeVar("Item")
 
 
 def say(text: str) -> None:
-    """Print a line for people on standard error, above the rows of a board."""
+    """Print a line for people on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 class Board:
-    """A row of `rich.progress` for each thing that is under way, used with ``with``.
+    """A context manager with a row of `rich.progress` for each job or other piece of work.
 
-    It has no thread, so that processes may be forked meanwhile: it draws at a report and at `tick`.
-    ``unit``: of what is counted ("updates"); ``names``: of all rows, where they are known
-    beforehand, to be shown with a ``state`` ("training").
+    It has no thread, so that processes may be forked: it draws in `add`, `update` and `tick`.
+    ``unit``: what is counted ("updates"); ``names``: all rows, if they are known in advance;
+    ``state``: what the next rows are added for ("training").
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Board:
         self._unit = unit and f" {unit}"
         self.state = ""
         self._warned: set[tuple[str, str]] = set()
-        # The first picture comes at once, the first lines later.
+        # A terminal shows the board at once; elsewhere the first lines come after an interval.
         self._shown = 0.0 if self._terminal else time.monotonic()
         self._progress = Progress(
             TextColumn("  {task.description} {task.fields[state]}", markup=False),
@@ -57,7 +57,7 @@ class Board:
             auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
-            speed_estimate_period=_SPEED_OF,
+            speed_estimate_period=_SPEED_PERIOD,
             get_time=lambda: time.monotonic(),
             disable=not self._terminal,
         )
@@ -76,7 +76,7 @@ class Board:
         self._progress.stop()
 
     def add(self, name: str, total: int, done: int = 0) -> None:
-        """Work begins, ``done`` of ``total`` units of which were done before."""
+        """Begin a row at ``done`` of ``total`` units, where an earlier run may have stopped."""
         row: dict[str, Any] = {"total": total, "completed": done, "state": self.state}
         if name in self._ids:
             self._progress.reset(self._ids[name], note="", **row)
@@ -87,7 +87,7 @@ class Board:
     def update(
         self, name: str, done: int, total: int | None = None, note: str = ""
     ) -> None:
-        """Work has come so far, of a ``total`` if it was not added before; a note stays."""
+        """Set a row's count; begin the row if `add` did not. An empty note keeps the last one."""
         if name not in self._ids:
             self.add(name, total or 0)
         task = self._progress.tasks[self._ids[name]]
@@ -100,11 +100,11 @@ class Board:
         self.tick()
 
     def finish(self, name: str) -> None:
-        """All work on one of the ``names`` is over."""
+        """Mark a row of ``names`` as done."""
         self._progress.update(self._ids[name], state=_DONE)
 
     def tick(self) -> None:
-        """Draw or print if it is time: call it often."""
+        """Draw or print the board if the interval has passed; to be called often."""
         seconds = _DRAW_EVERY if self._terminal else _LINE_EVERY
         if time.monotonic() - self._shown >= seconds:
             self._shown = time.monotonic()
@@ -114,7 +114,7 @@ class Board:
                 self.lines()
 
     def lines(self) -> None:
-        """Print a line for each row under way, after how many of the ``names`` are done."""
+        """Print how many of the ``names`` are done, and a line for each unfinished row."""
         tasks = self._progress.tasks
         if self._planned:
             finished = sum(task.fields["state"] == _DONE for task in tasks)
@@ -132,7 +132,7 @@ class Board:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def warn(self, name: str, warnings: Iterable[str]) -> None:
-        """Print warnings about a row's work, each once."""
+        """Print warnings about a row, each once."""
         for warning in warnings:
             if (name, warning) not in self._warned:
                 self._warned.add((name, warning))
@@ -147,7 +147,7 @@ class Board:
 def tracked(
     items: Iterable[Item], name: str, total: int, unit: str = ""
 ) -> Iterator[Item]:
-    """The items, of about ``total``, with progress shown meanwhile."""
+    """Yield the items and show progress; ``total`` is their approximate number."""
     with Board(unit) as board:
         for done, item in enumerate(items, 1):
             yield item

@@ -1,4 +1,4 @@
-"""Hiding what fairseq, hydra and torch say about each other's code, and nothing else."""
+"""Hides warnings and log lines of fairseq, hydra and torch that do not concern the user."""
 
 import contextlib
 import functools
@@ -9,35 +9,36 @@ from collections.abc import Iterator
 
 
 def quieten_start_up() -> None:
-    """Ignore warnings of fairseq, hydra and torch about each other, in commands, for good."""
+    """Ignore warnings of fairseq, hydra and torch about each other until the process ends."""
     ignore = functools.partial(warnings.filterwarnings, "ignore")
     for module in (r"fairseq(?!_mhe)", r"torch\.", r"omegaconf\."):
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
             ignore(category=category, module=module)
-    # hydra marks its deprecations as plain UserWarnings, one of them from no module of its own.
+    # hydra's deprecations are plain UserWarnings; one of them names a module outside hydra.
     ignore(category=UserWarning, module=r"hydra\.")
     ignore(message=r"\n'config' is validated against ConfigStore schema")
-    # fairseq always asks for pinned memory, whether there is a GPU or not.
+    # fairseq asks for pinned memory even where there is no GPU.
     ignore(message=r"'pin_memory' argument is set as true but no accelerator is found")
 
 
 @contextlib.contextmanager
 def quiet_import() -> Iterator[None]:
-    """Import fairseq inside without warnings about its own code, and without any logging.
+    """Hide the warnings and log lines of importing fairseq, and undo its changes to logging.
 
-    One of its models calls ``logging.basicConfig(level=DEBUG)``, after which every library prints.
+    A model of fairseq calls ``logging.basicConfig(level=DEBUG)``, which lets every library log.
     """
     root = logging.getLogger()
     before = list(root.handlers)
     level = root.level
-    # A command of fairseq has imported it.
+    # In a command of fairseq that model is imported already.
     if "fairseq" in sys.modules and level == logging.DEBUG:
         level = logging.WARNING
-        for handler in root.handlers:  # those that basicConfig made without a format
+        for handler in root.handlers:
+            # basicConfig without a format gives its handler this one.
             if handler.formatter and handler.formatter._fmt == logging.BASIC_FORMAT:
                 before.remove(handler)
     disabled = root.manager.disable
-    logging.disable(logging.WARNING)  # "Please install tensorboardX", for one
+    logging.disable(logging.WARNING)  # hides such lines as "Please install tensorboardX"
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
@@ -49,7 +50,7 @@ def quiet_import() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_fairseq() -> Iterator[None]:
-    """Keep fairseq's log lines off the screen, and torch's advice on how fairseq calls it."""
+    """Hide fairseq's log lines, and torch's warning about the masks that fairseq passes to it."""
     logger = logging.getLogger("fairseq")
     level = logger.level
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Where and with what a measurement was made: a number without its machine means nothing."""
+"""Facts about the machine and the software, which stand beside each result and measurement."""
 
 import contextlib
 import functools
@@ -13,7 +13,7 @@ from pathlib import Path
 from fairseq_mhe.common.errors import UserError
 
 _GIB = 2**30
-_CONTAINERS_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _PACKAGE = Path(__file__).parents[1]
 #: Packages whose versions are written into each run.
 _PACKAGES = (
@@ -23,28 +23,28 @@ _PACKAGES = (
 
 
 def cores() -> int:
-    """CPU cores that this process may use, which may be fewer than the machine has."""
+    """Return how many CPU cores this process may use, which may be fewer than the machine has."""
     return len(os.sched_getaffinity(0))
 
 
 def memory() -> int:
-    """Bytes that this process may use: the machine's memory, or its container's share."""
-    machines = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return how many bytes this process may use: the machine's, or its container's limit."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        return min(machines, int(_CONTAINERS_LIMIT.read_text()))
-    except (OSError, ValueError):  # no control groups of version 2, or no limit: "max"
-        return machines
+        return min(physical, int(_CONTAINER_LIMIT.read_text()))
+    except (OSError, ValueError):  # without cgroup v2 no file; "max" if there is no limit
+        return physical
 
 
 def require(package: str) -> None:
-    """Raises UserError where an optional package is not installed."""
+    """Raise UserError if an optional package is not installed."""
     if importlib.util.find_spec(package) is None:
         raise UserError(f"{package} is not installed: pip install {package}")
 
 
-@functools.cache  # a table asks for each of its runs, and each time files are searched
+@functools.cache  # the look-up searches files, and a table needs it for each of its runs
 def installed(packages: tuple[str, ...]) -> dict[str, str]:
-    """The versions of those packages that are installed."""
+    """Return the version of each package that is installed."""
     numbers = {}
     for package in packages:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -53,14 +53,14 @@ def installed(packages: tuple[str, ...]) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Python, the machine, and the packages that have a part in a result."""
+    """Return the versions of Python, the operating system and the packages that affect results."""
     system = {"python": platform.python_version(), "machine": platform.platform()}
     return {**system, **installed(_PACKAGES)}
 
 
 def machine(device: str) -> dict[str, str]:
-    """The hardware, in words."""
-    import torch  # slow, and not wanted by those who count cores
+    """Return the names and sizes of processor, memory and, for "cuda", the GPU."""
+    import torch  # takes seconds, which callers of the other functions need not wait
 
     processor = _cpuinfo("model name") or platform.processor() or platform.machine()
     facts = {"processor": f"{processor}, {cores()} cores"}
@@ -75,7 +75,7 @@ def machine(device: str) -> dict[str, str]:
 
 
 def software() -> dict[str, str]:
-    """Versions of all that has a part in the speed, our own source by a hash of it."""
+    """Return the versions of all packages that affect speed, and a hash of our own source."""
     import torch
 
     facts = {**versions(), "fairseq_mhe source": source_hash()}
@@ -87,7 +87,7 @@ def software() -> dict[str, str]:
 
 
 def source_hash(package: Path = _PACKAGE) -> str:
-    """The first digits of a SHA-256 of the names and contents of all modules."""
+    """Return the first 12 digits of a SHA-256 of the names and contents of all modules."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         name = str(path.relative_to(package)).encode()
@@ -96,12 +96,12 @@ def source_hash(package: Path = _PACKAGE) -> str:
 
 
 def cpu_flags() -> frozenset[str]:
-    """Instruction sets by Linux's names; none on another processor than x86."""
+    """Return the processor's instruction sets by Linux's names; empty if it is not an x86."""
     return frozenset(_cpuinfo("flags").split())
 
 
 def exact_int8() -> bool:
-    """Whether CTranslate2 adds up products of int8 exactly: without VNNI, x86 has 16 bits for two.
+    """Return whether CTranslate2 adds int8 products exactly: AVX2 has 16 bits for two products.
 
     (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html)
     """
@@ -110,7 +110,7 @@ def exact_int8() -> bool:
 
 
 def _cpuinfo(fact: str) -> str:
-    """What Linux says of the first processor; nothing where it does not."""
+    """Return a fact on the first processor from /proc/cpuinfo; empty if it is not there."""
     cpuinfo = Path("/proc/cpuinfo")
     text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
     line = re.search(rf"^{fact}\s*:(.*)$", text, re.MULTILINE)

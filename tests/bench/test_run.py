@@ -80,7 +80,7 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--lengths", "1"), "'1' is no whole number of at least 2"),
+        (("--lengths", "1"), "'1' is not a whole number of at least 2"),
         (("--lengths", "25,1025"), "1025 is more than 1,024"),
         (("--row", "huge"), "unknown row 'huge'"),
         (("--int8", "--dtype", "bf16"), "--int8 and --bf16 are for --device cpu"),

@@ -26,9 +26,9 @@ def test_values_of_an_option_given_twice_add_up() -> None:
 @pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5"])
 def test_what_is_no_positive_number_is_refused(text: str) -> None:
     for convert, word in ((positive, text), (positive_list, f"3,{text}")):
-        with pytest.raises(ArgumentTypeError, match=f"'{text}' is no whole number of at least 1"):
+        with pytest.raises(ArgumentTypeError, match=f"'{text}' is not a whole number of at"):
             convert(word)
-    with pytest.raises(ArgumentTypeError, match="no number of at least 0"):
+    with pytest.raises(ArgumentTypeError, match="not a number of at least 0"):
         number("-0.5")
 
 

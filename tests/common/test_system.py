@@ -13,7 +13,7 @@ def test_a_container_may_have_less_memory_than_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(system, "_CONTAINERS_LIMIT", limit)
+    monkeypatch.setattr(system, "_CONTAINER_LIMIT", limit)
     machines = system.memory()
     assert machines == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for text, found in (("1000000\n", 1_000_000), ("max\n", machines), (f"{2**62}\n", machines)):

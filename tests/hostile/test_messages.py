@@ -32,7 +32,7 @@ def test_a_message_is_one_printable_line(text: str) -> None:
     assert line == str(UserError(text)) == ErrorExit(text).message
 
 
-@pytest.mark.parametrize("refusal", ["/dev/zero is no file", "/nowhere does not exist"])
+@pytest.mark.parametrize("refusal", ["/dev/zero is not a file", "/nowhere does not exist"])
 def test_what_is_there_is_not_said_to_be_missing(refusal: str) -> None:
     with pytest.raises(UserError, match=f"{refusal}: give the path of a fairseq checkpoint"):
         read_checkpoint(Path(refusal.split()[0]))
@@ -73,5 +73,5 @@ def test_output_that_cannot_be_written_is_one_line(unbuffered: str) -> None:
         env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, check=False, env=env)
     assert done.returncode == 2
-    message = b"fairseq-mhe params: error: what was printed: No space left on device\n"
+    message = b"fairseq-mhe params: error: standard output: No space left on device\n"
     assert done.stderr == message

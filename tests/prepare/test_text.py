@@ -50,7 +50,7 @@ def test_plain_compressed_and_damaged_files(
 def test_a_pipe_and_an_empty_file_are_refused(tmp_path: Path) -> None:
     """A pipe can be read once, and every text is read several times."""
     os.mkfifo(tmp_path / "pipe.tsv")
-    with pytest.raises(UserError, match=r"pipe\.tsv is no file: name a text file"):
+    with pytest.raises(UserError, match=r"pipe\.tsv is not a file: name a text file"):
         texts.existing_text(tmp_path / "pipe.tsv")
     write(tmp_path / "a.en", b"")
     with pytest.raises(UserError, match=r"a\.en is empty"):
