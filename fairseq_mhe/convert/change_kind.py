@@ -1,7 +1,7 @@
-"""``fairseq-mhe convert``: a smaller kind of attention that starts from a trained model.
+"""``fairseq-mhe convert``: give a trained model a smaller kind of attention, fitted to its own.
 
-``fairseq-mhe to-collaborative`` is the same for collaborative attention of any width D: Cordonnier,
-Loukas & Jaggi 2020, section 3.3 (arXiv 2006.16362). Exact for D = n d.
+``fairseq-mhe to-collaborative`` does the same with collaborative attention of any width D, exactly
+for D = n d: Cordonnier, Loukas & Jaggi 2020, section 3.3 (arXiv 2006.16362).
 """
 
 import argparse
@@ -23,9 +23,9 @@ from fairseq_mhe.models.build import build_ours, sublayers
 from fairseq_mhe.models.families import training_options
 from fairseq_mhe.models.options import size_options
 
-#: Kinds that ``convert --to`` takes; the other has a command of its own.
+#: Kinds that ``convert --to`` accepts; ``to-collaborative`` converts to the remaining kind.
 TARGETS = tuple(kind for kind in FIT if kind != "collaborative")
-#: Most rounds of least squares of ``to-collaborative``.
+#: Most rounds of least squares in ``to-collaborative``.
 _ROUNDS = 200
 
 
@@ -34,20 +34,21 @@ def convert(
 ) -> dict[str, Any]:
     """Write the material's source with attention of ``kind`` at all places to ``output``.
 
-    ``iterations``: most rounds of least squares; ``own``: options of the kind, by fairseq-train's
-    names. Returns a report of JSON values: how near the model comes, its options, and of a CP
-    decomposition its layers; UserError where options do not fit together or tensorly is missing.
+    ``iterations``: most rounds of least squares; ``own``: the kind's options, by fairseq-train's
+    names. Returns a report of JSON values: the model's options, how it differs from its source, and
+    the error of each sublayer fitted by a CP decomposition. Raises UserError if options do not fit
+    together or tensorly is missing.
     """
     source = material.source
     heads = {name: module.written_out() for name, _, module in sublayers(source.model)}
-    bias = any(each.biased for each in heads.values())
+    bias = any(attention.biased for attention in heads.values())
     options = source.options_of_kind(kind, bias, **own)
     model = build_ours(options, source.task())
     inputs = material.inputs()
     fitted, layers = {}, []
-    places = list(sublayers(model))
-    for name, _, new in tracked(places, "fitting attention sublayers", len(places)):
-        problem = Problem(new, heads[name], inputs[name], iterations)
+    new = list(sublayers(model))
+    for name, _, attention in tracked(new, "fitting attention sublayers", len(new)):
+        problem = Problem(attention, heads[name], inputs[name], iterations)
         fitted[name] = FIT[kind](problem)
         if (cp := problem.components) is not None:
             layers.append({"name": name, "error": cp.error, "iterations": cp.iterations})
@@ -70,60 +71,60 @@ def convert(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser, "run folder, or any fairseq checkpoint", "checkpoint to fine-tune")
     add = parser.add_argument
-    help_ = f"kind of attention: {', '.join(TARGETS)} (collaborative: to-collaborative)"
+    help_ = f"new kind of attention: {', '.join(TARGETS)} (or use to-collaborative)"
     add("--to", required=True, choices=TARGETS, metavar="KIND", help=help_)
     for dest, (option, kinds) in size_options().items():
         if set(kinds) & set(TARGETS):
             flag = f"--{option.name.replace('_', '-')}"
             help_ = f"{', '.join(kinds)}: {option.help}"
             add(flag, dest=dest, type=int, metavar="N", help=help_)
-    _add_measured(parser)
+    _add_report(parser)
 
 
-def _add_measured(parser: argparse.ArgumentParser) -> None:
-    """The data that conversions are fitted to and judged on, and --json."""
-    use = "data folder: its training sentences weigh the errors, and the loss is measured"
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    """Add --data, on which a conversion is fitted and measured, and --json."""
+    use = "data folder: train weights the errors of the fit, valid measures the loss"
     add_data(parser, use, sentences=1000)
     help_ = "print the report as JSON, for programs"
     parser.add_argument("--json", action="store_true", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Convert, and print how far the model is from its source."""
+    """Convert the checkpoint, and print how the new model differs from it."""
     own = {flag: getattr(args, flag, None) for flag in size_options()}
     _convert_and_report(args, args.to, **own)
 
 
 def to_collaborative_arguments(parser: argparse.ArgumentParser) -> None:
-    output = "the same model with collaborative attention"
+    output = "checkpoint to write: the model with collaborative attention"
     add_files(parser, "run folder, or any fairseq checkpoint", output)
-    help_ = "width of shared queries and keys; nothing is lost at heads times their width"
+    help_ = "width of the shared queries and keys; heads times their width is exact"
     parser.add_argument("--dim", type=positive, required=True, metavar="D", help=help_)
-    _add_measured(parser)
+    _add_report(parser)
 
 
 def to_collaborative(args: argparse.Namespace) -> None:
-    """Decompose the scores of trained heads, and print how far the model is from its source."""
-    how = {"iterations": _ROUNDS, "collaborative_dim": args.dim}
-    _convert_and_report(args, "collaborative", **how)
+    """Decompose the scores of trained heads, and print how the new model differs."""
+    options = {"iterations": _ROUNDS, "collaborative_dim": args.dim}
+    _convert_and_report(args, "collaborative", **options)
 
 
-def _convert_and_report(args: argparse.Namespace, kind: str, **how: Any) -> None:
+def _convert_and_report(args: argparse.Namespace, kind: str, **options: Any) -> None:
     check_files(args)
     with quiet_fairseq():
         source = open_source(args.input)
         material = open_material(source, args.data, args.sentences)
-        report = convert(args.output, kind, material, **how)
+        report = convert(args.output, kind, material, **options)
     if args.json:
         print(json.dumps(report, indent=2))
         return
     print(f"{args.output}: {kind} from {source.attention_summary}, by least squares")
-    apart = f"largest difference of a logit {report['logits']['largest']:.2g}"
+    difference = f"largest difference of a logit {report['logits']['largest']:.2g}"
     if report["loss"] is not None:
         loss = report["loss"]
         before = report["loss_before"]
-        apart += f", loss {loss:.4f} (source: {before:.4f}) nats/token"
-    print(f"before any fine-tuning, on {material.name}: {apart}")
+        difference += f", loss {loss:.4f} (source: {before:.4f}) nats/token"
+    print(f"before any fine-tuning, on {material.name}: {difference}")
     layers = report["layers"]
     if layers:
         columns = "sublayer", "error of the scores", "rounds of least squares"

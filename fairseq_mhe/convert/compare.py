@@ -1,4 +1,4 @@
-"""What two models are compared on, pairs of sentences or random words, and how they differ."""
+"""Compare models on sentence pairs or random words: their logits, losses and translations."""
 
 import argparse
 from collections.abc import Sequence
@@ -21,30 +21,30 @@ from fairseq_mhe.convert.moments import Inputs, measure_inputs
 from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_binary
 
-#: The beam of searches that are compared.
+#: Beam size of the searches whose hypotheses are compared.
 BEAM = 5
-#: Pairs of sentences to a batch.
+#: Number of sentence pairs in a batch.
 _PAIRS = 50
-#: Random sentences, and the tokens of the longest, its end included.
+#: Number of random sentences, and the most tokens that one has, </s> included.
 _RANDOM, _LONGEST = 32, 24
-#: fairseq's, with "net_input" and "target".
+#: A batch as fairseq's translation task makes it, with "net_input" and "target".
 Batch = dict[str, Any]
 
 
 class LogitDifference(NamedTuple):
-    """How far two models' logits are from each other at most, at real target positions."""
+    """Largest difference between the logits of a source and those of another model."""
 
     largest: float
-    largest_logit: float
-    positions: int
+    largest_logit: float  # of the source
+    positions: int  # target tokens that were compared, without padding
 
 
 @dataclass(frozen=True)
 class Material:
-    """Batches to compare models with ``source`` on, and to measure what its sublayers read.
+    """Batches for comparing models with ``source``, and for measuring its sublayers' inputs.
 
-    ``compared``: of a split ``subset`` of the folder ``data``, or of random words without one;
-    ``measured``: of its training text, empty without a folder.
+    ``compared`` is from the split ``subset`` of the folder ``data``, or random words without one;
+    ``measured`` is from the training text, and empty without a folder.
     """
 
     source: Source
@@ -56,7 +56,7 @@ class Material:
 
     @property
     def name(self) -> str:
-        """What models are compared on, in words."""
+        """Describe the sentences on which models are compared."""
         return f"{self.subset} of {self.data}" if self.data else "random words"
 
     @property
@@ -64,63 +64,64 @@ class Material:
         return self.task.target_dictionary.pad()
 
     def inputs(self) -> dict[str, Inputs]:
-        """What each sublayer of the source reads, by its name."""
+        """Measure the inputs of each attention sublayer of the source, by the sublayer's name."""
         batches = tracked(self.measured, "measuring inputs", len(self.measured))
         return measure_inputs(self.source.model, batches, self._pad)
 
     @torch.inference_mode()
     def difference(self, model: nn.Module) -> LogitDifference:
-        """How far a model's logits are from the source's."""
+        """Compare a model's logits with the source's at all target tokens that are no padding."""
         largest = torch.zeros(())
         largest_logit = torch.zeros(())
         positions = 0
         for batch in tracked(self.compared, "comparing", len(self.compared)):
             inputs = batch["net_input"]
-            read = inputs.get("prev_output_tokens", inputs["src_tokens"])  # (B, T)
-            real = read.ne(self._pad)
-            one = self.source.model(**inputs)[0][real].double()  # (positions, vocabulary)
-            other = model(**inputs)[0][real].double()
-            # torch's maximum of a NaN and a number is the NaN.
-            largest = largest.maximum((one - other).abs().max())
-            largest_logit = largest_logit.maximum(one.abs().max())
-            positions += len(one)
+            tokens = inputs.get("prev_output_tokens", inputs["src_tokens"])  # (B, T)
+            real = tokens.ne(self._pad)
+            expected = self.source.model(**inputs)[0][real].double()  # (positions, V)
+            logits = model(**inputs)[0][real].double()  # (positions, V)
+            # torch.maximum of NaN and a number is NaN.
+            largest = largest.maximum((logits - expected).abs().max())
+            largest_logit = largest_logit.maximum(expected.abs().max())
+            positions += len(expected)
         return LogitDifference(float(largest), float(largest_logit), positions)
 
     @torch.inference_mode()
     def loss(self, model: Any) -> float | None:
-        """Nats a target token, negative log-likelihood without smoothing; None without data."""
+        """Return the mean negative log-likelihood in nats per target token; None without data."""
         if self.data is None:
             return None
         total = torch.zeros((), dtype=torch.float64)
         tokens = 0
         for batch in self.compared:
             target: Tensor = batch["target"].flatten()  # (B T,)
-            # By the model itself: with an adaptive softmax its output is no logits.
-            logs = model.get_normalized_probs(model(**batch["net_input"]), log_probs=True)
-            rows = logs.flatten(0, 1).float()  # (B T, vocabulary)
-            how: Any = {"ignore_index": self._pad, "reduction": "sum"}
-            total += nn.functional.nll_loss(rows, target, **how).double()
+            output = model(**batch["net_input"])
+            # The output of a model with an adaptive softmax is not logits.
+            log_probs = model.get_normalized_probs(output, log_probs=True)
+            rows = log_probs.flatten(0, 1).float()  # (B T, V)
+            options: Any = {"ignore_index": self._pad, "reduction": "sum"}
+            total += nn.functional.nll_loss(rows, target, **options).double()
             tokens += int(target.ne(self._pad).sum())
         return float(total) / max(1, tokens)
 
     @torch.inference_mode()
     def search(self, model: Any, beam: int = BEAM) -> list[list[int]]:
-        """The best hypothesis of each sentence, as token numbers that end in </s>."""
-        how = {"beam_size": beam, "max_len_a": 1.5, "max_len_b": 20}
-        generator = SequenceGenerator([model], self.task.target_dictionary, **how)
+        """Return the best hypothesis of each sentence, as token ids that end in </s>."""
+        options = {"beam_size": beam, "max_len_a": 1.5, "max_len_b": 20}
+        generator = SequenceGenerator([model], self.task.target_dictionary, **options)
         best = []
-        work = f"translating, beam {beam}"
-        for batch in tracked(self.compared, work, len(self.compared)):
+        activity = f"translating, beam {beam}"
+        for batch in tracked(self.compared, activity, len(self.compared)):
             results = generator.generate([model], batch)
             best += [hypotheses[0]["tokens"].tolist() for hypotheses in results]
         return best
 
 
 def add_data(parser: argparse.ArgumentParser, use: str, sentences: int) -> None:
-    """The options for a data folder, with ``use`` as help, and how much of it a command takes."""
+    """Add --data with the help text ``use``, and --sentences with the default ``sentences``."""
     add = parser.add_argument
     add("--data", type=Path, metavar="DATA", help=use)
-    help_ = "sentences to take of each split (default: %(default)s)"
+    help_ = "first sentences to use of each split (default: %(default)s)"
     add("--sentences", type=positive, default=sentences, metavar="N", help=help_)
 
 
@@ -131,10 +132,10 @@ def open_material(
     subset: str = "valid",
     measured: bool = True,
 ) -> Material:
-    """The first ``sentences`` of ``subset`` and of train, or random words without a data folder.
+    """Load the first ``sentences`` of ``subset`` and of train, or random words without ``data``.
 
-    ``measured``: whether train is wanted. UserError where the data cannot be read, or do not belong
-    to the model.
+    ``measured`` is whether to load train. Raises UserError if the data cannot be read or do not
+    belong to the model.
     """
     if data is None:
         return Material(source, source.task(), random_batches(source))
@@ -146,12 +147,12 @@ def open_material(
 
 
 def task_of(data: DataFolder, source: Source) -> TranslationTask:
-    """The task of a data folder; UserError where it is not of a checkpoint's vocabulary."""
+    """Return the task of a data folder; UserError if its vocabularies are not the checkpoint's."""
     source.require_translation(f"the data folder {data.folder}")
     task = load_task(data)
-    words = len(task.source_dictionary), len(task.target_dictionary)
-    if words != source.vocab_sizes:
-        own = " and ".join(map(str, words))
+    sizes = len(task.source_dictionary), len(task.target_dictionary)
+    if sizes != source.vocab_sizes:
+        own = " and ".join(map(str, sizes))
         expected = " and ".join(map(str, source.vocab_sizes))
         raise UserError(
             f"{data.folder} does not belong to {source.path}: it has {own} words, the checkpoint "
@@ -163,15 +164,15 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
 def pair_batches(
     task: TranslationTask, model: Any, subset: str, count: int
 ) -> list[Batch]:
-    """The first ``count`` pairs of a split that fit into a model's positions, short ones first.
+    """Return the first ``count`` pairs of a split that fit the model's positions, shortest first.
 
-    UserError where the split is missing, or has no such pair.
+    Raises UserError if the split is missing, or has no such pair.
     """
     try:
         task.load_dataset(subset)
-    except (OSError, TypeError):  # of fairseq where one side of a split is missing
-        what = f"{task.cfg.data} has no split {subset!r}"
-        raise UserError(f"{what}: prepare the data again, or name another") from None
+    except (OSError, TypeError):  # fairseq's, if one side of the split is missing
+        problem = f"{task.cfg.data} has no split {subset!r}"
+        raise UserError(f"{problem}: prepare the data again, or name another") from None
     dataset = task.dataset(subset)
     order = np.arange(len(dataset))
     fitting, _ = dataset.filter_indices_by_size(order, model.max_positions())
@@ -189,23 +190,23 @@ def pair_batches(
 
 
 def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
-    """A batch of random words: sources padded on the left, targets on the right, as in fairseq.
+    """Return one batch of random words, with sources padded on the left, targets on the right.
 
-    They are no longer than the model has positions for; a language model reads the targets.
+    No sentence is longer than the model's positions. A language model reads the targets only.
     """
     model: Any = source.model
     task = source.task()
     generator = torch.Generator().manual_seed(1)
-    positions = model.max_positions()  # of source and target, or of the one text
-    both = positions if isinstance(positions, tuple) else [positions]
-    longest = min(_LONGEST, *both)
+    positions = model.max_positions()  # a language model has one number, not a pair
+    limits = positions if isinstance(positions, tuple) else [positions]
+    longest = min(_LONGEST, *limits)
     sides: list[Any] = []
     for dictionary in (task.source_dictionary, task.target_dictionary):
         lengths = torch.randint(1, longest, (sentences,), generator=generator).tolist()
         end = torch.tensor([dictionary.eos()])
-        of_words = 4, len(dictionary)  # after the special symbols
-        words = [torch.randint(*of_words, (n,), generator=generator) for n in lengths]
-        sides += [[torch.cat((each, end)) for each in words], lengths, dictionary]
+        ids = 4, len(dictionary)  # all ids but those of the special symbols
+        words = [torch.randint(*ids, (n,), generator=generator) for n in lengths]
+        sides += [[torch.cat((line, end)) for line in words], lengths, dictionary]
     dataset = LanguagePairDataset(*sides)
     batch: Batch = dataset.collater([dataset[index] for index in range(sentences)])
     if source.family is not TRANSLATION:

@@ -1,4 +1,4 @@
-"""The CP (PARAFAC) decomposition by which heads get shared components: tensorly's, well begun."""
+"""Decompose heads into shared components: tensorly's CP (PARAFAC) from a start of our own."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -10,17 +10,18 @@ from torch.nn.functional import normalize, pad
 
 from fairseq_mhe.common.system import require
 
-#: Alternating least squares stops where an iteration lowers the relative error by less than this.
+#: Alternating least squares stops when a round lowers the relative error by less than this.
 STOP = 1e-6
-#: Ridge of its regressions, by the size that products of two factors have.
+#: Ridge of the regressions, relative to the size of products of two factors.
 RIDGE = 1e-10
 
 
 @dataclass(frozen=True)
 class Components:
-    """sum over r of ``mixing[i, r] query[r] key[r]^T``: (n, D), (D, A), (D, B), float64.
+    """Approximates head i's form (A, B) by the sum over r of ``mixing[i, r] query[r] key[r]^T``.
 
-    ``error``: relative in the Frobenius norm; ``iterations``: rounds of least squares.
+    ``mixing`` (n, D), ``query`` (D, A), ``key`` (D, B), all float64; ``error``: relative, in the
+    Frobenius norm; ``iterations``: rounds of least squares that were made.
     """
 
     mixing: Tensor
@@ -33,45 +34,45 @@ class Components:
     def of(
         cls, forms: Tensor, mixing: Tensor, query: Tensor, key: Tensor, rounds: int = 0
     ) -> Self:
-        """Components that approximate ``forms`` (n, A, B)."""
-        apart = torch.einsum("ir,ra,rb->iab", mixing, query, key) - forms
+        """Return components, with their error as an approximation of ``forms`` (n, A, B)."""
+        residual = torch.einsum("ir,ra,rb->iab", mixing, query, key) - forms
         smallest = torch.finfo(forms.dtype).tiny
-        error = apart.norm() / forms.norm().clamp(min=smallest)
+        error = residual.norm() / forms.norm().clamp(min=smallest)
         return cls(mixing, query, key, float(error), rounds)
 
     def balanced(self) -> Self:
-        """The same, query and key of each component equally long, its largest mixing entry 1."""
-        place = self.mixing.abs().argmax(dim=0, keepdim=True)
-        largest = self.mixing.gather(0, place).squeeze(0)  # (D,), signed
+        """Rescale each component to equally long query and key, and a largest mixing entry of 1."""
+        index = self.mixing.abs().argmax(dim=0, keepdim=True)
+        largest = self.mixing.gather(0, index).squeeze(0)  # (D,), signed
         mixing = torch.where(largest != 0, self.mixing / largest, 0.0)
         lengths = self.query.norm(dim=1) * self.key.norm(dim=1)  # (D,)
-        side = (largest.abs() * lengths).sqrt().unsqueeze(1)  # (D, 1)
-        query = normalize(self.query) * side * largest.sign().unsqueeze(1)
-        key = normalize(self.key) * side
+        length = (largest.abs() * lengths).sqrt().unsqueeze(1)  # (D, 1)
+        query = normalize(self.query) * length * largest.sign().unsqueeze(1)
+        key = normalize(self.key) * length
         return replace(self, mixing=mixing, query=query, key=key)
 
 
 def decompose(forms: Tensor, dimensions: int, rank: int, iterations: int) -> Components:
     """Approximate ``forms`` (n, A, B) of at most ``rank`` by ``dimensions`` shared components.
 
-    With ``dimensions`` = n * ``rank`` the heads' own components, side by side, are exact. With
-    fewer, alternating least squares with line search goes on from the largest of them: on a trained
-    tiny model at D = n d / 4 and n d / 2 that ended lower than tensorly's own starts, "svd" and
-    "random", in nearly every case. UserError where tensorly is not installed.
+    With ``dimensions`` >= n * ``rank`` the singular components of all heads together are exact.
+    With fewer, alternating least squares with line search starts from the largest of them: on a
+    trained tiny model at D = n d / 4 and n d / 2 its error ended lower than from tensorly's own
+    starts, "svd" and "random", in nearly every case. UserError if tensorly is not installed.
     """
-    start = _own_components(forms, dimensions, rank)
+    start = _singular_components(forms, dimensions, rank)
     if dimensions >= forms.size(0) * rank:
         return start.balanced()
     end = _alternate(forms, start, iterations)
     return min(start, end, key=lambda components: components.error).balanced()
 
 
-def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
-    """The heads' largest singular components, each for its own head alone; zeros if too few."""
+def _singular_components(forms: Tensor, dimensions: int, rank: int) -> Components:
+    """Return the heads' largest singular components, each used by one head; zeros if too few."""
     u, s, v = torch.linalg.svd(forms, full_matrices=False)
     size = s[:, :rank].flatten()  # (n rank,)
     largest = size.argsort(descending=True)[:dimensions].sort().values
-    missing = (0, 0, 0, dimensions - len(largest))  # more rows
+    missing = (0, 0, 0, dimensions - len(largest))  # `pad` adds this many rows
     size = size[largest].sqrt().unsqueeze(1)
     heads = torch.eye(len(s), dtype=s.dtype)  # (n, n)
     mixing = heads.repeat_interleave(rank, dim=0)  # (n rank, n)
@@ -83,23 +84,23 @@ def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
 
 
 def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
-    """tensorly's alternating least squares from ``start``."""
+    """Run tensorly's alternating least squares from ``start``."""
     require("tensorly")
     from tensorly.cp_tensor import CPTensor
     from tensorly.decomposition import parafac
 
     dimensions, calls = len(start.query), []
-    # Copies, since tensorly works in place; it lays factors out by rows.
+    # tensorly changes its factors in place. It takes them as (n, D), (A, D) and (B, D).
     parts = start.mixing, start.query.T, start.key.T
-    begin = [part.numpy().copy() for part in parts]
+    initial = [part.numpy().copy() for part in parts]
     _, factors = parafac(
         forms.numpy(),
         dimensions,
         n_iter_max=iterations,
-        init=CPTensor((np.ones(dimensions), begin)),
+        init=CPTensor((np.ones(dimensions), initial)),
         tol=STOP,
         linesearch=True,
-        # A little ridge regression, so that components that have become alike do not stop it.
+        # Without a ridge, two components that become alike make a regression singular.
         l2_reg=RIDGE * float(forms.norm()) ** (4 / 3),
         callback=lambda *call: calls.append(call),
     )

@@ -1,4 +1,4 @@
-"""``fairseq-mhe fold``: any checkpoint as fairseq's own ``transformer``, which needs no package."""
+"""``fairseq-mhe fold``: write any checkpoint as fairseq's own model, which needs no extension."""
 
 import argparse
 import re
@@ -26,22 +26,22 @@ from fairseq_mhe.convert.compare import (
 )
 from fairseq_mhe.models.build import sublayers
 
-#: A fold is refused where its logits differ by more than this share of the largest logit: float32
-#: rounding stays far below, a wrong fold far above.
+#: A fold is refused if its logits differ by more than this share of the largest logit. Rounding in
+#: float32 stays far below this, a wrong fold far above.
 _TOLERANCE = 1e-4
 #: Parameters of fairseq's --scale-heads, --scale-resids, --scale-attn and --scale-fc.
 _SCALES = re.compile(r"\.(c_attn|w_resid|(attn_ln|ffn_layernorm)\.weight)$")
 
 
 def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """The whole float32 state of fairseq's own ``transformer`` that computes what ``model`` does.
+    """Return the float32 state of fairseq's own ``transformer`` that computes what ``model`` does.
 
-    UserError where a sublayer has no exact stock form.
+    Raises UserError if a sublayer has no exact stock form.
     """
     if any(_SCALES.search(name) for name in model.state_dict()):
         raise UserError(
             "a model with --scale-heads, --scale-attn, --scale-fc or --scale-resids has no stock "
-            "form: fairseq's own loses them where it loads a checkpoint"
+            "form: fairseq's own model loses these scales when it loads a checkpoint"
         )
     stock = {name: stock_sublayer(module) for name, _, module in sublayers(model)}
     return with_sublayers(model, stock)
@@ -50,26 +50,26 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
 def with_sublayers(
     model: nn.Module, new: Mapping[str, Mapping[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """A model's float32 state with the parameters of all its attention sublayers replaced."""
+    """Return a model's float32 state with ``new`` parameters in all its attention sublayers."""
     replaced = tuple(f"{name}." for name in new)
     state = {}
     for name, value in model.state_dict().items():
         if not name.startswith(replaced):
             state[name] = value.float() if value.is_floating_point() else value
-    for prefix, of_sublayer in new.items():
-        for name, value in of_sublayer.items():
-            state[f"{prefix}.{name}"] = value.float()
+    for sublayer, parameters in new.items():
+        for name, value in parameters.items():
+            state[f"{sublayer}.{name}"] = value.float()
     return state
 
 
 def stock_sublayer(attention: Attention) -> dict[str, Tensor]:
-    """A sublayer's parameters as fairseq's ``MultiheadAttention`` has them; UserError if none."""
+    """Return the sublayer's parameters in fairseq's ``MultiheadAttention``; UserError if none."""
     heads = attention.num_heads
     width = attention.embed_dim
     if width % heads:
         raise UserError(
-            f"{heads} heads do not divide the model's width {width}, which fairseq's own attention "
-            "demands: this model has no stock form"
+            f"{heads} heads do not divide the model's width {width}, but fairseq's own attention "
+            "requires it: this model has no stock form"
         )
     return attention.written_out().of_width(width // heads).stock_parameters()
 
@@ -81,11 +81,12 @@ def fold(
     subset: str = "test",
     sentences: int = 1,
 ) -> tuple[Material, LogitDifference, int | None]:
-    """Write ``source`` folded to ``output``, if what is written computes the same.
+    """Write ``source``, folded, to ``output`` if the written model computes the same.
 
-    Returns what it is compared on (the first ``sentences`` of a split of ``data``, or random
-    words), how logits differ, and how many translations with a beam are the same, if any are made.
-    UserError where there is no exact stock form, or the two differ by more than rounding.
+    Returns the material that both models were compared on (the first ``sentences`` of a split of
+    ``data``, or random words), the difference of their logits, and with ``data`` the number of
+    equal hypotheses of beam search. Raises UserError if there is no exact stock form, or the logits
+    differ by more than rounding.
     """
     material = open_material(source, data, sentences, subset, measured=False)
     parameters = folded_parameters(source.model)
@@ -97,7 +98,7 @@ def fold(
         save_model(source, source.stock_options, parameters, temporary, history)
         stock = load_by_fairseq(temporary, material.task)
         logits = material.difference(stock)
-        # Neither of a model whose logits are no numbers.
+        # "not <=" is true for NaN, too.
         if not logits.largest <= _TOLERANCE * max(1.0, logits.largest_logit):
             raise UserError(
                 f"the fold of {source.path} is not exact: its logits differ by up to "
@@ -105,45 +106,46 @@ def fold(
                 "kept; please report this"
             )
         if data is not None:
-            one = material.search(source.model)
-            other = material.search(stock)
-            same = sum(a == b for a, b in zip(one, other, strict=True))
+            expected = material.search(source.model)
+            hypotheses = material.search(stock)
+            same = sum(a == b for a, b in zip(hypotheses, expected, strict=True))
     return material, logits, same
 
 
 def add_files(parser: argparse.ArgumentParser, source: str, output: str) -> None:
-    """The checkpoint that is read and the one that is written; the words are their help."""
+    """Add the arguments IN and OUT, with the help texts ``source`` and ``output``."""
     parser.add_argument("input", type=Path, metavar="IN", help=source)
     parser.add_argument("output", type=Path, metavar="OUT", help=output)
 
 
 def check_files(args: argparse.Namespace) -> None:
-    """UserError, before the work, where a command's output cannot be written or is its input."""
+    """Raise UserError if the output cannot be written or is the input, before the work begins."""
     check_output(args.output, args.input, args.input / "model.pt")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    source = "checkpoint of any kind of attention, or a run folder of translation"
-    add_files(parser, source, "the same model as fairseq's own transformer")
-    use = "data folder to compare both on, by beam search too (else random words)"
+    source = "checkpoint with any kind of attention, or a translation run folder"
+    add_files(parser, source, "checkpoint to write: fairseq's own transformer")
+    use = "data folder to compare both models on, also by beam search (default: random words)"
     add_data(parser, use, sentences=500)
     help_ = "split of DATA to compare on (default: %(default)s)"
     parser.add_argument("--subset", default="test", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Fold, and print how the fold compares with its source."""
+    """Fold the checkpoint, and print how the fold differs from it."""
     check_files(args)
     with quiet_fairseq():
         source = open_source(args.input)
-        how = args.data, args.subset, args.sentences
-        material, (largest, logit, positions), same = fold(source, args.output, *how)
+        sentences = args.data, args.subset, args.sentences
+        material, logits, same = fold(source, args.output, *sentences)
     count = sum(len(batch["target"]) for batch in material.compared)
     stock = source.family.stock
     print(f"{args.output}: fairseq's own {stock}, folded from {source.attention_summary}")
     print(
         f"compared on {count} sentences ({material.name}): largest difference of a logit "
-        f"{largest:.1e} (float32; largest logit {logit:.1f}; {positions} positions)"
+        f"{logits.largest:.1e} (float32; largest logit {logits.largest_logit:.1f}; "
+        f"{logits.positions} positions)"
     )
     if same is not None:
         print(f"beam {BEAM}: {same} of {count} hypotheses are the same")

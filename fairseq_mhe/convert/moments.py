@@ -1,4 +1,4 @@
-"""What the attention sublayers of a model read: moments of their inputs over real sentences."""
+"""Moments of the inputs that the attention sublayers of a model get on real sentences."""
 
 import contextlib
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ from fairseq_mhe.models.build import sublayers
 
 
 class Moments:
-    """Mean (C,) and covariance (C, C) of the vectors that were added, float64.
+    """Mean (C,) and covariance (C, C), in float64, of the vectors that were added.
 
-    Without any, what to assume without data: mean 0, every direction alike.
+    Without vectors the mean is 0 and the covariance the identity.
     """
 
     def __init__(self, width: int) -> None:
@@ -23,7 +23,7 @@ class Moments:
         self._products = torch.zeros(width, width, dtype=torch.float64)
 
     def add(self, x: Tensor) -> None:
-        """x: (N, C)."""
+        """Add the N vectors ``x`` (N, C)."""
         x = x.double()
         self._count += len(x)
         self._sum += x.sum(dim=0)
@@ -42,13 +42,13 @@ class Moments:
         return self._products / self._count - self.mean.outer(self.mean)
 
     @property
-    def second(self) -> Tensor:
+    def second_moment(self) -> Tensor:
         """(C, C): the mean of x x^T."""
         return self.covariance + self.mean.outer(self.mean)
 
 
 class Inputs(NamedTuple):
-    """What one sublayer reads: its queries' input and its memory."""
+    """Moments of the two inputs of a sublayer: the queries' input, and the memory."""
 
     query: Moments
     memory: Moments
@@ -58,23 +58,23 @@ class Inputs(NamedTuple):
 def measure_inputs(
     model: nn.Module, batches: Iterable[dict[str, Any]], pad: int
 ) -> dict[str, Inputs]:
-    """The inputs of every sublayer, by its name, over batches of source and (shifted) target."""
+    """Measure the inputs of each sublayer, by its name, at all tokens that are no padding."""
     measured: dict[str, Inputs] = {}
-    real: dict[str, Tensor] = {}  # side -> (positions, B), true where there is a word
+    real: dict[str, Tensor] = {}  # side -> (positions, B), False at padding
 
-    def listen(inputs: Inputs, place: str, _: nn.Module, args: Any, kwargs: Any) -> None:
+    def record(inputs: Inputs, place: str, _: nn.Module, args: Any, kwargs: Any) -> None:
         query, memory = kwargs["query"], kwargs["key"]  # (T, B, C), (S, B, M)
-        reader = "encoder" if place == "encoder" else "decoder"
-        source = "decoder" if place == "decoder" else "encoder"
-        inputs.query.add(query[real[reader]])
-        inputs.memory.add(memory[real[source]])
+        query_side = "encoder" if place == "encoder" else "decoder"
+        memory_side = "decoder" if place == "decoder" else "encoder"
+        inputs.query.add(query[real[query_side]])
+        inputs.memory.add(memory[real[memory_side]])
 
     with contextlib.ExitStack() as hooks:
         for name, place, module in sublayers(model):
             measured[name] = Inputs(Moments(module.embed_dim), Moments(module.kdim))
-            listener = partial(listen, measured[name], place)
-            hook = module.register_forward_pre_hook(listener, with_kwargs=True)
-            hooks.enter_context(hook)
+            hook = partial(record, measured[name], place)
+            handle = module.register_forward_pre_hook(hook, with_kwargs=True)
+            hooks.enter_context(handle)
         for batch in batches:
             inputs = batch["net_input"]
             real["encoder"] = inputs["src_tokens"].ne(pad).T

@@ -107,7 +107,7 @@ def test_the_offset_of_mhe_mul_counts() -> None:
 def test_moments() -> None:
     x, inputs = make_inputs()
     torch.testing.assert_close(inputs.query.mean, x.mean(dim=0))
-    torch.testing.assert_close(inputs.query.second, x.T @ x / len(x))
+    torch.testing.assert_close(inputs.query.second_moment, x.T @ x / len(x))
     unknown = Moments(C)
-    for matrix in (unknown.covariance, unknown.second):
+    for matrix in (unknown.covariance, unknown.second_moment):
         assert torch.equal(matrix, torch.eye(C, dtype=torch.float64))
