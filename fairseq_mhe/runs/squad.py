@@ -1,7 +1,8 @@
-"""Scores of answers to SQuAD's questions, as its official evaluation: ``fairseq-mhe score-squad``.
+"""Score answers to SQuAD's questions as its official script does: ``fairseq-mhe score-squad``.
 
-Rajpurkar et al. 2016 (arXiv 1606.05250) and 2018 (1806.03822): small letters, punctuation, articles
-and spaces do not count; the best right answer does; a question without any wants an empty one.
+Rajpurkar et al. 2016 (arXiv 1606.05250) and 2018 (1806.03822): case, punctuation, articles and
+spaces do not count. Of several gold answers the best match counts. A question without a gold
+answer wants an empty answer.
 """
 
 import math
@@ -17,63 +18,63 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.prepare.task_files import read_squad
 
-#: Question -> its right answers, [""] where there is none.
-Right = Mapping[str, Sequence[str]]
+#: Question -> its gold answers, [""] for a question without an answer.
+Gold = Mapping[str, Sequence[str]]
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Answer(NamedTuple):
-    """``odds``: by how much the score of no answer is above that of this one, in logits."""
+    """``odds``: score of no answer minus score of this answer, in logits."""
 
     text: str
     odds: float
 
 
 def _words(text: str) -> list[str]:
-    """What of an answer is compared."""
+    """Return the words of an answer that count, in small letters."""
     return _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
 
 
-def exact(answer: str, right: str) -> float:
-    """1 where both are the same, else 0."""
-    return float(_words(answer) == _words(right))
+def exact(answer: str, gold: str) -> float:
+    """Return 1 if both answers have the same words, else 0."""
+    return float(_words(answer) == _words(gold))
 
 
-def f1(answer: str, right: str) -> float:
-    """The harmonic mean of precision and recall of words; empty answers match empty ones only."""
-    one = _words(answer)
-    other = _words(right)
-    if not one or not other:
-        return float(one == other)
-    shared = (Counter(one) & Counter(other)).total()
+def f1(answer: str, gold: str) -> float:
+    """Return the F1 of words: harmonic mean of precision and recall; 1 for two empty answers."""
+    predicted = _words(answer)
+    wanted = _words(gold)
+    if not predicted or not wanted:
+        return float(predicted == wanted)
+    shared = (Counter(predicted) & Counter(wanted)).total()
     if not shared:
         return 0.0
-    precision = shared / len(one)
-    recall = shared / len(other)
+    precision = shared / len(predicted)
+    recall = shared / len(wanted)
     return 2 * precision * recall / (precision + recall)
 
 
-def right_answers(path: Path) -> dict[str, list[str]]:
-    """The right answers of an official file; errors as `read_squad`."""
-    right: dict[str, list[str]] = {}
+def gold_answers(path: Path) -> dict[str, list[str]]:
+    """Return the gold answers in an official file; raises errors as `read_squad`."""
+    gold: dict[str, list[str]] = {}
     for question in read_squad(path):
-        # Answers that nothing is left of count as none, officially.
+        # The official script drops answers that have no words.
         texts = [text for text, _ in question.answers if _words(text)]
-        right[question.identity] = texts or [""]
-    return right
+        gold[question.identity] = texts or [""]
+    return gold
 
 
-def squad_scores(answers: Mapping[str, str], right: Right) -> dict[str, float]:
-    """Exact match and F1 in percent, of all questions and of those with and without answer."""
-    missing = right.keys() - answers.keys()
+def squad_scores(answers: Mapping[str, str], gold: Gold) -> dict[str, float]:
+    """Return exact match and F1 in percent: of all questions, of those with answer and without."""
+    missing = gold.keys() - answers.keys()
     if missing:
         raise UserError(
-            f"{len(missing):,} of {len(right):,} questions have no prediction, {min(missing)} "
+            f"{len(missing):,} of {len(gold):,} questions have no prediction, {min(missing)} "
             "among them: add them; an answer may be empty"
         )
     scores: dict[str, list[float]] = defaultdict(list)
-    for question, texts in right.items():
+    for question, texts in gold.items():
         group = " without answer" if texts == [""] else " with answer"
         for measure in (exact, f1):
             best = max(measure(answers[question], text) for text in texts)
@@ -82,26 +83,26 @@ def squad_scores(answers: Mapping[str, str], right: Right) -> dict[str, float]:
     return {name: 100 * sum(values) / len(values) for name, values in scores.items()}
 
 
-def threshold(answers: Mapping[str, Answer], right: Right) -> float:
-    """The highest odds at which an answer is given, for the best F1; -inf: no question has one."""
-    gained = best = 0.0
-    chosen = -math.inf
+def threshold(answers: Mapping[str, Answer], gold: Gold) -> float:
+    """Return the limit of odds that gives `answers_up_to` its best F1; -inf: no answer at all."""
+    gain = best = 0.0
+    limit = -math.inf
     for question, answer in sorted(answers.items(), key=lambda pair: pair[1].odds):
-        if right[question] == [""]:
-            gained -= bool(answer.text)  # to give none was right
+        if gold[question] == [""]:
+            gain -= bool(answer.text)  # the question has no answer
         else:
-            gained += max(f1(answer.text, one) for one in right[question])
-        if gained > best:
-            best = gained
-            chosen = answer.odds
-    return chosen
+            gain += max(f1(answer.text, text) for text in gold[question])
+        if gain > best:
+            best = gain
+            limit = answer.odds
+    return limit
 
 
-def answers_up_to(answers: Mapping[str, Answer], most: float) -> dict[str, str]:
-    """Question -> its answer, none where the odds are above ``most``."""
+def answers_up_to(answers: Mapping[str, Answer], limit: float) -> dict[str, str]:
+    """Return question -> answer, which is empty if its odds are above ``limit``."""
     return {
-        name: "" if answer.odds > most else answer.text
-        for name, answer in answers.items()
+        question: "" if answer.odds > limit else answer.text
+        for question, answer in answers.items()
     }
 
 
@@ -113,15 +114,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Print the scores."""
-    right = right_answers(args.data)
+    """Print the scores of a file of predictions."""
+    gold = gold_answers(args.data)
     answers = read_json(args.predictions, object)
     try:
-        values = squad_scores(answers, right)
+        values = squad_scores(answers, gold)
     except (AttributeError, TypeError):
         raise UserError(
             f"{args.predictions} is not a JSON object of question id: answer"
         ) from None
-    print(f"{len(right):,} questions")
+    print(f"{len(gold):,} questions")
     for name, value in values.items():
         print(f"{name}: {value:.2f}%")

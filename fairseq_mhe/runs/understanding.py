@@ -1,4 +1,4 @@
-"""Language models on tasks: how they are fine-tuned, what they say of every example, its score."""
+"""Fine-tune language models on tasks, predict the answer of every example, and score it."""
 
 import math
 import statistics
@@ -40,35 +40,36 @@ from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.squad import Answer
 
-#: Heads, by what a task asks for; of other tasks CLASS_HEAD.
+#: Form of a task -> classification head; all other forms have CLASS_HEAD.
 _HEADS = {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD}
 
 
-def _recipe(row: str, data: TaskFolder, epochs: int | None) -> Json:
-    """fairseq-train's options of a model's row for a task, from finetuning.yaml."""
+def _task_options(row: str, data: TaskFolder, epochs: int | None) -> Json:
+    """Return fairseq-train's options, from finetuning.yaml, for a task and a model of ``row``."""
     task = data.task
     recipes = yaml_beside(__file__, "finetuning.yaml")
     options = {**recipes["every task"], **recipes["forms"][task.form]}
     of_row = recipes["base" if row == "base" else "small rows"]
     options |= {**of_row["others"], **of_row.get(task.name, {})}
-    usual = options.pop("epochs")
-    updates = math.ceil(data.training / options["batch_size"]) * (epochs or usual)
-    options |= dict.fromkeys(
-        ("max_update", "total_num_update", "save_interval_updates"), updates
-    )
+    default_epochs = options.pop("epochs")
+    batches = math.ceil(data.training / options["batch_size"])  # in an epoch
+    updates = batches * (epochs or default_epochs)
     if task.form != CHOICE:
         options["classification_head_name"] = _HEADS.get(task.form, CLASS_HEAD)
     return {
         **options,
+        "max_update": updates,
+        "total_num_update": updates,
+        "save_interval_updates": updates,
         "warmup_updates": max(1, updates * 6 // 100),
-        "num_classes": 2 if task.form == ANSWERS else len(task.labels or "1"),
+        "num_classes": 2 if task.form == ANSWERS else len(task.labels or ["a number"]),
         "regression_target": task.labels is None,
         "valid_subset": ",".join(task.subsets),
     }
 
 
 def describe(checkpoint: Path) -> Json:
-    """What fine-tuning needs to know of a masked language model, or UserError for another model."""
+    """Return what fine-tuning needs of a masked language model; UserError for other models."""
     source = open_source(checkpoint)
     if source.family is not ROBERTA:
         raise UserError(
@@ -82,10 +83,10 @@ def describe(checkpoint: Path) -> Json:
 
 
 def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -> Job:
-    """The run that fine-tunes a run folder of pretrain, or a checkpoint, on a task.
+    """Plan the job that fine-tunes ``model``, a run folder of pretrain or a checkpoint, on a task.
 
-    No checkpoint is read of a masked model's run. ``args``: ``out``, ``epochs`` and `devices`'.
-    UserError where the model is not trained to its end, has other subwords or too few positions.
+    ``args``: ``out``, ``epochs`` and the options of `devices`. Raises UserError if the model is
+    not trained to its end, has other subwords than the task, or too few positions.
     """
     trained = Job(model, {})
     if not model.is_dir():
@@ -93,14 +94,16 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
         facts = describe(model)
     elif trained.scores.exists():
         checkpoint = trained.last
+        # scores.json describes a masked model, so that its checkpoint need not be read.
         facts = read_json(trained.scores).get("model") or describe(checkpoint)
     else:
         raise UserError(
-            f"{model} is no finished run of pretrain: give the command that trains it again"
+            f"{model} is no finished run of pretrain: give its training command again"
         )
-    if (model / "config.json").is_file():  # a study's start has none
-        before = read_job(model).settings["data"]  # of a fine-tuned run a task's
-        if data.text != before.get("text", before["fingerprint"]):
+    if (model / "config.json").is_file():  # a model that a study converted has none
+        trained_on = read_job(model).settings["data"]
+        # If the model is fine-tuned, its data are a task with the fingerprint of the "text".
+        if data.text != trained_on.get("text", trained_on["fingerprint"]):
             raise UserError(
                 f"{data.folder} is not in the subwords of {model}: prepare the task with the "
                 "--text that the model was trained on"
@@ -113,19 +116,19 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
         )
     row = facts["row"]
     task = data.task
-    training = Training({**facts["options"], **_recipe(row, data, args.epochs)})
+    training = Training({**facts["options"], **_task_options(row, data, args.epochs)})
     training = training.with_precision(devices.precision(args))
-    own = {"task": task.name, "start": facts["sha256"]}
-    settings = settings_of(row, facts["attention"], seed, training, data.identity, **own)
-    places = {"data": str(data.folder), "start": str(checkpoint.resolve())}
+    more = {"task": task.name, "start": facts["sha256"]}
+    settings = settings_of(row, facts["attention"], seed, training, data.identity, **more)
+    input_paths = {"data": str(data.folder), "start": str(checkpoint.resolve())}
     name = model.resolve().name if model.is_dir() else model.stem
     folder = output_folder(args.out) / f"{name}-{task.name}-seed{seed}"
-    return plan_job(folder, settings, places)
+    return plan_job(folder, settings, input_paths)
 
 
-#: Subwords of an answer at most, as is usual (BERT's run_squad.py, --max_answer_length).
-_LONGEST = 30
-#: A window's best answer: its score, the score of no answer, its first and last subword.
+#: Most subwords of an answer, the default of BERT's run_squad.py (--max_answer_length).
+_MAX_ANSWER_LENGTH = 30
+#: Best answer in a window: its score, the score of no answer, its first and last subword.
 Span = tuple[float, float, int, int]
 Labels = Sequence[str]
 
@@ -134,7 +137,7 @@ class LanguageModel:
     """A trained model with fairseq's task, on a GPU or on the CPU."""
 
     def __init__(self, checkpoint: Path, data: Path, gpu: bool) -> None:
-        """``data``: the folder of binary text, wherever it lay in training."""
+        """``data``: binary folder of the text or task; it may have moved since training."""
         models, _, self.task = checkpoint_utils.load_model_ensemble_and_task(
             [str(checkpoint)], arg_overrides={"data": str(data)}
         )
@@ -144,7 +147,7 @@ class LanguageModel:
             self.model.cuda()
 
     def batches(self, subset: str, sentences: int) -> Iterator[Json]:
-        """A data set in batches of ``sentences``, on the model's device."""
+        """Yield the batches of a data set on the model's device, of ``sentences`` examples each."""
         self.task.load_dataset(subset)
         batches = self.task.get_batch_iterator(
             self.task.dataset(subset),
@@ -159,43 +162,44 @@ class LanguageModel:
     def predictions(
         self, subset: str, predict: Callable[[Any, Json], list[Any]]
     ) -> list[Any]:
-        """What ``predict(self, batch)`` returns of each example, in order."""
-        values: dict[int, Any] = {}
+        """Return what ``predict(self, batch)`` gives for each example, in the data set's order."""
+        by_id: dict[int, Any] = {}
         for batch in self.batches(subset, sentences=64):
-            values |= zip(batch["id"].tolist(), predict(self, batch), strict=True)
-        return [values[index] for index in sorted(values)]
+            by_id |= zip(batch["id"].tolist(), predict(self, batch), strict=True)
+        return [by_id[index] for index in sorted(by_id)]
 
 
 @torch.inference_mode()
 def validation_loss(checkpoint: Path, data: Path, gpu: bool) -> Json:
-    """Mean negative log-likelihood on ``valid``: in nats, of how many subwords.
+    """Return the mean negative log-likelihood on ``valid``, in nats, and its number of subwords.
 
-    Of a masked model, the subwords that its task masks by its seed; of a causal model, all.
+    It covers the subwords that the task masks by its seed, or all subwords for a causal model.
     """
-    trained = LanguageModel(checkpoint, data, gpu)
+    language_model = LanguageModel(checkpoint, data, gpu)
+    model = language_model.model
     total = torch.zeros((), dtype=torch.float64)
     subwords = 0
-    for batch in trained.batches("valid", sentences=32):
-        output = trained.model(**batch["net_input"])  # logits (B, T, vocabulary) first
-        target = trained.model.get_targets(batch, output)  # (B, T)
-        asked = target.ne(trained.task.source_dictionary.pad())
-        scores = trained.model.get_normalized_probs(output, log_probs=True, sample=batch)
-        wanted = target[asked].unsqueeze(-1)  # (N, 1)
-        right = scores.float()[asked].gather(-1, wanted)
-        total -= right.double().sum().cpu()
-        subwords += int(asked.sum())
-    of = "masked subwords" if hasattr(trained.task, "mask_idx") else "all subwords"
+    for batch in language_model.batches("valid", sentences=32):
+        output = model(**batch["net_input"])  # the first is logits (B, T, V)
+        log_probs = model.get_normalized_probs(output, log_probs=True, sample=batch)
+        target = model.get_targets(batch, output)  # (B, T)
+        counted = target.ne(language_model.task.source_dictionary.pad())  # (B, T)
+        index = target[counted].unsqueeze(-1)  # (N, 1)
+        total -= log_probs.float()[counted].gather(-1, index).double().sum().cpu()
+        subwords += len(index)
+    is_masked = hasattr(language_model.task, "mask_idx")
+    of = "masked subwords" if is_masked else "all subwords"
     return {"of": of, "nats": float(total) / subwords, "subwords": subwords}
 
 
 def labels(task: Task, language_model: LanguageModel, batch: Json) -> list[str]:
-    """A label or number of each example; of a candidate, how likely it is right, in logits."""
+    """Return the label or number of each example; for a candidate the log odds that it is right."""
     head = _HEADS.get(task.form, CLASS_HEAD)
     options = {"features_only": True, "classification_head_name": head}
-    # One input for each choice.
+    # A task of choices has one net_input for each choice.
     inputs = [batch[name] for name in batch if name.startswith("net_input")]
-    parts = [language_model.model(**each, **options)[0] for each in inputs]
-    logits = torch.cat(parts, dim=1).float()  # (B, classes or choices)
+    outputs = [language_model.model(**each, **options)[0] for each in inputs]
+    logits = torch.cat(outputs, dim=1).float()  # (B, classes or choices)
     if task.form == CANDIDATES:
         numbers = logits[:, 1] - logits[:, 0]
     elif task.labels is None:
@@ -206,42 +210,41 @@ def labels(task: Task, language_model: LanguageModel, batch: Json) -> list[str]:
 
 
 def spans(language_model: LanguageModel, batch: Json) -> list[Span]:
-    """The best answer within each window."""
+    """Return the best answer within each window of a batch."""
     net_input = batch["net_input"]
     end = language_model.task.source_dictionary.eos()
     scores = span_scores(language_model.model, net_input, end)  # (B, T, 2)
-    none = scores[:, 0].sum(-1)  # (B,)
-    scores[:, 0] = -math.inf  # an answer is in the passage
+    no_answer = scores[:, 0].sum(-1)  # (B,); <s> stands for no answer
+    scores[:, 0] = -math.inf  # <s> is no answer's first or last token
     sums = scores[:, :, :1] + scores[:, None, :, 1]  # (B, T first, T last)
     length = sums.size(1)
     allowed = sums.new_ones(length, length, dtype=torch.bool)  # (T first, T last)
-    allowed = allowed.triu().tril(_LONGEST - 1)
-    best, at = sums.masked_fill(~allowed, -math.inf).flatten(1).max(1)  # (B,)
-    inside = passage(net_input["src_tokens"], end)  # (B, T)
-    ahead = inside.int().argmax(1)  # where the passage begins
-    columns = (best, none, at // length - ahead, at % length - ahead)
+    allowed = allowed.triu().tril(_MAX_ANSWER_LENGTH - 1)
+    best, index = sums.masked_fill(~allowed, -math.inf).flatten(1).max(1)  # (B,)
+    in_passage = passage(net_input["src_tokens"], end)  # (B, T)
+    start = in_passage.int().argmax(1)  # (B,)
+    columns = (best, no_answer, index // length - start, index % length - start)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def best_answers(windows: Sequence[Span], facts: Json) -> dict[str, Answer]:
-    """Question -> the best answer over all its ``windows``.
+def best_answers(predicted: Sequence[Span], facts: Json) -> dict[str, Answer]:
+    """Return question -> best answer over the best spans of its windows.
 
     A question's score of no answer is the lowest of its windows, as in BERT's run_squad.py.
     """
     best: dict[int, tuple[float, str]] = {}
-    none: dict[int, float] = {}
-    for (score, nothing, first, last), place in zip(
-        windows, facts["windows"], strict=True
-    ):
-        question, number, start, _ = place
-        none[question] = min(none.get(question, nothing), nothing)
+    no_answer: dict[int, float] = {}
+    for span, window in zip(predicted, facts["windows"], strict=True):
+        score, of_none, first, last = span
+        question, number, start, _ = window
+        no_answer[question] = min(no_answer.get(question, of_none), of_none)
         if question not in best or score > best[question][0]:
             context = facts["contexts"][number]
             begin = context["begins"][start + first]
             end = context["ends"][start + last]
             best[question] = score, context["text"][begin:end]
     return {
-        identity: Answer(best[n][1], none[n] - best[n][0])
+        identity: Answer(best[n][1], no_answer[n] - best[n][0])
         for n, identity in enumerate(facts["questions"])
     }
 
@@ -249,29 +252,29 @@ def best_answers(windows: Sequence[Span], facts: Json) -> dict[str, Answer]:
 def best_candidates(
     odds: Sequence[str], facts: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Group -> its likeliest candidate; and group -> those that are right."""
+    """Return group -> candidate of the highest odds, and group -> right candidates."""
     chosen: dict[str, str] = {}
     highest: dict[str, float] = {}
-    right: dict[str, list[str]] = defaultdict(list)
+    gold: dict[str, list[str]] = defaultdict(list)
     rows = zip(odds, facts["labels"], facts["groups"], facts["candidates"], strict=True)
-    for value, label, group, candidate in rows:
-        number = float(value)
-        if group not in chosen or number > highest[group]:
-            highest[group] = number
+    for text, label, group, candidate in rows:
+        value = float(text)
+        if group not in chosen or value > highest[group]:
+            highest[group] = value
             chosen[group] = candidate
         if label == "1":
-            right[group].append(candidate)
-    return chosen, right
+            gold[group].append(candidate)
+    return chosen, gold
 
 
-def _correlation(function: Any, right: Labels, predicted: Labels) -> float:
-    if 1 in (len(set(predicted)), len(set(right))):  # SciPy warns: it is not defined
-        return 0.0
-    numbers = [list(map(float, labels)) for labels in (predicted, right)]
+def _correlation(function: Any, gold: Labels, predicted: Labels) -> float:
+    if 1 in (len(set(predicted)), len(set(gold))):
+        return 0.0  # of a constant it is not defined, of which SciPy warns
+    numbers = [list(map(float, labels)) for labels in (predicted, gold)]
     return float(function(*numbers)[0])
 
 
-#: Name -> (right, predicted) -> from 0 (or -1) to 1.
+#: Name -> function of gold and predicted labels; 1 is the best value.
 METRICS: dict[str, Callable[[Labels, Labels], float]] = {
     "accuracy": accuracy_score,
     "f1": partial(f1_score, pos_label="1", zero_division=0),
@@ -282,49 +285,51 @@ METRICS: dict[str, Callable[[Labels, Labels], float]] = {
 }
 
 
-def exact_groups(right: Labels, predicted: Labels, groups: Labels) -> float:
-    """The share of groups in which every label is right (MultiRC's EM of questions)."""
-    whole = dict.fromkeys(groups, True)
-    for one, other, group in zip(right, predicted, groups, strict=True):
-        whole[group] &= one == other
-    return statistics.fmean(whole.values())
+def exact_groups(gold: Labels, predicted: Labels, groups: Labels) -> float:
+    """Return the share of groups whose labels are all right (MultiRC's EM of questions)."""
+    all_right = dict.fromkeys(groups, True)
+    for wanted, label, group in zip(gold, predicted, groups, strict=True):
+        all_right[group] &= label == wanted
+    return statistics.fmean(all_right.values())
 
 
 def task_metrics(data: TaskFolder, predictions: Mapping[str, Labels]) -> dict[str, float]:
-    """Every metric in percent, and their mean as "score"; sets go by their official names."""
+    """Return all metrics in percent and their mean, "score"; sets go by their official names."""
     values = {}
-    for subset, name in data.task.subsets.items():
+    for subset, official in data.task.subsets.items():
         facts = data.examples(subset)
-        predicted = predictions[name]
+        predicted = predictions[official]
         for metric in data.task.metrics:
             if metric == "exact_groups":
                 value = exact_groups(facts["labels"], predicted, facts["groups"])
             else:
                 value = float(METRICS[metric](facts["labels"], predicted))
-            values[metric if len(predictions) == 1 else f"{metric} {name}"] = 100 * value
+            name = metric if len(predictions) == 1 else f"{metric} {official}"
+            values[name] = 100 * value
     return {"score": statistics.fmean(values.values()), **values}
 
 
 def score_task(job: Job, data: TaskFolder, gpu: bool) -> Json:
-    """Examples of each scored set (official name), and metrics in percent; writes predictions."""
+    """Write and score predictions; return each set's number of examples, and metrics in percent."""
     task = data.task
-    trained = LanguageModel(job.last, data.binary, gpu)
+    language_model = LanguageModel(job.last, data.binary, gpu)
     predict = spans if task.form == ANSWERS else partial(labels, task)
     predictions: Json = {}
     for subset, official in task.subsets.items():
-        predictions[official] = trained.predictions(subset, predict)
+        predictions[official] = language_model.predictions(subset, predict)
+    # Tasks of answers or candidates have one scored set.
     if task.form == ANSWERS:
         answers = best_answers(predictions[official], data.examples(subset))
-        right = squad.right_answers(data.official)
-        most = squad.threshold(answers, right) if task.name == "squad2" else math.inf
-        predictions[official] = squad.answers_up_to(answers, most)
-        every = squad.squad_scores(predictions[official], right)
-        values = {"score": every["f1"], **every}
+        gold = squad.gold_answers(data.official)
+        limit = squad.threshold(answers, gold) if task.name == "squad2" else math.inf
+        predictions[official] = squad.answers_up_to(answers, limit)
+        values = squad.squad_scores(predictions[official], gold)
+        values = {"score": values["f1"], **values}
     elif task.form == CANDIDATES:
-        chosen, groups = best_candidates(predictions[official], data.examples(subset))
+        chosen, gold = best_candidates(predictions[official], data.examples(subset))
         predictions[official] = chosen
-        every = squad.squad_scores(chosen, groups)
-        values = {metric: every[metric] for metric in task.metrics}
+        values = squad.squad_scores(chosen, gold)
+        values = {metric: values[metric] for metric in task.metrics}
         values = {"score": statistics.fmean(values.values()), **values}
     else:
         values = task_metrics(data, predictions)
@@ -335,17 +340,17 @@ def score_task(job: Job, data: TaskFolder, gpu: bool) -> Json:
 
 
 def commonest_score(data: TaskFolder) -> float | None:
-    """The score of the training examples' commonest label, of SQuAD 2.0 of no answer; else None."""
+    """Return the score of always predicting the commonest label (SQuAD 2.0: no answer), or None."""
     task = data.task
     if task.name == "squad2":
-        questions = squad.right_answers(data.official)
+        questions = squad.gold_answers(data.official)
         return squad.squad_scores(dict.fromkeys(questions, ""), questions)["f1"]
     if task.labels is None or task.form == CANDIDATES:
         return None
-    place = data.binary / "label" if task.form == CHOICE else data.folder / "raw"
-    commonest = statistics.mode(read_lines(place / "train.label"))
+    folder = data.binary / "label" if task.form == CHOICE else data.folder / "raw"
+    commonest = statistics.mode(read_lines(folder / "train.label"))
     constant = {}
-    for subset, name in task.subsets.items():
+    for subset, official in task.subsets.items():
         examples = data.examples(subset)["labels"]
-        constant[name] = [commonest] * len(examples)
+        constant[official] = [commonest] * len(examples)
     return task_metrics(data, constant)["score"]

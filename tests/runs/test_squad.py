@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.runs.squad import Answer, answers_up_to, right_answers, squad_scores, threshold
+from fairseq_mhe.runs.squad import Answer, answers_up_to, gold_answers, squad_scores, threshold
 
 Capture = pytest.CaptureFixture[str]
 
@@ -44,7 +44,7 @@ def dataset(folder: Path, **answers: list[tuple[str, int]]) -> Path:
 def test_the_best_of_several_answers_and_none(tmp_path: Path, capsys: Capture) -> None:
     year = [("1066", 3), ("In 1066", 0), ("the", 8)]  # of the last nothing is left
     path = dataset(tmp_path, year=year, who=[("William", 32)], none=[])
-    assert right_answers(path) == {"year": ["1066", "In 1066"], "who": ["William"], "none": [""]}
+    assert gold_answers(path) == {"year": ["1066", "In 1066"], "who": ["William"], "none": [""]}
     said = {"year": "in 1066!", "who": "led by William", "none": ""}
     (tmp_path / "said.json").write_text(json.dumps(said))
     assert cli.main(["score-squad", str(path), str(tmp_path / "said.json")]) == 0

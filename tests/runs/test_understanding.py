@@ -87,7 +87,7 @@ PASSAGES = ((5, 5), (4, 3))
 def test_no_other_span_of_the_passage_is_better(
     longest: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(understanding, "_LONGEST", longest)
+    monkeypatch.setattr(understanding, "_MAX_ANSWER_LENGTH", longest)
     logits = torch.randn(*TOKENS.shape, 2, generator=torch.Generator().manual_seed(seed))
     dictionary = SimpleNamespace(eos=lambda: END)
     language_model: Any = SimpleNamespace(
