@@ -187,8 +187,7 @@ def test_what_starts_from_heads_refuses_the_example_in_one_line(
     error = capsys.readouterr().err
     assert error == (
         f"fairseq-mhe {command}: error: {NEW} attention is not written out as ordinary heads: "
-        "its keys are brought to length 1, which no projection does; use the model in fairseq as "
-        "it is\n"
+        "its keys are normalised, which no projection does; use the model in fairseq as it is\n"
     )
     assert not out.exists()
 
