@@ -1,4 +1,4 @@
-"""The registry of kinds of attention: a name, its class, and one function that builds it."""
+"""The registry of kinds of attention: their names, their classes, and `build_attention`."""
 
 from typing import Any
 
@@ -30,20 +30,20 @@ KINDS: dict[str, type[Attention]] = {
 
 
 def kind_class(name: str) -> type[Attention]:
-    """The class of attention ``name``; ValueError with the known names if there is none."""
+    """Return the class of the kind ``name``; ValueError with all names if there is none."""
     if name not in KINDS:
         why = f"unknown attention {name!r}; choose one of: {', '.join(KINDS)}"
-        raise ValueError(f"{why}, or your own by --user-dir")
+        raise ValueError(f"{why}, or add your own with --user-dir")
     return KINDS[name]
 
 
 def build_attention(
     name: str, embed_dim: int, num_heads: int, **options: Any
 ) -> Attention:
-    """Build the attention sublayer ``name``, called as fairseq's ``MultiheadAttention`` is.
+    """Build a sublayer of the kind ``name`` (a key of ``KINDS``), called like fairseq's.
 
-    ``name``: a key of ``KINDS``; sizes: as of :class:`Attention`; ``options``: its other arguments,
-    and the kind's ``OPTIONS`` (docs/attention.md). ValueError where they do not fit.
+    ``options`` are further arguments of :class:`Attention` and the kind's own ``OPTIONS``
+    (docs/attention.md). Raises ValueError if sizes and options do not fit together.
     """
     return kind_class(name)(embed_dim, num_heads, kind=name, **options)
 

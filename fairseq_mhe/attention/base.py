@@ -1,4 +1,4 @@
-"""The shell of every kind of attention: sizes, options, projections, fairseq's calls, the cache."""
+"""The base class of every kind: sizes, options, projections, fairseq's interface and the cache."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from fairseq_mhe.attention.kernel import Mask, attend
 from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
 
-#: fairseq's gain for projections stored apart that would be one matrix of three times the height.
+#: fairseq's Xavier gain: three (C, C) projections start like the parts of one (3 C, C) matrix.
 PACKED_GAIN = 2**-0.5
-_WIDTH = "width of a head (default: embedding dimension / heads)"
-_SCALE = (
+_HEAD_DIM_HELP = "width of a head (default: embedding dimension / heads)"
+_INIT_HELP = (
     "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
-    "(without it) or head (as large as those of one head in mha) (default: packed for mhe_mul and "
-    "mhe_add, head for mhe_conv)"
+    "(gain 1) or head (as large as the weights of one head in mha) (default: packed for mhe_mul "
+    "and mhe_add, head for mhe_conv)"
 )
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a kind, as ``flag`` on fairseq-train's command line, with underscores.
+    """An option of a kind; ``flag`` is its name on fairseq-train's command line, with underscores.
 
-    ``default``: None where the kind works it out from its sizes; ``choices``: its only values.
+    ``default``: None if the kind computes it from its sizes. ``choices``: the only allowed values.
     """
 
     flag: str
@@ -41,7 +41,7 @@ class Option:
         return self.flag.removeprefix("attention_")
 
     def value(self, given: Any) -> Any:
-        """``given``, or the default where that is None; ValueError where it cannot be."""
+        """Return ``given``, or the default for None; raise ValueError if it is not allowed."""
         value = self.default if given is None else given
         if self.choices and value not in self.choices:
             known = ", ".join(self.choices)
@@ -52,62 +52,62 @@ class Option:
 
 
 def shared_projection_init(default: str) -> Option:
-    """The option of kinds whose projections serve several heads: how large weights begin."""
+    """Return the option that scales the initial weights of projections that several heads share."""
     choices = "packed", "xavier", "head"
-    return Option("shared_projection_init", _SCALE, str, default, choices)
+    return Option("shared_projection_init", _INIT_HELP, str, default, choices)
 
 
 class Attention(nn.Module):
-    """One attention sublayer, called as fairseq's ``MultiheadAttention`` is.
+    """One attention sublayer, called like fairseq's ``MultiheadAttention``.
 
-    Shapes: T query positions, S key positions, B sentences, C ``embed_dim``, H ``num_heads``, d
-    ``head_dim``, Hk and Hv kept key and value heads of widths dk and dv: what a kind's
-    :meth:`keys_values` returns. Hk and Hv divide H, and head i reads kept head i // (H / Hk).
+    Shapes: T query positions, S key positions, B sentences, C ``embed_dim``, H ``num_heads`` (n in
+    the kinds' equations), d ``head_dim``, Hk key heads of width dk and Hv value heads of width dv.
+    Hk and Hv divide H; head i reads key head i // (H / Hk) and value head i // (H / Hv).
 
-    A kind makes its parameters in :meth:`build`, and overrides :meth:`queries`,
-    :meth:`keys_values` and :meth:`merge` where plain projections (see :meth:`project`) do not do.
+    A kind creates its parameters in :meth:`build`. It overrides :meth:`queries`,
+    :meth:`keys_values` or :meth:`merge` if plain projections (:meth:`project`) are not enough.
 
     Args:
         embed_dim, num_heads: C and H.
         kdim, vdim: width of the key and value inputs (default: ``embed_dim``).
         dropout: probability with which attention weights are dropped in training.
         bias: give every projection a bias. The published parameter counts have none.
-        kind: the registry's name, for messages.
+        kind: the name in the registry, for error messages.
         options: values of ``OPTIONS`` by name; None is the default.
 
-    ValueError where sizes do not fit, or the kind would ignore an option.
+    Raises ValueError if sizes do not fit together, or the kind does not use an option.
     """
 
-    OPTIONS: tuple[Option, ...] = (Option("attention_head_dim", _WIDTH),)
-    #: Why the kind cannot be written out as ordinary heads, if it cannot.
+    OPTIONS: tuple[Option, ...] = (Option("attention_head_dim", _HEAD_DIM_HELP),)
+    #: Why no ordinary heads can compute the same as this kind; None if some can.
     no_heads: str | None = None
-    #: The weights of its written-out heads are a linear function of its own.
+    #: Whether the weights of its ordinary heads are a linear function of the kind's own weights.
     linear_heads = True
-    #: In training on a GPU `projected` takes the place of ``queries`` and ``keys_values``.
+    #: Whether training on a GPU calls `queries_keys_values`, not ``queries`` and ``keys_values``.
     projects_together = False
-    #: Keys and values are one and the same tensor, cached once.
+    #: Whether keys and values are the same tensor, cached once.
     keys_are_values = False
-    #: ``merge`` wants each row's sum of attention weights where dropout makes it differ from 1.
+    #: Whether ``merge`` needs the sum of each row of weights, which is not 1 after dropout.
     needs_row_sums = False
-    #: How large the input projections begin; None: as fairseq's, which depends on their widths.
+    #: Initial scale of the input projections; None: fairseq's, which depends on their widths.
     shared_projection_init: str | None = None
-    #: What depends on weights alone, by the method that computes it; None outside generation.
+    #: Results of `compute_once` by the name of their method; None outside generation.
     _computed: dict[str, Tensor] | None = None
 
     head_dim: int
     out_proj: nn.Linear
 
-    def __init_subclass__(cls, **words: Any) -> None:
-        """A kind that overrides a hook inherits no `projected` or `written_out`, which lack it."""
-        super().__init_subclass__(**words)
-        own = vars(cls)
-        if own.keys().isdisjoint(("forward", "queries", "keys_values", "merge")):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Reset two inherited shortcuts in a kind that overrides a hook: they bypass the hook."""
+        super().__init_subclass__(**kwargs)
+        defined = vars(cls)
+        if defined.keys().isdisjoint(("forward", "queries", "keys_values", "merge")):
             return
-        if "projects_together" not in own:
+        if "projects_together" not in defined:
             cls.projects_together = False
-        if "written_out" not in own:
+        if "written_out" not in defined:
             cls.written_out = Attention.written_out  # type: ignore[method-assign]
-            if "no_heads" not in own:
+            if "no_heads" not in defined:
                 cls.no_heads = "its class has a hook but no written_out()"
 
     def __init__(
@@ -149,22 +149,22 @@ class Attention(nn.Module):
             if rest:
                 why = f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}"
                 raise ValueError(f"{why}: change one of them")
-        #: The factor of the scores; ``score_scale`` is the part that `queries` leave out.
+        #: The factor of the scores; `attend` applies ``score_scale``, the rest is in the queries.
         self.scaling = self.score_scale = self.head_dim**-0.5
         self.build()
 
-    # What a kind overrides.
+    # Hooks that a kind overrides.
 
     def build(self) -> None:
-        """Make the parameters; by default a projection a head, named as fairseq's."""
-        self.project(self.num_heads, kept=self.num_heads)
+        """Create the parameters; by default one projection for each head, named as in fairseq."""
+        self.project(self.num_heads, kv_heads=self.num_heads)
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, H or 1, T, dk), or (B, H, T, j, dk) to read a key with j - 1 before."""
+        """(T, B, C) -> (B, H or 1, T, dk), or (B, H, T, J, dk) if a score reads J keys."""
         return split_heads(self.q_proj(x), self.query_heads)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv): what is cached."""
+        """(S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv), which are cached."""
         keys = split_heads(self.k_proj(key), self.key_heads)
         return keys, split_heads(self.v_proj(value), self.value_heads)
 
@@ -172,46 +172,47 @@ class Attention(nn.Module):
         """(B, H, T, dv) -> (T, B, C); ``row_sums`` (B, H, T, 1) is None where all rows sum to 1."""
         return self.out_proj(join_heads(heads))
 
-    def projected(
+    def queries_keys_values(
         self, query: Tensor, memory: Tensor, padding: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(T, B, C), (S, B, kdim), padding (B, S) -> (B, H, T, d), (B, Hk, S, d), (B, Hv, S, d).
 
-        By one product an input: on a GPU a small model trains as fast as kernels start.
+        One product for each input: a GPU trains small models as fast as the host starts kernels.
         """
-        of_query = self.query_weight()
-        of_memory = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
+        q_layer = self.query_layer()
+        kv_layers = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
         if memory is query:
-            products = _one_product(query, [of_query, *of_memory])
+            products = _one_product(query, [q_layer, *kv_layers])
         else:
-            products = [linear(query, *of_query), *_one_product(memory, of_memory)]
+            products = [linear(query, *q_layer), *_one_product(memory, kv_layers)]
         counts = [product.size(2) // self.head_dim for product in products]
         q, k, v = map(split_heads, products, counts)
         return q, k, v
 
-    def query_weight(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (H d, C) and bias (H d,) of all that `queries` does, for `projected`."""
+    def query_layer(self) -> tuple[Tensor, Tensor | None]:
+        """Return weight (H d, C) and bias (H d,) of the linear layer that `queries` computes."""
         return self.q_proj.weight, self.q_proj.bias
 
     @classmethod
     def fold_together(cls, sublayers: Sequence[Any]) -> None:
-        """Before training on a GPU: do at once what depends on all ``sublayers``' weights alone."""
+        """Before a training pass on a GPU, compute what depends only on all sublayers' weights."""
 
     def written_out(self) -> WrittenOut:
-        """The heads of this sublayer, which compute the same without dropout; UserError if none."""
+        """Return ordinary heads that compute the same without dropout; UserError if none can."""
         if self.no_heads:
             what = f"{self.kind} attention is not written out as ordinary heads"
             raise UserError(f"{what}: {self.no_heads}; use the model in fairseq as it is")
         return WrittenOut.of_projections(self)
 
-    # What kinds are built of.
+    # Parts for the hooks.
 
-    def project(self, queries: int, kept: int) -> None:
-        """Make fairseq's four projections, of ``queries`` heads and of ``kept`` keys and values."""
-        self.query_heads, self.key_heads, self.value_heads = queries, kept, kept
-        self.k_proj = self.input_linear(self.kdim, kept * self.head_dim)
-        self.v_proj = self.input_linear(self.vdim, kept * self.head_dim)
-        self.q_proj = self.input_linear(self.embed_dim, queries * self.head_dim)
+    def project(self, query_heads: int, kv_heads: int) -> None:
+        """Create fairseq's four projections, for so many query heads and key/value heads."""
+        self.query_heads = query_heads
+        self.key_heads = self.value_heads = kv_heads
+        self.k_proj = self.input_linear(self.kdim, kv_heads * self.head_dim)
+        self.v_proj = self.input_linear(self.vdim, kv_heads * self.head_dim)
+        self.q_proj = self.input_linear(self.embed_dim, query_heads * self.head_dim)
         self.out_proj = self.output_linear()
 
     def linear(
@@ -221,43 +222,43 @@ class Attention(nn.Module):
         gain: float = 1.0,
         bias: bool | None = None,
     ) -> nn.Linear:
-        """A projection, Xavier uniform; ``bias``: whether it has one (default: as the sublayer)."""
+        """Return a Xavier uniform projection; ``bias`` None stands for the sublayer's setting."""
         layer = nn.Linear(in_features, out_features, self.bias if bias is None else bias)
         nn.init.xavier_uniform_(layer.weight, gain=gain)
         return layer
 
     def gain(self, width: int) -> float:
-        """The gain with which a projection from inputs of ``width`` begins."""
+        """Return the Xavier gain of a projection whose inputs are ``width`` numbers."""
         init, d, n = self.shared_projection_init, self.head_dim, self.num_heads
         if init == "head":
-            # As large as the weights of one head in MHA, whose projection is n times as high.
+            # Xavier's range of this (d, width) matrix becomes that of MHA's (n d, width) matrix.
             return PACKED_GAIN * ((width + d) / (width + n * d)) ** 0.5
-        stock = init is None and self.kdim == self.vdim == self.embed_dim
-        return PACKED_GAIN if stock or init == "packed" else 1.0
+        fairseq_packs = init is None and self.kdim == self.vdim == self.embed_dim
+        return PACKED_GAIN if fairseq_packs or init == "packed" else 1.0
 
     def input_linear(self, in_features: int, out_features: int) -> nn.Linear:
-        """A projection of the input, with the kind's gain."""
+        """Return a projection of the input, initialised with the kind's gain."""
         return self.linear(in_features, out_features, self.gain(in_features))
 
     def output_linear(self) -> nn.Linear:
-        """W_O, from all heads to C; its bias starts at zero, as fairseq's."""
+        """Return W_O, from n d to C numbers; its bias starts at zero, as in fairseq."""
         layer = self.linear(self.num_heads * self.head_dim, self.embed_dim)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
         return layer
 
-    def queries_at_once(self, x: Tensor) -> Tensor:
-        """`queries` in generation on a GPU, where a step takes as long as its kernels start: one
-        product by ``heads_weight()`` and ``heads_bias()`` of the kind.
+    def queries_by_one_product(
+        self, x: Tensor, weight: Callable[[], Tensor], bias: Callable[[], Tensor]
+    ) -> Tensor:
+        """(T, B, C) -> (B, n, T, width): in generation on a GPU a step takes as long as its kernels
+        start, so one layer with ``weight()`` and ``bias()`` computes the queries of all heads.
         """
-        kind: Any = self
-        weight = self.once(kind.heads_weight)
-        bias = self.once(kind.heads_bias) if self.bias else None
-        queries = linear(x, weight, bias)
+        biases = self.compute_once(bias) if self.bias else None
+        queries = linear(x, self.compute_once(weight), biases)
         return split_heads(queries, self.num_heads)
 
-    def once(self, compute: Callable[[], Tensor]) -> Tensor:
-        """``compute()``, which depends on weights alone: in generation it is computed once."""
+    def compute_once(self, compute: Callable[[], Tensor]) -> Tensor:
+        """Return ``compute()``, which depends only on weights; generation keeps the result."""
         if self._computed is None:
             return compute()
         name = compute.__name__
@@ -268,13 +269,13 @@ class Attention(nn.Module):
     @property
     @torch.no_grad()
     def cached_values(self) -> int:
-        """Numbers cached for one position, counted in what `keys_values` returns for one."""
+        """The number of values cached for one position, counted in what `keys_values` returns."""
         weight = next(self.parameters())
         inputs = [weight.new_zeros(1, 1, width) for width in (self.kdim, self.vdim)]
         keys, values = self.keys_values(*inputs)  # (1, Hk, 1, dk), (1, Hv, 1, dv)
         return keys.numel() + (0 if values is keys else values.numel())
 
-    # What fairseq calls.
+    # Methods that fairseq calls.
 
     def forward(
         self,
@@ -288,22 +289,22 @@ class Attention(nn.Module):
         attn_mask: Mask | None = None,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend, as fairseq's ``MultiheadAttention`` does; the output (T, B, C) and the weights.
+        """Attend like fairseq's ``MultiheadAttention``; return the output (T, B, C) and weights.
 
         Args:
             query: (T, B, C).
-            key, value: (S, B', kdim), (S, B', vdim); by default the query and the key. B' may be
-                B / beam, where a sentence's hypotheses are neighbours.
+            key, value: (S, B', kdim), (S, B', vdim); by default the query and the key. In a search
+                B' may be B / beam; then the hypotheses of a sentence are neighbours in the query.
             key_padding_mask: (B', S), true where a key is padding.
-            incremental_state: fairseq's store; given, keys and values are appended to the cache.
-            need_weights: return the weights' mean over heads, (B, T, S); else None.
-            static_kv: keys and values do not change from step to step (cross-attention).
+            incremental_state: fairseq's decoding state, which holds the cache; None: no decoding.
+            need_weights: return the mean of the weights over heads, (B, T, S); else None.
+            static_kv: keys and values are the same in every step (cross-attention).
             attn_mask: (T, S), true or -inf where a query must not look; or a ``CausalMask``.
             need_head_weights: return the weights of each head, (H, B, T, S).
         """
         memory = query if key is None else key  # (S, B', kdim)
         if self.projects_together and incremental_state is None and trains_on_gpu(query):
-            q, k, v = self.projected(query, memory, key_padding_mask)
+            q, k, v = self.queries_keys_values(query, memory, key_padding_mask)
         else:
             cache = self._get_input_buffer(incremental_state)
             if cache is None or not (static_kv and cache.filled):
@@ -316,45 +317,43 @@ class Attention(nn.Module):
             q = self.queries(query)
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
         masks = key_padding_mask, attn_mask
-        seen = need_weights or need_head_weights
-        summed = self.needs_row_sums and dropout > 0
-        result = attend(q, k, v, self.score_scale, *masks, dropout, seen, summed)
+        need = need_weights or need_head_weights, self.needs_row_sums and dropout > 0
+        result = attend(q, k, v, self.score_scale, *masks, dropout, *need)
         heads, weights, row_sums = result  # (B, H, T, dv), (B, H, T, S), (B, H, T, 1)
         if weights is not None:
-            each = weights.expand(-1, self.num_heads, -1, -1)  # (B, H, T, S)
-            weights = each.transpose(0, 1) if need_head_weights else each.mean(dim=1)
+            weights = weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)
+            if not need_head_weights:  # else (H, B, T, S)
+                weights = weights.mean(dim=0)  # (B, T, S)
         return self.merge(heads, row_sums), weights
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Called by fairseq before generation: what depends on weights alone is computed once more,
-        and weights are still dropped with --retain-dropout, as by fairseq's attention.
-        """
+        """Keep results of `compute_once` from now on, and dropout of weights if retained."""
         self._computed = {}
         modules = kwargs.get("retain_dropout_modules") or ("MultiheadAttention",)
         retained = bool(kwargs.get("retain_dropout"))
         self.dropout_in_inference = retained and "MultiheadAttention" in modules
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> Any:
-        """Row i of the cache becomes what row ``new_order[i]`` was, for hypotheses (new B,)."""
+        """Make row ``new_order[i]`` of the cache row i, for the new hypotheses (new B,)."""
         cache = self._get_input_buffer(incremental_state)
         if cache is not None and cache.filled:
             cache.reorder(new_order)
         return incremental_state
 
     def _get_input_buffer(self, state: Any) -> KeyValueCache | None:
-        """This sublayer's cache (fairseq's name for it); None outside incremental decoding."""
+        """Return this sublayer's cache, by fairseq's name for it; None outside decoding."""
         return None if state is None else state.setdefault(self, KeyValueCache())
 
 
 def trains_on_gpu(x: Tensor) -> bool:
-    """Whether kernels are to be few: on a GPU, with gradients."""
+    """Return whether x is on a GPU and autograd is on: few large kernels then train fastest."""
     return x.is_cuda and torch.is_grad_enabled()
 
 
 def _one_product(
     x: Tensor, layers: Sequence[tuple[Tensor, Tensor | None]]
 ) -> list[Tensor]:
-    """(T, B, C) by each weight (out, C) and bias (out,): views (T, B, out) of one product."""
+    """Apply ``layers``, (out, C) and (out,), to x (T, B, C) by one product; (T, B, out) each."""
     weights, biases = zip(*layers, strict=True)
     bias = None if biases[0] is None else torch.cat(biases)
     product = linear(x, torch.cat(weights), bias)

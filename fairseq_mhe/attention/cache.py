@@ -1,4 +1,4 @@
-"""What incremental decoding keeps of one sublayer: keys, values, padding; appended, reordered."""
+"""The cache of one sublayer in incremental decoding: append new positions, reorder rows."""
 
 import functools
 
@@ -7,15 +7,15 @@ from torch import Tensor
 
 
 class KeyValueCache:
-    """Keys (B, Hk, S, dk), values (B, Hv, S, dv; one tensor where keys are values), padding (B, S).
+    """Keys (B, Hk, S, dk), values (B, Hv, S, dv) and padding (B, S) of all positions so far.
 
-    B counts sentences in cross-attention (kept once, whatever the beam), hypotheses elsewhere;
-    ``beam`` query rows share one row of the cache.
+    In self-attention B counts hypotheses. In cross-attention B counts sentences, and the ``beam``
+    hypotheses of a sentence share its row. Where keys are also values, both are one tensor.
     """
 
     key: Tensor
     value: Tensor
-    #: True where a key is padding; None where none is.
+    #: True where a key is padding; None if no key is.
     padding: Tensor | None = None
     filled = False
     beam = 1
@@ -24,8 +24,8 @@ class KeyValueCache:
         """Add new positions: key (B, Hk, T, dk), value (B, Hv, T, dv), padding (B, T) or None."""
         if self.filled:
             if padding is not None or self.padding is not None:
-                before = _hidden(self.padding, self.key)
-                padding = torch.cat((before, _hidden(padding, key)), dim=1)
+                old = _padding_mask(self.padding, self.key)
+                padding = torch.cat((old, _padding_mask(padding, key)), dim=1)
             same = value is key
             key = torch.cat((self.key, key), dim=2)
             value = key if same else torch.cat((self.value, value), dim=2)
@@ -35,7 +35,7 @@ class KeyValueCache:
         self.filled = True
 
     def reorder(self, new_order: Tensor) -> None:
-        """Select rows by ``new_order`` (new B * beam,) of query rows; free where nothing moves."""
+        """Keep the rows of hypotheses ``new_order`` (new B * beam,); copy nothing if none moves."""
         rows, _ = sentence_order(new_order, self.key.size(0), self.beam)
         if rows is None:
             return
@@ -46,8 +46,8 @@ class KeyValueCache:
             self.padding = self.padding.index_select(0, rows)
 
 
-def _hidden(padding: Tensor | None, key: Tensor) -> Tensor:
-    """(B, S), true where a key (B, Hk, S, dk) is padding."""
+def _padding_mask(padding: Tensor | None, key: Tensor) -> Tensor:
+    """Return padding as booleans (B, S), all false if it is None; key: (B, Hk, S, dk)."""
     if padding is not None:
         return padding.bool()
     shape = key.size(0), key.size(2)
@@ -57,12 +57,10 @@ def _hidden(padding: Tensor | None, key: Tensor) -> Tensor:
 def sentence_order(
     new_order: Tensor, sentences: int, beam: int
 ) -> tuple[Tensor | None, int]:
-    """The rows to select of those kept once a sentence, or None where nothing moves; and the beam.
+    """Return which of ``sentences`` rows to select, or None if no row moves, and the new beam.
 
-    ``new_order`` (N,) has the old index of each new hypothesis, ``beam`` neighbours a sentence. The
-    beam becomes 1 where an order mixes sentences inside a group, which beam search never does.
-
-    A GPU, which answers after all its work, is asked once for all layers and models of a step.
+    ``new_order`` (N,) holds the old index of each new hypothesis; ``beam`` neighbours share the row
+    of a sentence. The new beam is 1 if neighbours mix sentences, which beam search never does.
     """
     if sentences == 1 and len(new_order) == beam:
         return None, beam
@@ -70,27 +68,26 @@ def sentence_order(
 
 
 def version(tensor: Tensor) -> object:
-    """What changes when a tensor is written to; tensors of inference mode do not count that."""
+    """Return a value that changes with each write to ``tensor``, or each call in inference mode."""
     return object() if tensor.is_inference() else tensor._version
 
 
-#: Two orders a step: of hypotheses in self-attention, of sentences elsewhere.
+# A step needs two results: for hypotheses (self-attention) and for sentences (cross-attention).
 @functools.lru_cache(maxsize=2)
 def _rows_and_beam(
     new_order: Tensor, version: object, sentences: int, beam: int
 ) -> tuple[Tensor | None, int]:
-    rows = new_order // beam  # (N,), the sentence that each new hypothesis comes from
-    moved = [index // beam for index in _listed(new_order, version)]
-    firsts = moved[::beam]
-    in_groups = [first for first in firsts for _ in range(beam)]
-    if moved == in_groups:
-        rows, moved = rows[::beam], firsts
+    rows = new_order // beam  # (N,), the old row that each new hypothesis reads
+    numbers = [index // beam for index in _listed(new_order, version)]
+    firsts = numbers[::beam]
+    if numbers == [first for first in firsts for _ in range(beam)]:
+        rows, numbers = rows[::beam], firsts
     else:
         beam = 1
-    return (None if moved == list(range(sentences)) else rows), beam
+    return (None if numbers == list(range(sentences)) else rows), beam
 
 
 @functools.lru_cache(maxsize=1)
 def _listed(new_order: Tensor, version: object) -> list[int]:
-    """The order as numbers, for which a step asks the device once."""
+    """Return the order as numbers; all layers and models of a step wait for a GPU only once."""
     return new_order.tolist()

@@ -1,16 +1,16 @@
 """Collaborative multi-head attention: Cordonnier, Loukas & Jaggi 2020 (arXiv 2006.16362).
 
-Section 3.1, equation 7: scores of head i: X W_Q diag(m_i) W_K^T Y^T / sqrt(d), with W_Q, W_K in
-R^{C x D} shared by all heads and a mixing vector m_i in R^D a head; values as in MHA; output
-concat(heads) W_O. Parameters without biases: (C + kdim + n) D for the scores, vdim n d + n d C for
-the rest.
+All heads share queries X W_Q and keys Y W_K of width D. Head i weighs their dimensions by a mixing
+vector m_i in R^D (section 3.1, equation 7): softmax(X W_Q diag(m_i) W_K^T Y^T / sqrt(d)) Y W_V^i;
+the output is concat(heads) W_O. Parameters without biases: (C + kdim + n) D for the scores, vdim
+n d + n d C for the rest.
 
-Mixing vectors may multiply query or key: the paper writes the query, the authors' fairseq fork the
-key. On the query, one key head serves all heads. As in that fork, scores are scaled by d^-0.5
-whatever D is (its d is always C / n), and mixing vectors start Xavier uniform.
+The paper multiplies the query by m_i, the authors' fairseq fork the key. We multiply the query, so
+that one key head serves all heads. As in that fork, the scale is d^-0.5 whatever D is (its d is
+always C / n), and mixing vectors start Xavier uniform.
 
-Of the query's and key's biases softmax ignores all but 1 v_i^T Y^T with v_i = W_K^i b_Q^i in
-R^{kdim} (section 3.3): one number a head of each key input, kept beside the key.
+Of the biases softmax ignores all but Y v_i with v_i = W_K^i b_Q^i in R^kdim (section 3.3). This
+content term is one number for each head and key; the cache holds it beside the key.
 """
 
 import torch
@@ -19,16 +19,16 @@ from torch import Tensor, nn
 from fairseq_mhe.attention.base import Attention, Option, split_heads
 from fairseq_mhe.attention.written_out import WrittenOut, head_projections, with_rows
 
-_SHARED = "width of the shared queries and keys (default: embedding dimension / 4)"
+_DIM_HELP = "width of the shared queries and keys (default: embedding dimension / 4)"
 
 
 class CollaborativeAttention(Attention):
-    """Shared queries and keys of width D, mixed by every head; one cached key head; own values.
+    """All heads share queries and keys of width D; every head has its own values.
 
-    D is C / 4 unless given, which lost no BLEU in the authors' WMT17 experiment.
+    The default D is C / 4, which lost no BLEU in the authors' WMT17 experiment.
     """
 
-    OPTIONS = (*Attention.OPTIONS, Option("collaborative_dim", _SHARED))
+    OPTIONS = (*Attention.OPTIONS, Option("collaborative_dim", _DIM_HELP))
     linear_heads = False
     collaborative_dim: int
 
@@ -50,24 +50,22 @@ class CollaborativeAttention(Attention):
             nn.init.zeros_(self.content_proj.weight)
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, D): (X W_Q) * m_i.
-
-        With biases (B, n, T, D + n), head i picking its content term.
-        """
+        """(T, B, C) -> (B, n, T, D): (X W_Q) * m_i; with biases D + n, to select a content term."""
         shared = self.q_proj(x).transpose(0, 1).contiguous()  # (B, T, D)
         mixed = shared.unsqueeze(1) * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
             return mixed
-        picks = self.once(self.picks).expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
-        return torch.cat((mixed, picks), dim=-1)
+        selectors = self.compute_once(self.content_selectors)
+        selectors = selectors.expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
+        return torch.cat((mixed, selectors), dim=-1)
 
-    def picks(self) -> Tensor:
-        """(n, 1, n): head i of the query reads number i of the content terms, unscaled."""
+    def content_selectors(self) -> Tensor:
+        """(n, 1, n): select content term i for head i; `content_proj` has the scale already."""
         empty = self.mixing.new_empty(self.num_heads, self.num_heads)
         return (torch.eye(self.num_heads, out=empty) / self.scaling).unsqueeze(1)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, B, kdim), (S, B, vdim) -> (B, 1, S, D), (B, n, S, d); with biases D + n for D."""
+        """(S, B, kdim), (S, B, vdim) -> (B, 1, S, D or, with biases, D + n), (B, n, S, d)."""
         shared = self.k_proj(key)  # (S, B, D)
         if self.content_proj is not None:
             shared = torch.cat((shared, self.content_proj(key)), dim=-1)  # (S, B, D + n)
@@ -75,20 +73,20 @@ class CollaborativeAttention(Attention):
         return keys, split_heads(self.v_proj(value), self.num_heads)
 
     def written_out(self) -> WrittenOut:
-        """m_i in the query; the content term v_i is a key channel more, which a constant reads."""
+        """Queries contain m_i. v_i becomes one more key dimension; a constant query reads it."""
         mixing = self.mixing.detach().double()  # (n, D)
         query = self.q_proj.weight.detach().double()  # (D, C)
         query = query * mixing.unsqueeze(2)  # (n, D, C)
-        key = self.k_proj.weight.detach().double()  # (D, M)
-        key = key.expand(self.num_heads, -1, -1)  # (n, D, M)
+        key = self.k_proj.weight.detach().double()  # (D, kdim)
+        key = key.expand(self.num_heads, -1, -1)  # (n, D, kdim)
         query_bias = query.new_zeros(query.shape[:2])
         if self.content_proj is not None:
-            content = self.content_proj.weight.detach().double()  # (n, M)
+            content = self.content_proj.weight.detach().double()  # (n, kdim)
             width = query.size(1) + 1
             query = with_rows(query, width)
             query_bias = with_rows(query_bias, width)
             query_bias[:, -1] = 1 / self.scaling
             key = torch.cat((key, content.unsqueeze(1)), dim=1)
-        unbiased = key.new_zeros(key.shape[:2])
+        no_bias = key.new_zeros(key.shape[:2])
         value = head_projections(self.v_proj, self.num_heads)
-        return WrittenOut.of(self, (query, query_bias), (key, unbiased), value)
+        return WrittenOut.of(self, (query, query_bias), (key, no_bias), value)

@@ -1,8 +1,9 @@
-"""EL-attention as Xue & Aletras 2023, section 4, compare it: no key or value projection at all.
+"""EL-attention as Xue & Aletras 2023, section 4, compare it (arXiv 2310.07911).
 
-Head i: softmax(X W_Q^i Y_i^T / sqrt(d)) Y_i, where Y_i is slice i of Y, d wide; output
-concat(heads) W_O. Parameters without biases: 2 C n d; with n d = C: 2 C^2, which leaves no other
-reading. (EL-attention of Yan et al. 2021 is another thing, a lossless rewriting of MHA.)
+There is no key or value projection. Head i reads Y_i, slice i of Y, which is d wide:
+softmax(X W_Q^i Y_i^T / sqrt(d)) Y_i; the output is concat(heads) W_O. Parameters without biases:
+2 C n d, or 2 C^2 if n d = C, the paper's count, which allows no other reading of the paper.
+(The EL-attention of Yan et al. 2021 is another method, a lossless rewriting of MHA.)
 """
 
 import torch
@@ -13,7 +14,7 @@ from fairseq_mhe.attention.written_out import WrittenOut, head_projections
 
 
 class ELAttention(Attention):
-    """Slices of the input are keys and values, so the input itself is what is cached."""
+    """Slices of the input are the keys and values, so the cache holds the input itself."""
 
     keys_are_values = True
     shared_projection_init = "packed"
@@ -28,14 +29,14 @@ class ELAttention(Attention):
         self.out_proj = self.output_linear()
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, B, n d) -> one (B, n, S, d), as both; ``value`` is the same input."""
+        """(S, B, n d) -> one tensor (B, n, S, d) for both; ``value`` equals ``key``."""
         slices = split_heads(key, self.num_heads)
         return slices, slices
 
     def written_out(self) -> WrittenOut:
-        """Keys and values are slices of the input: rows of the identity."""
-        identity = torch.eye(self.kdim, dtype=torch.float64)  # (n d, M)
-        slices = identity.unflatten(0, (self.num_heads, -1))  # (n, d, M)
-        unbiased = slices.new_zeros(slices.shape[:2])  # (n, d)
+        """Rows of the identity are the weights that slice the input into keys and values."""
+        identity = torch.eye(self.kdim, dtype=torch.float64)  # (n d, n d)
+        slices = identity.unflatten(0, (self.num_heads, -1))  # (n, d, n d)
+        no_bias = slices.new_zeros(slices.shape[:2])  # (n, d)
         query = head_projections(self.q_proj, self.num_heads)
-        return WrittenOut.of(self, query, (slices, unbiased), (slices, unbiased))
+        return WrittenOut.of(self, query, (slices, no_bias), (slices, no_bias))

@@ -1,13 +1,14 @@
-"""Multi-head attention: Vaswani et al. 2017, section 3.2.2.
+"""Multi-head attention (MHA): Vaswani et al. 2017, section 3.2.2 (arXiv 1706.03762).
 
-Head i: softmax(X W_Q^i (Y W_K^i)^T / sqrt(d)) Y W_V^i; output concat(heads) W_O.
-Parameters without biases: 2 C n d + kdim n d + vdim n d, that is 4 C^2.
+Queries come from X, keys and values from Y. Each of n heads is d wide. Head i is
+softmax(X W_Q^i (Y W_K^i)^T / sqrt(d)) Y W_V^i; the output is concat(heads) W_O.
+Parameters without biases: 2 C n d + kdim n d + vdim n d, or 4 C^2 if n d = kdim = vdim = C.
 """
 
 from fairseq_mhe.attention.base import Attention
 
 
 class MultiheadAttention(Attention):
-    """Every head has projections of its own; weights are named and initialised as fairseq's."""
+    """Every head has its own projections. Names and initial values of weights are fairseq's."""
 
     projects_together = True

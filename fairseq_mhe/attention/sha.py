@@ -1,7 +1,8 @@
-"""Single-head attention, repeated n times before W_O: SHA of Xue & Aletras 2023, section 4.
+"""Single-head attention (SHA): Xue & Aletras 2023, section 4 (arXiv 2310.07911).
 
-H = softmax(X W_Q (Y W_K)^T / sqrt(d)) Y W_V; output concat(H, ..., H) W_O: MHE without head
-embeddings. Parameters without biases: C d + kdim d + vdim d + n d C.
+The only head is H = softmax(X W_Q (Y W_K)^T / sqrt(d)) Y W_V; the output is concat(H, ..., H) W_O,
+with H repeated n times. This is MHE without head embeddings.
+Parameters without biases: C d + kdim d + vdim d + n d C.
 """
 
 from torch import Tensor
@@ -11,21 +12,21 @@ from fairseq_mhe.attention.base import Attention
 
 
 class SingleHeadAttention(Attention):
-    """One head. Its n copies are never made: W_O's rows for them are summed instead."""
+    """One head; the sum of W_O's n blocks replaces n copies of the head."""
 
     shared_projection_init = "packed"
     projects_together = True
-    written_out = Attention.written_out  # the head n times
+    written_out = Attention.written_out  # n equal heads, in spite of `merge`
 
     def build(self) -> None:
-        self.project(1, kept=1)
+        self.project(1, kv_heads=1)
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, 1, T, d) -> (T, B, C)."""
-        summed = self.once(self.summed_output)
-        return linear(heads.squeeze(1).transpose(0, 1), summed, self.out_proj.bias)
+        weight = self.compute_once(self.summed_output_weight)
+        return linear(heads.squeeze(1).transpose(0, 1), weight, self.out_proj.bias)
 
-    def summed_output(self) -> Tensor:
-        """(C, d): the sum of what W_O has for each copy."""
-        copies = self.out_proj.weight.unflatten(1, (self.num_heads, -1))  # (C, n, d)
-        return copies.sum(dim=1)
+    def summed_output_weight(self) -> Tensor:
+        """(C, d): the sum of the blocks that W_O has for each copy of the head."""
+        blocks = self.out_proj.weight.unflatten(1, (self.num_heads, -1))  # (C, n, d)
+        return blocks.sum(dim=1)

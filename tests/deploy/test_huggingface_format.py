@@ -139,7 +139,7 @@ def test_it_translates_as_fairseq_does(
         ({"encoder_normalize_before": True}, "its option encoder_normalize_before is True"),
         ({"max_target_positions": 20}, "its option max_source_positions is 1024, not 20"),
         ({"activation_fn": "linear"}, "is 'linear', not 'relu' or 'gelu' or 'tanh'"),
-        ({"attention": "mhe_conv"}, "it reads keys together with those before them"),
+        ({"attention": "mhe_conv"}, "its scores read each key together with the keys before it"),
     ],
 )
 def test_a_model_that_no_class_holds_is_refused(
