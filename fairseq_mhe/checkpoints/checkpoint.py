@@ -82,7 +82,7 @@ class Source:
     @property
     def vocab_sizes(self) -> tuple[int, ...]:
         """Sizes of its dictionaries: the source's and the target's, or the only one's."""
-        return self.family.words(self.state["model"])
+        return self.family.vocab_sizes(self.state["model"])
 
     @property
     def stock_options(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
     try:
         options = _options(state)
         family = family_of(options)
-        model = build_ours(options, family.task(*family.words(state["model"])))
+        model = build_ours(options, family.task(*family.vocab_sizes(state["model"])))
         config = argparse.Namespace(**{**options, "arch": family.name})
         model.load_state_dict(dict(state["model"]), model_cfg=config)
     except (UserError, ErrorExit) as error:

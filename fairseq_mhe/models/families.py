@@ -1,4 +1,4 @@
-"""The families of models: fairseq's own and ours of one shape; their architectures and options."""
+"""The families of models (fairseq's model and ours of the same shape): architectures, options."""
 
 import argparse
 import copy
@@ -21,56 +21,56 @@ from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import architectures, language_models
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
 from fairseq_mhe.models.options import check_options, fill, kinds, plain_options
-from fairseq_mhe.models.transformer import AnyKind, TransformerMHEModel
+from fairseq_mhe.models.transformer import MHEModel, TransformerMHEModel
 
 
 @dataclass(frozen=True)
 class Family:
-    """Models of one shape."""
+    """fairseq's model of one shape, and our model of the same shape."""
 
     name: str  # of our model
-    stock: str  # of fairseq's
-    model: type[AnyKind]
-    rows: Mapping[str, Row]  # by the end of their architectures' names
-    #: Pattern of the names of its tables of words, for each dictionary.
-    tables: tuple[str, ...]
-    task: Callable[..., Any]  # from the sizes of dictionaries
-    tied: Mapping[str, bool]  # the option that shares the tables
+    stock: str  # name of fairseq's model
+    model: type[MHEModel]
+    rows: Mapping[str, Row]  # the key completes the architecture's name, see `arch`
+    #: For each dictionary a pattern that matches the names of its embedding weights.
+    embeddings: tuple[str, ...]
+    task: Callable[..., Any]  # makes a task from the sizes of its dictionaries
+    tied: Mapping[str, bool]  # the option that shares embeddings, and its value
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Of ``options.PLACES``."""
+        """The keys of ``options.PLACES`` at which the models have attention."""
         return self.model.PLACES
 
     def arch(self, row: str) -> str:
-        """The ``--arch`` of a row."""
+        """Return the ``--arch`` of a row."""
         return f"{self.name}_{row}"
 
-    def words(self, weights: Mapping[str, Tensor]) -> tuple[int, ...]:
-        """How many words each dictionary has, from a state's tables (one, or some by frequency)."""
+    def vocab_sizes(self, weights: Mapping[str, Tensor]) -> tuple[int, ...]:
+        """Return the size of each dictionary; adaptive inputs split its embedding into parts."""
         sizes = []
-        for table in self.tables:
-            parts = [w for name, w in weights.items() if re.fullmatch(table, name)]
+        for pattern in self.embeddings:
+            parts = [w for name, w in weights.items() if re.fullmatch(pattern, name)]
             sizes.append(sum(map(len, parts)))
         return tuple(sizes)
 
     @functools.cached_property
     def flags(self) -> frozenset[str]:
-        """Our model's options on fairseq-train's command line, by name."""
+        """Names of our model's options on fairseq-train's command line."""
         parser = argparse.ArgumentParser()
         self.model.add_args(parser)
         return frozenset(action.dest for action in parser._actions)
 
     @functools.cached_property
     def option_names(self) -> frozenset[str]:
-        """All options of our model: also those that only architectures set."""
+        """Names of all options of our model, also of those that only architectures set."""
         filled = argparse.Namespace()
         ARCHITECTURES[self.name](filled)
         declared = {field.name for field in fields(self.model.CONFIG)}
         return self.flags | vars(filled).keys() | declared | {"tokens_per_sample"}
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Every option of ours for a model of this family, of which some are ``given``."""
+        """Return all options of our model for the ``given`` ones, ours or of fairseq's model."""
         filled = argparse.Namespace(**given)
         ARCHITECTURES[given.get("_name") or given["arch"]](filled)
         fill(filled, self.model.CONFIG)
@@ -81,7 +81,7 @@ class Family:
         return options
 
     def kinds(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """The kind of attention at each of its places, of a model with such options."""
+        """Return the kind of attention at each place of a model with these options."""
         given = {"attention": "mha"} if self.is_stock(options) else options
         chosen = kinds(argparse.Namespace(**given))
         return {place: chosen[place] for place in self.places}
@@ -90,7 +90,7 @@ class Family:
         return _model_name(options) == self.stock
 
     def register(self) -> None:
-        """Register the rows as fairseq's architectures; the bare name is the first row."""
+        """Register each row as an architecture of fairseq; the bare name means the first row."""
         (first, *_) = self.rows.values()
         for name, row in {"": first, **self.rows}.items():
             arch = self.arch(name).removesuffix("_")
@@ -98,10 +98,10 @@ class Family:
             register_model_architecture(self.name, arch)(configure)
 
     def configure(self, row: Row, args: Any) -> None:
-        """Set the options that ``args`` lacks, or ErrorExit; called by fairseq before it builds."""
+        """Complete fairseq's options ``args``; ErrorExit if they are unknown or do not fit."""
         with one_clear_line(ValueError):
-            # A checkpoint, which has every size, may have options of its task too; the parser
-            # refuses unknown ones of the command line.
+            # Only a user's hydra configuration is checked: a checkpoint's, which has every size,
+            # also has options of the task, and fairseq's parser checks a command line.
             if isinstance(args, DictConfig) and not row.options().keys() <= args.keys():
                 unknown = {*map(str, args)} - self.option_names - {"_name", "arch"}
                 if names := ", ".join(sorted(unknown)):
@@ -112,7 +112,7 @@ class Family:
                 ARCHITECTURES[row.stock](values)
             for name, value in vars(values).items():
                 if not hasattr(args, name):
-                    # fairseq's dataclass takes no False there.
+                    # fairseq's architectures set False, its dataclass wants a number.
                     setattr(args, name, int(value) if name == "base_shuffle" else value)
             fill(args, self.model.CONFIG)
             check_options(args, self.places)
@@ -120,17 +120,17 @@ class Family:
     def nearest_row(
         self, options: Mapping[str, Any], on_command_line: bool = False
     ) -> tuple[str, dict[str, Any]]:
-        """The row (first of equals) with the fewest differences from ``options``, and these.
+        """Return the row with the fewest sizes that differ from ``options``, and those sizes.
 
-        Dropout is no size. ``on_command_line``: only differences that fairseq-train can be given,
-        which cannot turn layer normalisation before sublayers off.
+        Of equal rows the first one counts. Dropout is no size. ``on_command_line``: avoid rows that
+        need ``normalize_before`` False, which no option of fairseq-train sets.
         """
-        own = {**options, "dropout": None}
+        options = {**options, "dropout": None}
         rows = []
         for name, row in self.rows.items():
             sizes = {**row.options(), "dropout": None}
             differences = {
-                key: own.get(key) for key in sizes if own.get(key) != sizes[key]
+                key: options.get(key) for key in sizes if options.get(key) != sizes[key]
             }
             impossible = on_command_line and False in differences.values()
             rows.append((impossible, len(differences), name, differences))
@@ -140,7 +140,7 @@ class Family:
 
 @functools.lru_cache(maxsize=8)  # a large one takes as long as a model without memory
 def make_dictionary(words: int) -> Dictionary:
-    """A shared dictionary of made-up words, fairseq's four special symbols among them."""
+    """Return a cached dictionary of made-up words; its size counts the four special symbols."""
     dictionary = Dictionary()
     for index in range(words - len(dictionary)):
         dictionary.add_symbol(f"w{index}")
@@ -150,7 +150,7 @@ def make_dictionary(words: int) -> Dictionary:
 def make_task(
     source: int, target: int | None = None, config: Any = None
 ) -> TranslationTask:
-    """A translation task of made-up words from the sizes of its dictionaries (default: one)."""
+    """Return a translation task of made-up words; without ``target`` both sides share one size."""
     dictionaries = make_dictionary(source), make_dictionary(target or source)
     return TranslationTask(config or TranslationConfig(), *dictionaries)
 
@@ -160,7 +160,7 @@ TRANSLATION = Family(
     stock="transformer",
     model=TransformerMHEModel,
     rows={**ROWS, **SMALL_ROWS},
-    tables=(r"encoder\.embed_tokens\.weight", r"decoder\.embed_tokens\.weight"),
+    embeddings=(r"encoder\.embed_tokens\.weight", r"decoder\.embed_tokens\.weight"),
     task=make_task,
     tied={"share_all_embeddings": True},
 )
@@ -169,8 +169,8 @@ ROBERTA = Family(
     stock="roberta",
     model=language_models.RobertaMHEModel,
     rows=architectures.ROBERTA_ROWS,
-    tables=(r"encoder\.sentence_encoder\.embed_tokens\.weight",),
-    # It adds <mask> to its own dictionary.
+    embeddings=(r"encoder\.sentence_encoder\.embed_tokens\.weight",),
+    # MaskedLMTask adds <mask> to its dictionary, so it gets a smaller one of its own.
     task=lambda words: MaskedLMTask(
         MaskedLMConfig(), copy.deepcopy(make_dictionary(words - 1))
     ),
@@ -181,14 +181,14 @@ CAUSAL = Family(
     stock="transformer_lm",
     model=language_models.TransformerLMMHEModel,
     rows=architectures.LM_ROWS,
-    tables=(r"decoder\.embed_tokens\.(weight|embeddings\.\d+\.0\.weight)",),
+    embeddings=(r"decoder\.embed_tokens\.(weight|embeddings\.\d+\.0\.weight)",),
     task=lambda words: LanguageModelingTask(
         LanguageModelingConfig(), make_dictionary(words)
     ),
     tied={"share_decoder_input_output_embed": True},
 )
 FAMILIES = (TRANSLATION, ROBERTA, CAUSAL)
-#: Of language models, by name.
+#: The families of language models by the names of their architectures.
 LANGUAGE_ARCHS = {
     family.arch(row): family for family in FAMILIES[1:] for row in family.rows
 }
@@ -202,7 +202,7 @@ def _model_name(options: Mapping[str, Any]) -> Any:
 
 
 def family_of(options: Mapping[str, Any]) -> Family:
-    """The family of a model with such options, or UserError."""
+    """Return the family of a model with these options; raises UserError if it has none."""
     name = _model_name(options)
     for family in FAMILIES:
         if name in (family.stock, family.name):
@@ -212,18 +212,18 @@ def family_of(options: Mapping[str, Any]) -> Family:
 
 
 def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """fairseq-train's options, by name, that build a model of ours, but for dropout."""
+    """Return fairseq-train's options, by name, that build our model, apart from dropout."""
     family = family_of(options)
     arch = family.arch(family.nearest_row(options, on_command_line=True)[0])
-    usual = argparse.Namespace()
-    ARCHITECTURES[arch](usual)
+    defaults = argparse.Namespace()
+    ARCHITECTURES[arch](defaults)
     flags = {"arch": arch, "attention": options.get("attention")}
     for name in sorted(family.flags):
         value = options.get(name)
-        # The task's own: heads, and what references such as ${task.tokens_per_sample} name.
+        # Classification heads and references such as ${task.tokens_per_sample} belong to a task.
         of_task = "checkpoint_heads" in name or str(value).startswith("${")
         if of_task or "drop" in name or value is None:
             continue
-        if value != getattr(usual, name, None):
+        if value != getattr(defaults, name, None):
             flags[name] = value
     return flags

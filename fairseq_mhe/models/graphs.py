@@ -1,8 +1,8 @@
-"""CUDA graphs of training: the kernels of a batch start at once, not one after another.
+"""CUDA graphs of training: one call starts all kernels of a batch.
 
-The host takes longer to start an update's kernels than a GPU to compute 4,096 tokens
-(docs/gpu.md). A graph holds only for the shapes and memory that it was recorded with: so batches
-are padded to few shapes, and all graphs read and write the same few tensors.
+A GPU computes 4,096 tokens faster than the host starts their kernels (docs/gpu.md). A graph is
+valid only for the shapes and memory addresses with which it was recorded. So batches are padded
+to few shapes, and all graphs read and write the same few tensors.
 """
 
 import math
@@ -18,37 +18,38 @@ from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention.kernel import CausalMask
 
-#: Numbers of sentences and of tokens are rounded up to these multiples at least.
+#: The numbers of sentences and of tokens are padded at least to multiples of these.
 _SENTENCES, _TOKENS = 8, 4
 
-#: Options by which each batch starts other kernels.
-_CHANGING = (
+#: Options of a model with which different batches start different kernels.
+_VARYING = (
     *("checkpoint_activations", "offload_activations", "encoder_layerdrop"),
     *("decoder_layerdrop", "adaptive_input", "character_embeddings", "base_layers"),
 )
 
+#: A function that starts kernels.
 Work = Callable[[], None]
 
 
-def changing(options: Mapping[str, Any]) -> str | None:
-    """The option of a model, if any, that no graph fits."""
-    return next((name for name in _CHANGING if options.get(name)), None)
+def option_without_graphs(options: Mapping[str, Any]) -> str | None:
+    """Return the first of ``options`` that rules out graphs, or None."""
+    return next((name for name in _VARYING if options.get(name)), None)
 
 
-def rounded(size: int, multiple: int, most: int = sys.maxsize) -> int:
-    """A multiple, or one of an eighth of the next power of two if that is more; cut at ``most``."""
+def round_up(size: int, multiple: int, maximum: int = sys.maxsize) -> int:
+    """Round up to ``multiple``, or 1/8 of the next power of two if larger; not past ``maximum``."""
     step = max(multiple, 2 ** (size - 1).bit_length() // 8)
     padded = math.ceil(size / step) * step
-    return max(size, min(padded, most))
+    return max(size, min(padded, maximum))
 
 
-def recorder() -> Callable[[Work], Work]:
-    """What records the kernels that a function starts, and returns a function that starts them."""
-    pool = torch.cuda.graph_pool_handle()  # graphs run one by one, in the same memory
+def graph_recorder() -> Callable[[Work], Work]:
+    """Return a function that records kernels as a graph and returns the function to replay it."""
+    pool = torch.cuda.graph_pool_handle()  # graphs run one at a time and share memory
 
     def record(work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
-        # Threads that load data may go on.
+        # "thread_local" lets threads that load data call CUDA during the recording.
         with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
             work()
         return graph.replay
@@ -56,17 +57,17 @@ def recorder() -> Callable[[Work], Work]:
     return record
 
 
-def has_room(most: int) -> bool:
-    """Whether the GPU has twice the memory that batches took at ``most``: graphs keep as much."""
+def has_memory(peak: int) -> bool:
+    """Return whether the GPU has twice the ``peak`` bytes of a batch: graphs need as much again."""
     free, _ = torch.cuda.mem_get_info()
-    return free + torch.cuda.memory_reserved() > 2 * most
+    return free + torch.cuda.memory_reserved() > 2 * peak
 
 
 class Graphs:
-    """A model's features, by a graph for each shape of batch that comes a second time.
+    """Computes a model's features by one graph per shape, from the second batch of a shape on.
 
-    ``compute``: tokens (B, S) and (B, T), or (B, T) alone -> features (B, T, C); ``record``: as of
-    `recorder`. Rows that are no sentences are ends of sentences.
+    ``compute`` maps tokens (B, S) and (B, T), or (B, T) alone, to features (B, T, C). ``record`` is
+    a result of `graph_recorder`.
     """
 
     def __init__(
@@ -75,58 +76,57 @@ class Graphs:
         self.compute, self.record = compute, record
         self.width = model.decoder.output_embed_dim
         dictionary = model.decoder.dictionary
-        self.padding, self.end = dictionary.pad(), dictionary.eos()
-        self._longest = tree_leaves(model.max_positions())
-        trained = (weight for weight in model.parameters() if weight.requires_grad)
-        self.parameters = list(trained)
+        self.padding, self.eos = dictionary.pad(), dictionary.eos()
+        self._max_lengths = tree_leaves(model.max_positions())
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.gradients = [torch.zeros_like(weight) for weight in self.parameters]
         self._features = self.parameters[0].new_empty(2, 0)
-        self._of_shape: dict[tuple[int, ...], _Graph | None] = {}
-        self._open: Callable[[], _Pass | None] = lambda: None
-        self._most_memory = 0
-        # An embedding's, the last gradient of a backward pass.
+        self.by_shape: dict[tuple[int, ...], _Graph | None] = {}
+        self._last_pass: Callable[[], _Pass | None] = lambda: None
+        self._peak_memory = 0
+        # Autograd computes this embedding's gradient last, so memory has peaked by then.
         self.parameters[0].register_post_accumulate_grad_hook(self._note_memory)
 
     def _note_memory(self, _: Tensor) -> None:
-        """fairseq's Trainer lets torch forget the peak after each update."""
-        taken = torch.cuda.max_memory_allocated()
-        self._most_memory = max(self._most_memory, taken)
+        """Keep the peak memory, because fairseq's Trainer resets torch's record each update."""
+        peak = torch.cuda.max_memory_allocated()
+        self._peak_memory = max(self._peak_memory, peak)
 
     def __call__(self, *tokens: Tensor) -> Tensor | None:
-        """tokens (B, S), (B, T) -> (B, T, C); None where no graph fits: the first time of a shape,
-        without room for more, before the backward pass of the last batch, or where the last tokens
-        are not padded on the right.
+        """tokens (B, S), (B, T) -> features (B, T, C), or None if no graph can be used: for the
+        first batch of a shape, if memory lacks for a new graph, before the backward pass of the
+        last batch, and if the last tokens are not padded on the right.
         """
         sentences, length = tokens[-1].shape
-        shape: tuple[int, ...] = (rounded(sentences, _SENTENCES),)
-        for each, most in zip(tokens, self._longest, strict=True):
-            shape += (rounded(each.size(1), _TOKENS, most),)
-        if shape not in self._of_shape:
-            self._of_shape[shape] = None
+        shape: tuple[int, ...] = (round_up(sentences, _SENTENCES),)
+        for side, maximum in zip(tokens, self._max_lengths, strict=True):
+            shape += (round_up(side.size(1), _TOKENS, maximum),)
+        if shape not in self.by_shape:
+            self.by_shape[shape] = None
             return None
-        graph = self._of_shape[shape]
-        if self._open() or (graph is None and not has_room(self._most_memory)):
+        graph = self.by_shape[shape]
+        if self._last_pass() or (graph is None and not has_memory(self._peak_memory)):
             return None
-        # Last, since the GPU is asked.
+        # Checked last, because the host waits for the GPU here.
         if not CausalMask(length).hides_padding(tokens[-1].eq(self.padding)):
             return None
         if graph is None:
-            graph = self._of_shape[shape] = _Graph(self, shape)
-        for each, buffer in zip(tokens, graph.tokens, strict=True):
-            more = buffer.size(1) - each.size(1)
-            buffer[:sentences] = pad(each, (0, more), value=self.padding)
-            buffer[sentences:] = self.end
+            graph = self.by_shape[shape] = _Graph(self, shape)
+        for side, buffer in zip(tokens, graph.tokens, strict=True):
+            extra = buffer.size(1) - side.size(1)
+            buffer[:sentences] = pad(side, (0, extra), value=self.padding)
+            buffer[sentences:] = self.eos  # fills the rows that hold no sentence
         for weight, buffer in zip(self.parameters, self.gradients, strict=True):
-            # Of an earlier batch of the update (--update-freq): the graph writes there again.
+            # With --update-freq this is the gradient of earlier batches; the graph overwrites it.
             if weight.grad is not None and weight.grad.data_ptr() == buffer.data_ptr():
                 weight.grad = weight.grad.clone()
-        forward = _Pass()
-        self._open = weakref.ref(forward)
-        features = _Replay.apply(graph, forward, *self.parameters)
+        open_pass = _Pass()
+        self._last_pass = weakref.ref(open_pass)
+        features = _Replay.apply(graph, open_pass, *self.parameters)
         return features[:sentences, :length]
 
     def features(self, sentences: int, length: int) -> Tensor:
-        """Memory (2, B, T, C) for features and their gradient, the same for all shapes."""
+        """Return memory (2, B, T, C) for features and their gradient, shared by all shapes."""
         size = sentences * length * self.width
         if size > self._features.size(1):
             self._features = self._features.new_empty(2, size)
@@ -134,21 +134,19 @@ class Graphs:
 
 
 class _Graph:
-    """The two passes for a shape: ``forward`` reads ``tokens`` and writes ``features``,
-    ``backward`` reads ``slope`` and writes ``gradients``.
-    """
+    """Two graphs for a shape: ``tokens`` to ``features``, ``grad_features`` to ``gradients``."""
 
     def __init__(self, graphs: Graphs, shape: tuple[int, ...]) -> None:
         sentences, *lengths = shape
         device = graphs.parameters[0].device
         self.tokens = [
-            torch.full((sentences, length), graphs.end, device=device)
+            torch.full((sentences, length), graphs.eos, device=device)
             for length in lengths
         ]
-        self.features, self.slope = graphs.features(sentences, lengths[-1])
-        self._computed: Any = None  # features, from the forward to the backward pass
+        self.features, self.grad_features = graphs.features(sentences, lengths[-1])
+        self._computed: Any = None  # features between forward and backward pass
         self.compute, self.weights = graphs.compute, graphs.parameters
-        self.gradients: list[Any] = list(graphs.gradients)  # None where there is none
+        self.gradients: list[Any] = list(graphs.gradients)  # None for unused weights
         self.forward = graphs.record(self._forward)
         self.backward = graphs.record(self._backward)
 
@@ -157,38 +155,40 @@ class _Graph:
         self.features.copy_(self._computed.detach())
 
     def _backward(self) -> None:
-        outputs, self._computed = self._computed, None  # the next graph takes its memory
-        found = torch.autograd.grad(outputs, self.weights, self.slope, allow_unused=True)
+        outputs, self._computed = self._computed, None  # frees memory for the next graph
+        grads = torch.autograd.grad(
+            outputs, self.weights, self.grad_features, allow_unused=True
+        )
         buffers, gradients = [], []
-        for number, gradient in enumerate(found):
-            if gradient is None:  # of the weights of the output layer
-                self.gradients[number] = None
+        for index, gradient in enumerate(grads):
+            if gradient is None:  # a weight of the output layer, which no graph computes
+                self.gradients[index] = None
             else:
-                buffers.append(self.gradients[number])
+                buffers.append(self.gradients[index])
                 gradients.append(gradient)
         torch._foreach_copy_(buffers, gradients)
 
 
 class _Pass:
-    """A forward pass, as long as its backward pass is to come: nobody may take its memory."""
+    """A forward pass whose backward pass is still to run: no graph may overwrite its memory."""
 
 
 class _Replay(torch.autograd.Function):
-    """Features (B, T, C) by a graph, and the gradients of parameters."""
+    """Replays a graph: the forward pass gives features (B, T, C), the backward pass gradients."""
 
     @staticmethod
-    def forward(ctx: Any, graph: _Graph, forward: _Pass, *parameters: Tensor) -> Tensor:
-        ctx.graph, ctx.open = graph, forward
+    def forward(ctx: Any, graph: _Graph, open_pass: _Pass, *weights: Tensor) -> Tensor:
+        ctx.graph, ctx.open_pass = graph, open_pass
         graph.forward()
         return graph.features.detach()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> Any:
-        """slope (B, T, C): of the features."""
-        ctx.graph.slope.copy_(slope)
+    def backward(ctx: Any, grad_features: Tensor) -> Any:
+        """grad_features (B, T, C) -> the gradients of the weights."""
+        ctx.graph.grad_features.copy_(grad_features)
         ctx.graph.backward()
-        ctx.open = None
+        ctx.open_pass = None  # ends the pass: `Graphs` holds only a weak reference
         gradients = []
         for buffer in ctx.graph.gradients:
             gradients.append(None if buffer is None else buffer.detach())

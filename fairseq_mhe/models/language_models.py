@@ -1,4 +1,4 @@
-"""fairseq's RoBERTa and causal language model with their attention built by the registry."""
+"""fairseq's RoBERTa and causal language model with our attention."""
 
 import argparse
 from typing import Any, Self
@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.models.options import PLACES, config
-from fairseq_mhe.models.transformer import AnyKind, Decoder, Encoder
+from fairseq_mhe.models.transformer import Decoder, Encoder, MHEModel
 from fairseq_mhe.models.understanding import HEADS
 
 ROBERTA, CAUSAL = "roberta_mhe", "transformer_lm_mhe"
-_OF_PLACES = tuple(PLACES.values())  # no options where attention has one place
+#: Options that these models lack, because attention has only one place in them.
+_PLACE_OPTIONS = tuple(PLACES.values())
 
 
 class _RobertaEncoder(RobertaEncoder):
@@ -31,38 +32,38 @@ class _RobertaEncoder(RobertaEncoder):
 
 
 @register_model(ROBERTA)
-class RobertaMHEModel(AnyKind, RobertaModel):
+class RobertaMHEModel(MHEModel, RobertaModel):
     """RoBERTa (Liu et al. 2019, arXiv 1907.11692) with any of ``KINDS`` as its attention.
 
-    It starts as BERT does: linear layers and tables N(0, 0.02), biases 0. But what is no projection
-    (head embeddings, mixing vectors) or starts at zero (a content term) starts as in translation.
+    Weights start as BERT's: linear layers and embeddings N(0, 0.02), biases 0. As in translation
+    start head embeddings, mixing vectors, and projections that start at zero (content terms).
     """
 
     PLACES = ("encoder",)
-    _WITHOUT = *_OF_PLACES, "shared_projection_init", "cuda_graphs"
+    _WITHOUT = *_PLACE_OPTIONS, "shared_projection_init", "cuda_graphs"
     CONFIG = config("RobertaMHEConfig", without=_WITHOUT)
 
     def __init__(self, args: argparse.Namespace, encoder: RobertaEncoder) -> None:
-        # Not RobertaModel's constructor, which would redraw a kind's own parameters too.
+        # RobertaModel's constructor is left out: it would redraw projections that start at zero.
         FairseqEncoderModel.__init__(self, encoder)
         self.args = args
-        _start_as_bert(self)
+        _init_as_bert(self)
         self.classification_heads = nn.ModuleDict()
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """fairseq's of RoBERTa and ours."""
+        """Add the options of fairseq's RoBERTa and ours."""
         RobertaModel.add_args(parser)
         super().add_args(parser)
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:
-        """As fairseq's, with our encoder."""
+        """Build fairseq's model with our encoder."""
         with patch.object(roberta, "RobertaEncoder", _RobertaEncoder):
             return super().assemble(options, task)
 
     def register_classification_head(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Called by fairseq's tasks: its head, or of ``HEADS`` the one of this name."""
+        """Add the head of this name in ``HEADS``, or else fairseq's; fairseq's tasks call this."""
         super().register_classification_head(name, *args, **kwargs)
         if name in HEADS:
             stock: Any = self.classification_heads[name]
@@ -77,7 +78,7 @@ class RobertaMHEModel(AnyKind, RobertaModel):
     def forward(
         self, src_tokens: Tensor, *args: Any, spans: Tensor | None = None, **kwargs: Any
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As fairseq's; ``spans`` (B, 4) are for `WordsHead`."""
+        """Run fairseq's forward pass; pass ``spans`` (B, 4) on to the `WordsHead`."""
         if spans is None:
             return super().forward(src_tokens, *args, **kwargs)
         head = self.classification_heads[kwargs.pop("classification_head_name")]
@@ -85,46 +86,47 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         return head(features, spans=spans), extra
 
 
-def _start_as_bert(model: nn.Module) -> None:
-    """Draw weights as fairseq's ``init_bert_params``, but for what is a kind's own."""
+def _init_as_bert(model: nn.Module) -> None:
+    """Draw weights by fairseq's ``init_bert_params``; keep projections of attention that are 0."""
     if next(model.parameters()).is_meta:
         return
-    own: set[nn.Module] = set()
+    zero: set[nn.Module] = set()
     for attention in model.modules():
         if isinstance(attention, Attention):
             linears = [m for m in attention.modules() if isinstance(m, nn.Linear)]
-            own.update(m for m in linears if not m.weight.any())
+            zero.update(m for m in linears if not m.weight.any())
     for module in model.modules():
-        if module not in own:
+        if module not in zero:
             init_bert_params(module)
 
 
-@register_model(CAUSAL)  # without the dataclass: see transformer.py
-class TransformerLMMHEModel(AnyKind, transformer_lm.TransformerLanguageModel):
+@register_model(CAUSAL)  # without CONFIG, as in transformer.py
+class TransformerLMMHEModel(MHEModel, transformer_lm.TransformerLanguageModel):
     """A Transformer decoder without cross-attention, with any of ``KINDS`` as its attention."""
 
     PLACES = ("decoder",)
     _STOCK = transformer_lm.TransformerLanguageModelConfig
-    CONFIG = config("TransformerLMMHEConfig", without=_OF_PLACES, base=_STOCK)
+    CONFIG = config("TransformerLMMHEConfig", without=_PLACE_OPTIONS, base=_STOCK)
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:
-        """As fairseq's, with our decoder."""
+        """Build fairseq's model with our decoder."""
         options.max_target_positions = _positions(options, task)
         with patch.object(transformer_lm, "TransformerDecoder", _decoder):
             return super().assemble(options, task)
 
 
-def _decoder(args: argparse.Namespace, *given: Any, **named: Any) -> Decoder:
-    return Decoder(TransformerConfig.from_namespace(args), *given, **named)
+def _decoder(args: argparse.Namespace, *rest: Any, **kwargs: Any) -> Decoder:
+    return Decoder(TransformerConfig.from_namespace(args), *rest, **kwargs)
 
 
 def _positions(args: argparse.Namespace, task: Any) -> int:
-    """As many as a block of the task has tokens, unless given."""
+    """Return the number of positions from the model's options, or else from the task's."""
     for options in (args, getattr(task, "args", None)):
         for name in ("max_target_positions", "tokens_per_sample"):
             value = getattr(options, name, None)
-            # Not a reference such as ${task.tokens_per_sample}.
-            if isinstance(value, int):
+            if isinstance(
+                value, int
+            ):  # not a reference such as ${task.tokens_per_sample}
                 return value
     return transformer_lm.DEFAULT_MAX_TARGET_POSITIONS

@@ -1,4 +1,4 @@
-"""fairseq's encoder-decoder Transformer with any attention; its stacks serve all our models."""
+"""fairseq's Transformer with our attention; the language models reuse its encoder and decoder."""
 
 import argparse
 import functools
@@ -26,23 +26,23 @@ from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
 from fairseq_mhe.models import options as our_options
 from fairseq_mhe.models.architectures import MODEL_NAME
-from fairseq_mhe.models.graphs import Graphs, changing, recorder
+from fairseq_mhe.models.graphs import Graphs, graph_recorder, option_without_graphs
 from fairseq_mhe.models.packed import pack_linears
 
 
 class EncoderLayer(transformer_layer.TransformerEncoderLayerBase):
-    """fairseq's layer with our self-attention."""
+    """fairseq's encoder layer with our self-attention."""
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
         return our_options.build_place(cfg, "encoder")
 
 
 class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
-    """fairseq's layer with our self- and cross-attention."""
+    """fairseq's decoder layer with our self- and cross-attention."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # fairseq would compute every layer's weights in validation, of which it uses one's.
+        # If True, every layer computes attention weights in validation; fairseq uses one layer's.
         self.need_attn = False
 
     def build_self_attention(self, embed_dim: int, cfg: Any, **_: Any) -> Attention:
@@ -52,18 +52,18 @@ class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         return our_options.build_place(cfg, "cross")
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """fairseq would set ``need_attn`` here; the decoder decides."""
+        """Ignore fairseq's call, which would set ``need_attn``: `Decoder` chooses the layer."""
 
 
 class Encoder(stock.TransformerEncoderBase):
-    """fairseq's encoder with our layers; its output is kept once a sentence, whatever the beam."""
+    """fairseq's encoder with our layers; beam search keeps its output once per sentence."""
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         with patch.object(transformer_layer, "TransformerEncoderLayerBase", EncoderLayer):
             return super().build_encoder_layer(cfg)
 
     def forward_scriptable(self, tokens: Tensor, *options: Any) -> Any:
-        """As fairseq's, of tokens (B, S); on a GPU no layer asks whether anything is padded."""
+        """Encode tokens (B, S); on a GPU skip fairseq's test for padding, for which layers wait."""
         if not tokens.is_cuda:
             return super().forward_scriptable(tokens, *options)
         _, return_all_hiddens, embeddings = options
@@ -77,8 +77,7 @@ class Encoder(stock.TransformerEncoderBase):
             states.append(x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        real = padding.logical_not()
-        lengths = real.sum(dim=1, dtype=torch.int32).unsqueeze(1)  # (B, 1)
+        lengths = padding.logical_not().sum(1, keepdim=True, dtype=torch.int32)  # (B, 1)
         return {
             "encoder_out": [x],
             "encoder_padding_mask": [padding],
@@ -89,15 +88,15 @@ class Encoder(stock.TransformerEncoderBase):
         }
 
     def reorder_encoder_out(self, encoder_out: Any, new_order: Tensor) -> Any:
-        """Follow beam search, by row indices (N,); rows are selected where sentences come or go.
+        """Reorder by row indices (N,) of beam search; rows are copied only if sentences change.
 
-        fairseq first repeats every sentence ``beam`` times, then orders hypotheses.
+        fairseq's first call repeats each sentence ``beam`` times; later calls order hypotheses.
         """
         sentences = encoder_out["encoder_out"][0].size(1)
         beam = encoder_out.get("beam")
         if beam is None:
             beam = len(new_order) // sentences
-            # A sentence's first hypothesis, as if each had had ``beam`` of them before.
+            # From indices of sentences to the indices of their first hypotheses.
             new_order = new_order * beam
         rows, beam = sentence_order(new_order, sentences, beam)
         if rows is not None:
@@ -106,11 +105,11 @@ class Encoder(stock.TransformerEncoderBase):
 
 
 class Decoder(stock.TransformerDecoderBase):
-    """fairseq's decoder with our layers; attention weights are computed only for who sees them."""
+    """fairseq's decoder with our layers; it computes attention weights only if they are used."""
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(cfg, *args, **kwargs)
-        # As fairseq's outside training, until fairseq-generate says that they are not printed.
+        # Like fairseq, return attention weights in evaluation until generation turns them off.
         self.need_attn = True
         self.causal = CausalMask(0)
 
@@ -119,91 +118,88 @@ class Decoder(stock.TransformerDecoderBase):
             return super().build_decoder_layer(cfg, no_encoder_attn)
 
     def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
-        """The causal mask (T, T) for x (T, B, C), kept from batch to batch; called by fairseq."""
+        """Return the causal mask (T, T) for x (T, B, C), the previous one if it fits."""
         length, device = tensor.size(0), tensor.device
         if (self.causal.length, self.causal.device) != (length, device):
             self.causal = CausalMask(length, device)
         return self.causal
 
     def reorder_incremental_state_scripting(self, state: Any, new_order: Tensor) -> None:
-        """Follow beam search in every layer; ``new_order``: (N,) row indices."""
+        """Reorder the cache of every sublayer by the row indices ``new_order`` (N,)."""
         if new_order.is_inference():
-            # Such a tensor does not count its changes, so that every layer would ask the device.
+            # An inference tensor has no version counter, by which sublayers share one GPU read.
             with torch.inference_mode(False):
                 new_order = new_order.clone()
-        for sublayer in self._cached:
+        for sublayer in self._sublayers_with_cache:
             sublayer.reorder_incremental_state(state, new_order)
 
     @functools.cached_property
-    def _cached(self) -> list[Any]:
-        """What has a cache; fairseq looks through all modules in each step of a search."""
-        return [
-            module
-            for module in self.layers.modules()
-            if hasattr(module, "reorder_incremental_state")
-        ]
+    def _sublayers_with_cache(self) -> list[Any]:
+        """The sublayers that have a cache; fairseq searches all modules in each decoding step."""
+        modules = self.layers.modules()
+        return [m for m in modules if hasattr(m, "reorder_incremental_state")]
 
     def extract_features(
         self, tokens: Tensor, incremental_state: Any = None, **options: Any
     ) -> tuple[Tensor, Any]:
-        """As fairseq's: tokens (B, T) -> (B, T, C), {"attn", "inner_states"}."""
+        """Decode tokens (B, T) into features (B, T, C) and {"attn", "inner_states"}."""
         layer = options.pop("alignment_layer", None)
-        none = layer is None and (self.training or not self.need_attn)
-        # So fairseq does not ask the GPU whether anything is padded: `CausalMask` does, once.
+        no_weights = layer is None and (self.training or not self.need_attn)
+        # If True, fairseq skips its test for padding, which waits for the GPU: `CausalMask` tests.
         self.cross_self_attention: bool = tokens.is_cuda and incremental_state is None
-        options["alignment_layer"] = -1 if none else layer  # -1 is no layer
+        options["alignment_layer"] = -1 if no_weights else layer  # -1 matches no layer
         options["incremental_state"] = incremental_state
         x, extra = super().extract_features(tokens, **options)
-        # fairseq's scorer of given translations adds up whatever is in the list.
-        return x, {**extra, "attn": None} if none else extra
+        # fairseq's SequenceScorer adds up attn[0] of several models, but skips a model's None.
+        return x, {**extra, "attn": None} if no_weights else extra
 
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
-        """Called before generation; ``need_attn``: alignments will be printed."""
+        """Return attention weights from now on only if ``need_attn`` (--print-alignment)."""
         self.need_attn = need_attn
 
 
-def quick_gelu(x: Tensor) -> Tensor:
-    """GELU (Hendrycks and Gimpel 2016, arXiv 1606.08415) of x (any shape).
+def native_gelu(x: Tensor) -> Tensor:
+    """Apply GELU (Hendrycks and Gimpel 2016, arXiv 1606.08415) to x (any shape).
 
-    Of bfloat16 torch's own, in a fifth of the time: values are fairseq's to the bit, gradients to
-    the bit or, on CPUs without AVX-512, to float32's rounding.
+    In bfloat16 torch's function takes a fifth of the time of fairseq's. Values are equal to the
+    bit. Gradients are too, or on CPUs without AVX-512 up to rounding in float32.
     """
     return F.gelu(x) if x.dtype == torch.bfloat16 else gelu(x)
 
 
-class QuickDropout(FairseqDropout):
-    """fairseq's; in bfloat16 by `drop`, which draws masks quickly on a CPU."""
+class FastDropout(FairseqDropout):
+    """fairseq's dropout by our `drop`, which draws bfloat16 masks faster on a CPU."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
         active = self.p > 0 and (self.training or self.apply_during_inference)
         return drop(x, self.p) if active else x
 
 
-def _quicken(model: nn.Module) -> None:
-    """Replace fairseq's GELU and dropout, which copy bfloat16 to float32 first."""
+def _use_fast_modules(model: nn.Module) -> None:
+    """Replace fairseq's GELU and dropout, which are slow in bfloat16."""
     module: Any
     for module in model.modules():
         if getattr(module, "activation_fn", None) is gelu:
-            module.activation_fn = quick_gelu
+            module.activation_fn = native_gelu
         if type(module) is FairseqDropout:
-            module.__class__ = QuickDropout
+            module.__class__ = FastDropout
 
 
-#: Inputs of a model, if it has them, whose shapes are those of a batch.
+#: Arguments of a model's forward pass that hold tokens (B, S) and (B, T).
 _TOKENS = "src_tokens", "prev_output_tokens"
 
 
-class AnyKind(BaseFairseqModel):
-    """What our models do alike; it stands before fairseq's class among a model's bases."""
+class MHEModel(BaseFairseqModel):
+    """Base of our models; a model lists it before fairseq's class, whose methods it extends."""
 
-    PLACES: tuple[str, ...]  # of its attention, some of options.PLACES
-    CONFIG: type[FairseqDataclass]  # of its options
-    args: argparse.Namespace  # that it was built from
-    generation_precision = "float32"  # as of pack_linears
+    PLACES: tuple[str, ...]  # keys of options.PLACES at which the model has attention
+    CONFIG: type[FairseqDataclass]  # declares the model's options
+    args: argparse.Namespace  # the options that the model was built from
+    generation_precision = "float32"  # number format of `pack_linears`
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Without defaults, so that an architecture's values apply."""
+        """Add the options of ``CONFIG`` without defaults: those come from the architecture."""
         gen_parser_from_dataclass(parser, cls.CONFIG(), delete_default=True)
 
     @classmethod
@@ -212,10 +208,11 @@ class AnyKind(BaseFairseqModel):
         keep_freed_memory()
         options = our_options.plain_options(cfg)
         with one_clear_line(ValueError):
-            # Weights of a seed, and numbers in results/, depend on these draws of version 0.2.
+            # Version 0.2 built these sublayers to check them. Their random draws must stay: they
+            # decide the initial weights of a seed, and so the numbers in results/.
             for place in (*cls.PLACES, *cls.PLACES):
                 our_options.build_place(options, place)
-            name = changing(vars(options))
+            name = option_without_graphs(vars(options))
             if name and getattr(options, "cuda_graphs", False):
                 both = f"--cuda-graphs and --{name.replace('_', '-')}"
                 raise ValueError(f"{both} do not go together: leave one out")
@@ -223,37 +220,38 @@ class AnyKind(BaseFairseqModel):
         model.args = options
         precision = "int8" if options.int8_generation else options.generation_precision
         model.generation_precision = precision or "float32"
-        _quicken(model)
+        _use_fast_modules(model)
         return model
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As fairseq's; in training on a GPU by a graph, or first what depends on weights alone."""
-        if self._is_for_graphs(args, kwargs):
+        """Run fairseq's forward pass; in training on a GPU replay a CUDA graph if one fits."""
+        if self._may_use_graphs(args, kwargs):
             tokens = [kwargs[name] for name in _TOKENS if name in kwargs]
             features = self._graphs(*tokens)
             if features is not None:
                 return self.decoder.output_layer(features), {"attn": None}
-        # Not where layers are computed again in the backward pass.
-        again = getattr(self.args, "checkpoint_activations", False)
-        if not again and trains_on_gpu(next(self.parameters())):
-            for sublayers in self._alike:
+        # A folded weight serves one forward pass; checkpointing runs a second one per layer.
+        checkpointing = getattr(self.args, "checkpoint_activations", False)
+        if not checkpointing and trains_on_gpu(next(self.parameters())):
+            for sublayers in self._sublayers_by_shape:
                 sublayers[0].fold_together(sublayers)
         return super().forward(*args, **kwargs)
 
-    def _is_for_graphs(self, args: Any, kwargs: Any) -> bool:
-        """Whether `Graphs` take a batch: in training, if no more than its tokens is given."""
-        asked = self.training and getattr(self.args, "cuda_graphs", False)
-        plain = not args and kwargs.keys() <= {*_TOKENS, "src_lengths"}
-        # Which keeps copies of weights; fairseq's NanDetector, which looks into layers.
-        whole = not (torch.is_autocast_enabled() or self._forward_hooks)
-        return asked and plain and whole and trains_on_gpu(next(self.parameters()))
+    def _may_use_graphs(self, args: Any, kwargs: Any) -> bool:
+        """Return whether --cuda-graphs applies to a call: it trains, and passes only tokens."""
+        wanted = self.training and getattr(self.args, "cuda_graphs", False)
+        only_tokens = not args and kwargs.keys() <= {*_TOKENS, "src_lengths"}
+        # Autocast keeps copies of weights; hooks (fairseq's NanDetector) read each layer's output.
+        eager = torch.is_autocast_enabled() or self._forward_hooks
+        on_gpu = trains_on_gpu(next(self.parameters()))
+        return wanted and on_gpu and only_tokens and not eager
 
     @functools.cached_property
     def _graphs(self) -> Graphs:
-        return Graphs(self, self._features, recorder())
+        return Graphs(self, self._features, graph_recorder())
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied (--store-ema): graphs are of one model's memory."""
+        """Leave graphs out of a copy (--store-ema): they hold addresses of this model's memory."""
         state = vars(self).copy()
         state.pop("_graphs", None)
         return state
@@ -261,25 +259,26 @@ class AnyKind(BaseFairseqModel):
     def _features(self, *tokens: Tensor) -> Tensor:
         """tokens (B, S) and (B, T), or (B, T) alone, padded on the right -> (B, T, C)."""
         inputs = dict(zip(_TOKENS, tokens, strict=False))
-        last = tokens[-1]
-        mask = CausalMask(last.size(1), last.device, right_padded=True)
-        with patch.object(self.decoder, "causal", mask):  # its tensors are not for others
+        target = tokens[-1]
+        mask = CausalMask(target.size(1), target.device, right_padded=True)
+        # The mask's tensors lie in the graph's memory, so the decoder must not keep it.
+        with patch.object(self.decoder, "causal", mask):
             features, _ = self(**inputs, src_lengths=None, features_only=True)
         return features
 
     @functools.cached_property
-    def _alike(self) -> list[list[Attention]]:
-        """Sublayers of one kind whose weights have the same shapes."""
-        alike: dict[Any, list[Attention]] = defaultdict(list)
+    def _sublayers_by_shape(self) -> list[list[Attention]]:
+        """Attention sublayers, grouped by kind and shapes of weights."""
+        groups: dict[Any, list[Attention]] = defaultdict(list)
         for module in self.modules():
             if isinstance(module, Attention):
                 shapes = [parameter.shape for parameter in module.parameters()]
-                alike[type(module), *shapes].append(module)
-        return list(alike.values())
+                groups[type(module), *shapes].append(module)
+        return list(groups.values())
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:
-        """The model of options that are whole, by fairseq's own function with our parts."""
+        """Build the model from complete options by fairseq's ``build_model`` with our parts."""
         return super().build_model(options, task)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
@@ -288,7 +287,7 @@ class AnyKind(BaseFairseqModel):
             pack_linears(self, self.generation_precision)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """As fairseq's, but a checkpoint of another kind or row is refused in one line."""
+        """Load as fairseq does; refuse a checkpoint of another kind or row in one line."""
         try:
             return super().load_state_dict(*args, **kwargs)
         except RuntimeError as error:
@@ -299,9 +298,9 @@ class AnyKind(BaseFairseqModel):
             ) from None
 
 
-# Without its dataclass, with whose defaults fairseq would fill a hydra configuration too early.
+# Registered without CONFIG: fairseq would apply its defaults before the architecture's values.
 @register_model(MODEL_NAME)
-class TransformerMHEModel(AnyKind, TransformerModelBase):
+class TransformerMHEModel(MHEModel, TransformerModelBase):
     """fairseq's encoder-decoder Transformer with any of ``KINDS`` as its attention."""
 
     PLACES = tuple(our_options.PLACES)

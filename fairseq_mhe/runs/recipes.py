@@ -20,7 +20,7 @@ from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, check_input
 from fairseq_mhe.models.architectures import MODEL_NAME, ROWS, SMALL_ROWS
-from fairseq_mhe.models.graphs import changing
+from fairseq_mhe.models.graphs import option_without_graphs
 from fairseq_mhe.models.language_models import CAUSAL
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
@@ -159,7 +159,7 @@ class Training:
 
 def _can_use_graphs(options: Json, workers: int) -> bool:
     """Return whether CUDA graphs fit a training: on one GPU, of a model with a decoder."""
-    if workers > 1 or not torch.cuda.is_available() or changing(options):
+    if workers > 1 or not torch.cuda.is_available() or option_without_graphs(options):
         return False
     # A kind of attention in the user's own --user-dir may do what a graph cannot replay.
     return options["arch"].startswith(_WITH_DECODERS) and OWN_USER_DIR not in os.environ

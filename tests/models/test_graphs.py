@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.models import transformer
-from fairseq_mhe.models.graphs import Work, rounded
+from fairseq_mhe.models.graphs import Work, round_up
 from tests.fixtures.models import make_batch, make_model
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -24,8 +24,8 @@ SHAPES = ((5, 7), (6, 8), (3, 5), (17, 11), (18, 9), (4, 7))
 
 
 def run_again(work: Work) -> Work:
-    """In the place of what `graphs.recorder` returns."""
-    work = torch.enable_grad()(work)  # off in the forward pass of a function of autograd
+    """Stand in for recording: the "replay" runs the function again."""
+    work = torch.enable_grad()(work)  # autograd functions turn gradients off in forward()
     work()
     return work
 
@@ -34,7 +34,7 @@ def run_again(work: Work) -> Work:
 def _recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     if DEVICE == "cpu":
         monkeypatch.setattr(transformer, "trains_on_gpu", lambda _: torch.is_grad_enabled())
-        monkeypatch.setattr(transformer, "recorder", lambda: run_again)
+        monkeypatch.setattr(transformer, "graph_recorder", lambda: run_again)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 1))
 
 
@@ -60,7 +60,7 @@ def logits_and_gradients(model: nn.Module, batch: dict[str, Tensor]) -> list[Ten
 
 
 def recorded(model: nn.Module) -> list[Any]:
-    return [graph for graph in model._graphs._of_shape.values() if graph is not None]
+    return [graph for graph in model._graphs.by_shape.values() if graph is not None]
 
 
 def assert_close(found: list[Tensor], expected: list[Tensor]) -> None:
@@ -136,8 +136,8 @@ def test_options_that_change_from_batch_to_batch_are_refused() -> None:
 
 
 def test_sizes_are_rounded_up_to_few() -> None:
-    sizes = [rounded(size, 4) for size in range(1, 513)]
+    sizes = [round_up(size, 4) for size in range(1, 513)]
     for size, padded in enumerate(sizes, 1):
         assert size <= padded < max(size + 4, size * 1.25)
     assert len(set(sizes)) == 24
-    assert rounded(1, 8) == 8
+    assert round_up(1, 8) == 8

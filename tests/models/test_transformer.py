@@ -8,7 +8,7 @@ from fairseq.modules import FairseqDropout, gelu
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS, cache
-from fairseq_mhe.models.transformer import QuickDropout, quick_gelu
+from fairseq_mhe.models.transformer import FastDropout, native_gelu
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
 
@@ -110,7 +110,7 @@ def test_weights_are_computed_only_where_asked(attention: str) -> None:
 def test_gelu_is_fairseqs(dtype: torch.dtype) -> None:
     x = torch.cat((torch.linspace(-20, 20, 1001), torch.randn(5000))).to(dtype)
     outer, results = torch.randn(6001).to(dtype), []
-    for activation in (gelu, quick_gelu):
+    for activation in (gelu, native_gelu):
         leaf = x.clone().requires_grad_()
         y = activation(leaf)
         assert y.dtype == dtype
@@ -126,7 +126,7 @@ def test_gelu_is_fairseqs(dtype: torch.dtype) -> None:
 def test_as_many_are_dropped_and_the_mean_stays(p: float) -> None:
     count = 400_001  # four at a time do not fit
     x = torch.ones(count, dtype=torch.bfloat16, requires_grad=True)
-    y = QuickDropout(p)(x)
+    y = FastDropout(p)(x)
     kept = y != 0
     assert kept.double().mean().item() == pytest.approx(1 - p, abs=3 * (p * (1 - p) / count) ** 0.5)
     assert y[kept].unique().tolist() == pytest.approx([1 / (1 - p)], rel=2**-8)
@@ -139,23 +139,23 @@ def test_as_many_are_dropped_and_the_mean_stays(p: float) -> None:
 
 def test_dropout_in_float32_and_in_evaluation_is_fairseqs() -> None:
     x, results = torch.randn(50, 16), []
-    for kind in (QuickDropout, FairseqDropout):
+    for kind in (FastDropout, FairseqDropout):
         torch.manual_seed(3)
         results.append(kind(0.3)(x))
     assert torch.equal(*results)
     half = x.bfloat16()
-    assert QuickDropout(0.3).eval()(half) is half
-    assert QuickDropout(0.0)(half) is half
+    assert FastDropout(0.3).eval()(half) is half
+    assert FastDropout(0.0)(half) is half
 
 
 def test_they_are_in_every_place_of_a_model() -> None:
     model = make_model(dropout=0.2, activation_dropout=0.1, activation_fn="gelu")
     dropouts = [module for module in model.modules() if isinstance(module, FairseqDropout)]
-    assert {type(module) for module in dropouts} == {QuickDropout}
+    assert {type(module) for module in dropouts} == {FastDropout}
     assert {module.p for module in dropouts} == {0.2, 0.1}
     assert len(dropouts) == 2 + 2 * 2 * 2  # of encoder and decoder; two a layer
     layers = [*model.encoder.layers, *model.decoder.layers]
-    assert {layer.activation_fn for layer in layers} == {quick_gelu}
+    assert {layer.activation_fn for layer in layers} == {native_gelu}
     model.make_generation_fast_(retain_dropout=True)
     assert all(module.apply_during_inference for module in dropouts)
     relu = make_model(activation_fn="relu").encoder.layers[0].activation_fn
