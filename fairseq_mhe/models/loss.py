@@ -1,7 +1,7 @@
-"""fairseq's losses over words, quicker in bf16 on CPUs: ``--criterion NAME_by_rows``.
+"""fairseq's losses over words, faster in bf16 on a CPU: ``--criterion NAME_by_rows``.
 
-Some rows at a time, which stay in the processor's cache, become loss and gradient at once: float32
-probabilities (N, V) are never whole in memory. The gradient takes the place of the logits.
+The loss and its gradient are computed for a few rows at a time, which fit in the processor's cache.
+Memory never holds all float32 probabilities (N, V), and the gradient overwrites the logits.
 """
 
 # No annotations from __future__: fairseq reads the options' types at run time.
@@ -14,27 +14,27 @@ from fairseq.criterions import label_smoothed_cross_entropy as smoothed
 from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
 from torch import Tensor
 
-#: Values in work at a time: few enough for a core's cache, many enough that calls are few.
+#: Logits to process at a time: few enough for a core's cache, many enough to need few calls.
 _VALUES = 2**19
 
 
 def criterion_for(precision: str, name: str = "label_smoothed_cross_entropy") -> str:
-    """The criterion that trains our models in float32, bf16 or fp16: fairseq's if as quick."""
+    """Return the --criterion for a precision: ours where it is faster than fairseq's (bf16)."""
     return f"{name}_by_rows" if precision == "bf16" else name
 
 
-def _by_rows(values: Tensor, model: Any) -> bool:
-    """Whether a loss of such values (logits or weights) of a model is quicker by rows."""
+def _is_faster_by_rows(values: Tensor, model: Any) -> bool:
+    """Return whether our loss suits logits or weights of a model: bf16, CPU, plain softmax."""
     decoder = getattr(model, "decoder", None)
     plain = getattr(decoder, "adaptive_softmax", None) is None
     return plain and values.dtype == torch.bfloat16 and not values.is_cuda
 
 
 class _SmoothedLoss(torch.autograd.Function):
-    """Sums over the real rows of the loss with label smoothing, and of that without.
+    """The losses with and without label smoothing, each summed over rows that are not padding.
 
-    Szegedy et al. 2016, section 7: (1 - e - s) nll + s * the sum of all words' nll; fairseq's
-    s = e / (V - 1).
+    Szegedy et al. 2016, section 7: (1 - e - s) * nll + s * (sum of the nll of all words), with
+    fairseq's s = e / (V - 1).
     """
 
     @staticmethod
@@ -46,53 +46,53 @@ class _SmoothedLoss(torch.autograd.Function):
         padding: int,
         replace: bool,
     ) -> tuple[Tensor, Tensor]:
-        """logits (N, V), over which the gradient may be written, target (N,) -> two in float32."""
+        """logits (N, V), target (N,) -> both sums; ``replace``: the gradient overwrites logits."""
         words = logits.size(1)
         share = epsilon / (words - 1)
         gradient = None  # (N, V)
         if ctx.needs_input_grad[0]:
-            # Detached, not .data: torch refuses another gradient that needs the logits.
+            # After detach(), unlike .data, torch refuses other gradients that need the logits.
             gradient = logits.detach() if replace else torch.empty_like(logits)
         nll = logits.new_zeros((), dtype=torch.float32)
-        every = torch.zeros_like(nll)
+        all_words_nll = torch.zeros_like(nll)
         size = max(1, _VALUES // words)
         for start in range(0, logits.size(0), size):
             rows = slice(start, start + size)
-            wanted = target[rows, None]  # (R, 1)
-            padded = wanted == padding
+            label = target[rows, None]  # (R, 1)
+            is_padding = label == padding
             scores = logits[rows].float()  # (R, V)
-            probable = scores.softmax(-1)  # (R, V)
-            # -log p from sums: the exponentials, most of a row's time, are taken once.
-            likeliest = probable.amax(1, keepdim=True).log()
-            greatest = scores.amax(1, keepdim=True)
-            total = greatest - likeliest  # log sum exp, (R, 1)
-            # Masked, not multiplied by 0: an impossible word's logit is -inf.
-            losses = total - scores.gather(1, wanted)  # (R, 1)
-            nll += losses.masked_fill_(padded, 0).sum()
+            probs = scores.softmax(-1)  # (R, V)
+            # log sum exp from the greatest probability: no second pass of slow exponentials.
+            log_max_prob = probs.amax(1, keepdim=True).log()
+            max_score = scores.amax(1, keepdim=True)
+            log_sum_exp = max_score - log_max_prob  # (R, 1)
+            # Masked, not multiplied by 0: the logit of an impossible word is -inf.
+            losses = log_sum_exp - scores.gather(1, label)  # (R, 1)
+            nll += losses.masked_fill_(is_padding, 0).sum()
             if epsilon:
-                others = words * total - scores.sum(1, keepdim=True)
-                every += others.masked_fill_(padded, 0).sum()
+                row_sums = words * log_sum_exp - scores.sum(1, keepdim=True)  # (R, 1)
+                all_words_nll += row_sums.masked_fill_(is_padding, 0).sum()
             if gradient is not None:
-                # Of a row: p - s everywhere, less (1 - e - s) at the wanted word.
-                slope = probable.sub_(share)
-                less = torch.full_like(slope[:, :1], epsilon + share - 1)
-                slope.scatter_add_(1, wanted, less)
-                gradient[rows] = slope.masked_fill_(padded, 0)
+                # A row's gradient: p - s, and at the label p - s - (1 - e - s).
+                grad = probs.sub_(share)
+                at_label = torch.full_like(grad[:, :1], epsilon + share - 1)
+                grad.scatter_add_(1, label, at_label)
+                gradient[rows] = grad.masked_fill_(is_padding, 0)
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(nll)
-        return (1 - epsilon - share) * nll + share * every, nll
+        return (1 - epsilon - share) * nll + share * all_words_nll, nll
 
     @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        """Of the first sum, (N, V)."""
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        """Return the gradient (N, V) of the loss with label smoothing."""
         (gradient,) = ctx.saved_tensors
-        if outer[0] != 1:
-            gradient = gradient * outer[0]
+        if grad_outputs[0] != 1:
+            gradient = gradient * grad_outputs[0]
         return gradient, None, None, None, None
 
 
 class _ByRows(FairseqCriterion):
-    """fairseq's loss, which a CPU computes by rows in bfloat16, unless rows cannot give it."""
+    """Computes fairseq's loss by rows if that is faster and the options allow it."""
 
     eps = 0.0
     ignore_prefix_size = 0
@@ -101,12 +101,12 @@ class _ByRows(FairseqCriterion):
     def compute_loss(
         self, model: Any, net_output: Any, sample: Any, reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """From logits (B, T, V), first in ``net_output``: two sums over all tokens."""
+        """Return loss and nll summed over tokens; ``net_output`` begins with logits (B, T, V)."""
         logits = net_output[0]
-        if not reduce or self.ignore_prefix_size or not _by_rows(logits, model):
+        if not reduce or self.ignore_prefix_size or not _is_faster_by_rows(logits, model):
             return super().compute_loss(model, net_output, sample, reduce)
         target = model.get_targets(sample, net_output)  # (B, T)
-        replace = not self.report_accuracy  # which reads the logits again
+        replace = not self.report_accuracy  # accuracy needs the logits later
         rows = logits.flatten(0, -2), target.flatten()
         return _SmoothedLoss.apply(*rows, self.eps, self.padding_idx, replace)
 
@@ -118,24 +118,24 @@ _Config = smoothed.LabelSmoothedCrossEntropyCriterionConfig
 class LabelSmoothedCrossEntropyByRows(
     _ByRows, smoothed.LabelSmoothedCrossEntropyCriterion
 ):
-    """For translation."""
+    """Cross entropy with label smoothing, for translation."""
 
 
 @register_criterion("cross_entropy_by_rows", dataclass=causal.CrossEntropyCriterionConfig)
 class CrossEntropyByRows(_ByRows, causal.CrossEntropyCriterion):
-    """For causal language models."""
+    """Cross entropy, for causal language models."""
 
 
 @register_criterion("masked_lm_by_rows", dataclass=MaskedLmConfig)
 class MaskedLmByRows(MaskedLmLoss):
-    """fairseq's, by rows in bfloat16 on a CPU."""
+    """Cross entropy of masked tokens, for RoBERTa."""
 
     def forward(
         self, model: Any, sample: Any, reduce: bool = True
     ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """The sum over masked tokens, their number, and what is logged."""
+        """Return the loss summed over masked tokens, their number, and the values to log."""
         masked = sample["target"].ne(self.padding_idx)  # (B, T)
-        if not _by_rows(next(model.parameters()), model):
+        if not _is_faster_by_rows(next(model.parameters()), model):
             return super().forward(model, sample, reduce)
         logits, _ = model(**sample["net_input"], masked_tokens=masked)  # (N, V)
         target = model.get_targets(sample, [logits])[masked]  # (N,)

@@ -1,4 +1,4 @@
-"""Linear layers for inference on the CPU, with weights packed once: float32, bf16 or int8."""
+"""Linear layers for CPU inference whose weights are packed once, in float32, bf16 or int8."""
 
 import warnings
 from typing import Any
@@ -10,30 +10,30 @@ from torch.nn import functional as F
 from fairseq_mhe.attention.mhe import ScaledLinear
 from fairseq_mhe.common.cpu import has_fast_bf16
 
-#: Numbers in a weight from which packing pays. (Measured with torch 2.13 on 2 cores of an AMD EPYC,
-#: 1 to 3,200 rows: 512 to 32,768 features 1.3 to 6 times as fast, 512 to 2,048 and back 1.2 to 4,
-#: 512 to 512 1.1 to 1.7, but 512 to 64 only half as fast up to 5 rows.)
+#: Packing pays from this size of weight. (Measured with torch 2.13 on 2 cores of an AMD EPYC with 1
+#: to 3,200 rows: 512 x 32,768 runs 1.3 to 6 times as fast, 512 x 2,048 and back 1.2 to 4 times,
+#: 512 x 512 1.1 to 1.7 times; but 512 x 64 with up to 5 rows only half as fast.)
 WORTH_PACKING = 512 * 512
-#: Logits of a token that are computed exactly beside bf16. A beam search goes on with no more of a
-#: hypothesis than its beam, 5 as a rule, besides the end of the sentence.
+#: How many of a token's logits `Bf16Logits` computes in float32. Beam search continues a hypothesis
+#: with at most as many words as the beam, usually 5, and the end of the sentence.
 _EXACT = 6
-#: Logits that are compared at once in the search for the greatest.
+#: How many logits `_greatest` compares at once.
 _BLOCK = 32
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer with the parameters of another, and a copy of its weight packed for oneDNN.
+    """A linear layer that shares another's parameters and adds a copy of the weight for oneDNN.
 
-    Without gradients, on the CPU and in float32, it multiplies by the packed copy, which does not
-    follow a weight that is trained on; everywhere else it is a plain ``nn.Linear``. torch.compile
-    calls the same functions, which have no public name.
+    On a CPU in float32 without gradients it multiplies by the packed copy; otherwise it is a plain
+    ``nn.Linear``. Training does not update the copy. torch.compile, too, calls these functions
+    of oneDNN, which have no public name.
     """
 
     ITEM_SIZE = 4  # bytes of a packed number
-    INPUTS: tuple[torch.dtype, ...] = (torch.float32,)  # that the packed copy multiplies
+    INPUTS: tuple[torch.dtype, ...] = (torch.float32,)  # that use the packed copy
 
     def __init__(self, linear: nn.Linear) -> None:
-        # The same parameters, and what a `ScaledLinear` adds.
+        # All attributes: the parameters and, of a `ScaledLinear`, its product.
         vars(self).update(vars(linear))
         self._packed: Any = self._pack()
 
@@ -46,13 +46,13 @@ class PackedLinear(nn.Linear):
 
     @property
     def multiplied(self) -> Tensor:
-        """(out, in)."""
+        """The matrix (out, in) that multiplies inputs; a `ScaledLinear`'s includes its factors."""
         weight: Tensor = getattr(self, "product", self.weight)
         return weight
 
     @property
     def packed_bytes(self) -> int:
-        """Of the packed copy, without the scales of `Int8Linear`."""
+        """Bytes of the packed copy, without the scales of `Int8Linear`."""
         return self.ITEM_SIZE * self.weight.numel()
 
     def _pack(self) -> Any:
@@ -63,7 +63,7 @@ class PackedLinear(nn.Linear):
 
 
 class Bf16Linear(PackedLinear):
-    """With inputs and outputs in bfloat16, summed in float32: 2 to 6 times as fast with AMX."""
+    """Multiplies in bfloat16 and adds up in float32: with AMX 2 to 6 times as fast as float32."""
 
     ITEM_SIZE = 2
     INPUTS = (torch.float32, torch.bfloat16)
@@ -83,16 +83,16 @@ class Bf16Linear(PackedLinear):
 
 
 class Bf16Inner(Bf16Linear):
-    """The first layer of a feed-forward network: the second one wants its outputs in bfloat16."""
+    """The first layer of a feed-forward network, with outputs in bfloat16 for the second layer."""
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
         return self._rounded(x, packed)
 
 
 class Bf16Logits(Bf16Linear):
-    """The output projection in bfloat16, but for each token's greatest logits in float32.
+    """The output projection in bfloat16, with each token's greatest logits in float32.
 
-    A beam search chooses among these, which bfloat16 would round to multiples of 1/16.
+    Beam search chooses among the greatest, which bfloat16 would round to multiples of 1/16.
     """
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
@@ -110,7 +110,7 @@ class Bf16Logits(Bf16Linear):
 def _greatest(logits: Tensor) -> Tensor:
     """Indices of the ``_EXACT`` greatest logits of each row, (N, V) -> (N, k).
 
-    They are in the blocks of greatest maxima: a third of the time of torch.topk of whole rows.
+    They lie in the blocks with the greatest maxima: a third of the time of torch.topk over rows.
     """
     blocks = logits.shape[1] // _BLOCK
     in_blocks = blocks * _BLOCK
@@ -125,10 +125,10 @@ def _greatest(logits: Tensor) -> Tensor:
 
 
 class Int8Linear(PackedLinear):
-    """With 8-bit integers: several times as fast; a sentence depends slightly on its batch.
+    """Multiplies 8-bit integers, several times as fast; outputs depend slightly on the batch.
 
-    Each output's weights are multiples of a 127th of the greatest, a call's inputs of 128 levels
-    (FBGEMM's dynamic quantisation; 8 bits would overflow where a processor has no VNNI).
+    The weights of an output are rounded to multiples of 1/127 of the greatest, the inputs of a call
+    to 128 levels (FBGEMM's dynamic quantisation; 256 would overflow on processors without VNNI).
     """
 
     ITEM_SIZE = 1
@@ -139,7 +139,7 @@ class Int8Linear(PackedLinear):
         scales = greatest.clamp(min=torch.finfo(weight.dtype).tiny) / 127
         zeros = torch.zeros(self.out_features, dtype=torch.int64)
         with warnings.catch_warnings():
-            # FBGEMM, the fastest product, takes no other type of tensor yet.
+            # torch calls this type of tensor deprecated, but FBGEMM, the fastest, takes no other.
             warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
             rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
         bias = None if self.bias is None else self.bias.detach()
@@ -150,7 +150,7 @@ class Int8Linear(PackedLinear):
 
 
 def int8_available() -> bool:
-    """Whether torch has the products of :class:`Int8Linear` for this processor."""
+    """Return whether torch can run `Int8Linear` on this processor."""
     return torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
@@ -160,39 +160,39 @@ def _onednn_available() -> bool:
 
 
 def bf16_available() -> bool:
-    """Whether torch has the products of :class:`Bf16Linear` for this processor."""
+    """Return whether torch can run `Bf16Linear` on this processor."""
     return _onednn_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def pack_linears(model: nn.Module, precision: str = "float32") -> None:
-    """Replace each linear layer of ``model`` that is worth it by a packed one; parameters stay.
+    """Replace linear layers with large weights by packed ones, which keep the parameters.
 
-    ``precision``: of products, ``float32``, ``bf16``, ``int8``, or ``auto``: bf16 where the
-    processor has instructions for it (faster for any number of rows), else float32, which does
-    nothing without oneDNN; ValueError of another, or where bf16 or int8 cannot be.
+    ``precision``: float32, bf16, int8, or auto, which is bf16 if the processor has instructions for
+    it (then bf16 is faster for any number of rows) and float32 if not. float32 changes nothing
+    without oneDNN. Raises ValueError for another precision, or if bf16 or int8 cannot run.
     """
     weight = next(model.parameters())
     on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     if precision == "auto":
         faster = on_cpu and bf16_available() and has_fast_bf16()
         precision = "bf16" if faster else "float32"
-    kinds: dict[str, Any] = {
+    classes: dict[str, Any] = {
         "float32": (PackedLinear, _onednn_available(), ""),
         "bf16": (Bf16Linear, bf16_available(), "a processor with AVX-512"),
         "int8": (Int8Linear, int8_available(), "an x86 processor"),
     }
-    if precision not in kinds:
-        known = ", ".join((*kinds, "auto"))
+    if precision not in classes:
+        known = ", ".join((*classes, "auto"))
         raise ValueError(
             f"unknown generation_precision {precision!r}; choose one of: {known}"
         )
-    kind, available, processor = kinds[precision]
+    layer_class, available, processor = classes[precision]
     if not (on_cpu and available):
         if precision == "float32":
             return
         raise ValueError(
-            f"generation in {precision} is for a float32 model on {processor}: leave it out, or "
-            "use --cpu and no --fp16"
+            f"generation in {precision} is for a float32 model on {processor}: leave the option "
+            "out, or use --cpu and no --fp16"
         )
     by_name: dict[str, Any] = {}
     if precision == "bf16":
@@ -202,4 +202,4 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
         for name, child in parent.named_children():
             plain = type(child) in (nn.Linear, ScaledLinear)
             if plain and child.weight.numel() >= WORTH_PACKING:
-                setattr(parent, name, by_name.get(name, kind)(child))
+                setattr(parent, name, by_name.get(name, layer_class)(child))

@@ -1,4 +1,4 @@
-"""Heads (fairseq's on other features), loss and task for what asks for more than a text's class."""
+"""Language understanding beyond one class per text: answer spans, and words in context."""
 
 import math
 from pathlib import Path
@@ -20,52 +20,52 @@ WORDS_HEAD = "words_head"
 
 
 class AnswerHead(RobertaClassificationHead):
-    """How likely an answer begins and ends at each position (Devlin et al. 2019, 4.2)."""
+    """Logits of an answer's beginning and end at each position (Devlin et al. 2019, 4.2)."""
 
     def forward(self, features: Tensor, **_: Any) -> Tensor:
-        """(B, T, C) -> (B, T, 2)."""
-        return super().forward(features.unsqueeze(1))  # its "first token" is every one
+        """features (B, T, C) -> logits (B, T, 2)."""
+        return super().forward(features.unsqueeze(1))  # fairseq reads [:, 0], here all T
 
 
 class WordsHead(RobertaClassificationHead):
-    """A class of two spans: of <s> and the mean of each span (as SuperGLUE's baseline for WiC)."""
+    """Classifies two spans by <s> and the mean of each span, as SuperGLUE's baseline for WiC."""
 
     def __init__(self, input_dim: int, *args: Any, **options: Any) -> None:
         super().__init__(3 * input_dim, *args, **options)
 
     def forward(self, features: Tensor, spans: Tensor, **_: Any) -> Tensor:
-        """Features (B, T, C), and first and last position of two spans (B, 4) -> (B, classes)."""
-        places = torch.arange(features.size(1), device=features.device)  # (T,)
+        """features (B, T, C), ``spans`` (B, 4): first and last of two spans -> (B, classes)."""
+        positions = torch.arange(features.size(1), device=features.device)  # (T,)
         first, last = spans.view(-1, 2, 2, 1).unbind(2)  # (B, 2, 1)
-        inside = (places >= first) & (places <= last)  # (B, 2, T)
+        inside = (positions >= first) & (positions <= last)  # (B, 2, T)
         weights = inside.to(features)
         means = weights @ features / weights.sum(-1, keepdim=True)  # (B, 2, C)
-        read = torch.cat([features[:, :1], means], dim=1)  # (B, 3, C)
-        return super().forward(read.flatten(1).unsqueeze(1))
+        inputs = torch.cat([features[:, :1], means], dim=1)  # (B, 3, C)
+        return super().forward(inputs.flatten(1).unsqueeze(1))
 
 
 HEADS = {ANSWER_HEAD: AnswerHead, WORDS_HEAD: WordsHead}
 
 
 def passage(tokens: Tensor, end: int) -> Tensor:
-    """Which tokens (B, T) of ``<s> question </s> </s> passage </s>`` are the passage's."""
+    """Return which tokens (B, T) of ``<s> question </s> </s> passage </s>`` are in the passage."""
     ends = tokens == end
     return (ends.cumsum(1) == 2) & ~ends  # after the second </s>
 
 
 def span_scores(model: Any, net_input: dict[str, Any], end: int) -> Tensor:
-    """Logits of an answer's first and last token, -inf where none can be: (B, T, 2)."""
+    """Return logits (B, T, 2) of an answer's first and last token, -inf outside the passage."""
     logits, _ = model(
         **net_input, features_only=True, classification_head_name=ANSWER_HEAD
     )
     possible = passage(net_input["src_tokens"], end)  # (B, T)
-    possible[:, 0] = True  # <s> stands for no answer
+    possible[:, 0] = True  # <s> means that the passage has no answer
     return logits.float().masked_fill(~possible.unsqueeze(-1), -math.inf)
 
 
 @register_criterion("answer_span", dataclass=criterion.SentencePredictionConfig)
 class AnswerSpanCriterion(criterion.SentencePredictionCriterion):
-    """The mean of the cross entropies of an answer's two ends (Devlin et al. 2019, 4.2 and 4.3).
+    """The mean cross entropy of an answer's first and last token (Devlin et al. 2019, 4.2 and 4.3).
 
     It needs --regression-target and --classification-head-name answer_head.
     """
@@ -73,13 +73,13 @@ class AnswerSpanCriterion(criterion.SentencePredictionCriterion):
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """The loss is summed over windows; accuracy is of both ends."""
+        """Return the loss summed over B windows of text, B, and logs; correct has both ends."""
         end = self.task.source_dictionary.eos()
         scores = span_scores(model, sample["net_input"], end)  # (B, T, 2)
-        right = sample["target"].long()  # (B, 2)
-        loss = functional.cross_entropy(scores, right, reduction="sum") / 2
-        correct = (scores.argmax(1) == right).all(1)  # (B,)
-        count = len(right)
+        target = sample["target"].long()  # (B, 2)
+        loss = functional.cross_entropy(scores, target, reduction="sum") / 2
+        correct = (scores.argmax(1) == target).all(1)  # (B,)
+        count = len(target)
         logged = {
             "loss": loss.data,
             "ntokens": sample["ntokens"],
@@ -92,14 +92,14 @@ class AnswerSpanCriterion(criterion.SentencePredictionCriterion):
 
 @register_task("sentence_prediction_of_words", dataclass=stock.SentencePredictionConfig)
 class WordsPredictionTask(stock.SentencePredictionTask):
-    """sentence_prediction whose model gets ``spans``: first and last token of two words, (B, 4)."""
+    """Sentence prediction that also gives the model ``spans`` (B, 4): first, last of two words."""
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> Any:
-        """fairseq's data set, and the spans of DATA/spans beside the tokens."""
+        """Load fairseq's data set, and add the spans in DATA/spans/SPLIT.spans to its inputs."""
         dataset = super().load_dataset(split, combine, **kwargs)
         text = Path(self.cfg.data, "spans", f"{split}.spans").read_text("utf-8")
         lines = text.splitlines()
         spans = [list(map(int, line.split())) for line in lines]
-        nested = getattr(dataset, "dataset", dataset)  # under the one that shuffles
+        nested = getattr(dataset, "dataset", dataset)  # of a SortDataset
         nested.defn["net_input.spans"] = RawLabelDataset(spans)
         return dataset
