@@ -1,4 +1,4 @@
-"""The sizes of all models, which architectures.yaml lists: ``--arch``."""
+"""The sizes of all models (``--arch``), read from architectures.yaml."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ MODEL_NAME = "transformer_mhe"
 
 @dataclass(frozen=True)
 class Row:
-    """One size of Transformer."""
+    """The sizes of one Transformer."""
 
     embed_dim: int
     ffn_embed_dim: int
@@ -20,10 +20,10 @@ class Row:
     dropout: float
     normalize_before: bool = False
     sides: tuple[str, ...] = ("encoder", "decoder")
-    stock: str = ""  # fairseq's architecture, for options that are no sizes
+    stock: str = ""  # fairseq's architecture that sets all other options
 
     def options(self) -> dict[str, float]:
-        """fairseq's flat options."""
+        """Return the sizes as fairseq's flat options."""
         options: dict[str, float] = {"dropout": self.dropout}
         for side in self.sides:
             options[f"{side}_embed_dim"] = self.embed_dim
@@ -37,22 +37,22 @@ class Row:
 _SIZES = yaml_beside(__file__, "architectures.yaml")
 
 
-def _rows(group: str, **usual: Any) -> dict[str, Row]:
+def _rows(group: str, **defaults: Any) -> dict[str, Row]:
     rows = {}
     for name, row in _SIZES[group].items():
-        rows[name] = Row(**{**usual, **row})
+        rows[name] = Row(**{**defaults, **row})
     return rows
 
 
 _CAUSAL = {"normalize_before": True, "sides": ("decoder",), "stock": "transformer_lm_gpt"}
-#: Of translation: the paper's rows, and those for smaller corpora and CPUs.
+#: Translation models: the paper's rows, and rows for smaller corpora and for CPUs.
 ROWS, SMALL_ROWS = _rows("paper"), _rows("small")
 ROBERTA_ROWS = _rows("roberta", sides=("encoder",), stock="roberta")
 LM_ROWS = _rows("language_model", **_CAUSAL)
 
 
 def sizes(row: str) -> Row:
-    """The sizes of a row of the translation models, or UserError."""
+    """Return a row of the translation models; raises UserError if there is none of this name."""
     rows = {**ROWS, **SMALL_ROWS}
     if row not in rows:
         raise UserError(f"unknown row {row!r}; choose one of: {', '.join(rows)}")

@@ -1,4 +1,4 @@
-"""How all models are built: from flat options, a configuration, or a row and a kind."""
+"""Build models from flat options, from a configuration, or from a row and a kind."""
 
 import argparse
 from collections.abc import Iterator, Mapping
@@ -15,14 +15,14 @@ from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION, family_of
 from fairseq_mhe.models.meta import without_memory
 from fairseq_mhe.models.options import PLACES
 
-#: Size of a joined dictionary where none is given.
+#: Default size of a joined dictionary.
 VOCABULARY = 32768
 
 
 def build(options: Any, task: Any, seed: int | None = None) -> BaseFairseqModel:
-    """The model of a task, freshly drawn from ``seed``, or UserError where options do not fit.
+    """Return a new model for a task, with weights drawn from ``seed``; UserError for bad options.
 
-    ``options``: fairseq-train's, ``arch`` among them, or the model's part of a configuration.
+    ``options``: fairseq-train's with ``arch``, or the model's part of a configuration.
     """
     if seed is not None:
         torch.manual_seed(seed)
@@ -35,17 +35,17 @@ def build(options: Any, task: Any, seed: int | None = None) -> BaseFairseqModel:
 
 
 def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
-    """Our model, from all flat options of fairseq's model or ours; else as `build`."""
+    """Like `build`, but return our model for the options of fairseq's model or of ours."""
     return build({**options, "_name": family_of(options).name}, task)
 
 
 def build_on_meta(
     row: str, attention: str, vocabulary: int = VOCABULARY, **options: Any
 ) -> BaseFairseqModel:
-    """The model of a row and kind `without_memory`, or UserError where options do not fit.
+    """Return the model of a row and kind `without_memory`; raises UserError for bad options.
 
-    ``row``: of translation, or a language model's architecture; ``vocabulary``: size of the joined
-    dictionary, special symbols among it; ``options``: more of fairseq-train's.
+    ``row``: a row of translation, or a language model's architecture; ``vocabulary``: size of the
+    joined dictionary with its special symbols; ``options``: further ones of fairseq-train.
     """
     family = LANGUAGE_ARCHS.get(row, TRANSLATION)
     if family is TRANSLATION:
@@ -55,7 +55,7 @@ def build_on_meta(
         if option in options and place not in family.places:
             flag = f"--{place}-attention"
             raise UserError(f"{flag} is for translation, not for {row}: leave it out")
-    # Its adaptive softmax shares tables by other options.
+    # wiki103 shares embeddings by options of its adaptive softmax, which its architecture sets.
     tied = {} if row.endswith("_wiki103") else family.tied
     given = {"arch": row, "attention": attention, **tied, **options}
     with without_memory():
@@ -63,12 +63,12 @@ def build_on_meta(
 
 
 def sublayers(model: nn.Module) -> Iterator[tuple[str, str, Attention]]:
-    """Each attention sublayer: its name in the model, its place (a key of ``PLACES``), itself."""
+    """Yield the name, the place (a key of ``PLACES``) and the module of each attention sublayer."""
     for name, module in model.named_modules():
         if isinstance(module, Attention):
             yield name, place_of(name), module
 
 
 def place_of(name: str) -> str:
-    """The place of a sublayer or of one of its parameters, from its name."""
+    """Return the place of an attention sublayer, or of one of its parameters, from its name."""
     return "cross" if ".encoder_attn" in name else name.split(".")[0]

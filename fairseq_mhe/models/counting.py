@@ -1,4 +1,4 @@
-"""What a built model costs: parameters, bytes of key/value cache in decoding, multiply-adds."""
+"""The costs of a model: parameters, bytes of key/value cache in decoding, multiply-adds."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fairseq_mhe.models.options import PLACES
 
 
 def attention_parameters(model: nn.Module) -> int:
-    """Parameters of all attention sublayers (encoder, decoder, cross), the paper's #Params."""
+    """Count the parameters of all attention (encoder, decoder, cross), the paper's #Params."""
     return sum(total_parameters(attention) for _, _, attention in sublayers(model))
 
 
 def total_parameters(model: nn.Module) -> int:
-    """All parameters, shared ones once."""
+    """Count all parameters; shared ones count once."""
     return sum(p.numel() for p in model.parameters())
 
 
 def embedding_parameters(model: Any) -> int:
-    """Parameters of the token embedding that reads: the encoder's, or that of a lone decoder."""
+    """Count the parameters of the input embedding: the encoder's, or a lone decoder's."""
     side = getattr(model, "encoder", None) or model.decoder
     stack = getattr(side, "sentence_encoder", side)
     return total_parameters(stack.embed_tokens)
@@ -33,54 +33,54 @@ def embedding_parameters(model: Any) -> int:
 
 @dataclass(frozen=True)
 class CacheBytes:
-    """Bytes of key/value cache while decoding."""
+    """Bytes of key/value cache in decoding."""
 
-    per_target_token: int  # generated so far, of each hypothesis (decoder self-attention)
-    per_source_token: int  # of each sentence, whatever the beam (cross-attention)
+    per_target_token: int  # for each hypothesis (decoder self-attention)
+    per_source_token: int  # for each sentence, whatever the beam (cross-attention)
 
     def per_sentence(self, source_tokens: int, target_tokens: int, beam: int = 1) -> int:
-        """Held for a sentence after ``target_tokens`` steps with ``beam`` hypotheses."""
-        own = self.per_target_token * target_tokens * beam
-        return own + self.per_source_token * source_tokens
+        """Return the bytes for a sentence after ``target_tokens`` steps of ``beam`` hypotheses."""
+        self_attention = self.per_target_token * target_tokens * beam
+        return self_attention + self.per_source_token * source_tokens
 
 
 def cache_bytes(model: nn.Module) -> CacheBytes:
-    """The cache of a model in float32."""
-    cached = dict.fromkeys(PLACES, 0)
+    """Return the size of a model's cache in float32."""
+    sizes = dict.fromkeys(PLACES, 0)
     for _, place, attention in sublayers(model):
-        cached[place] += 4 * attention.cached_values
-    return CacheBytes(cached["decoder"], cached["cross"])
+        sizes[place] += 4 * attention.cached_values
+    return CacheBytes(sizes["decoder"], sizes["cross"])
 
 
 @torch.no_grad()
 def attention_work(attention: Attention) -> tuple[int, int, int]:
-    """Multiply-adds of projections of a query and of a key, and of a pair's scores and sums.
+    """Count multiply-adds: projections per query, per key; score and weighted sum per pair of them.
 
-    Elementwise work does not count, nor does work on weights once a call (sha sums W_O's rows).
+    Elementwise work and work on weights alone (sha sums the rows of W_O once a call) do not count.
     """
-    like = next(attention.parameters())
-    x = like.new_zeros(1, 1, attention.embed_dim)
-    key = like.new_zeros(1, 1, attention.kdim)
-    value = like.new_zeros(1, 1, attention.vdim)
-    with FlopCounterMode(display=False) as of_key:
+    weight = next(attention.parameters())
+    x = weight.new_zeros(1, 1, attention.embed_dim)
+    key = weight.new_zeros(1, 1, attention.kdim)
+    value = weight.new_zeros(1, 1, attention.vdim)
+    with FlopCounterMode(display=False) as key_counter:
         _, values = attention.keys_values(key, value)  # (1, Hv, 1, dv)
-    with FlopCounterMode(display=False) as of_query:
-        queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
+    with FlopCounterMode(display=False) as query_counter:
+        queries = attention.queries(x)  # (1, H, 1, dk); H is 1 if all heads share a query
         heads = queries.new_zeros(*queries.shape[:3], values.size(3))
         attention.merge(heads, None)
-    query_work = of_query.get_total_flops() // 2  # a multiply-add is two operations
-    key_work = of_key.get_total_flops() // 2
+    query_work = query_counter.get_total_flops() // 2  # a multiply-add is two operations
+    key_work = key_counter.get_total_flops() // 2
     pair_work = queries.numel() + heads.numel()
     return query_work, key_work, pair_work
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a part of a model costs."""
+    """The cost of a part of a model."""
 
     parameters: int = 0
-    source: float = 0  # multiply-adds a source token
-    target: float = 0  # and a target token of each hypothesis
+    source: float = 0  # multiply-adds for each source token
+    target: float = 0  # multiply-adds for each target token of each hypothesis
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -91,25 +91,25 @@ class Cost:
 
 
 def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
-    """The cost of the attention in each place (of ``PLACES``), and of all else under "rest".
+    """Return the cost of the attention at each place (of ``PLACES``), and of all else as "rest".
 
     Each token attends to ``source`` source tokens, and a target token to ``past`` target tokens: of
-    T, (T + 1) / 2 on average in decoding, T in training, where a mask hides what is computed.
+    T tokens (T + 1) / 2 on average in decoding, T in training, which computes masked scores, too.
     """
     parts = dict.fromkeys((*PLACES, "rest"), Cost())
-    inside: set[nn.Module] = set()
+    in_attention: set[nn.Module] = set()
     for _, place, attention in sublayers(model):
-        inside.update(attention.modules())
+        in_attention.update(attention.modules())
         query, key, pair = attention_work(attention)
         if place == "encoder":
             part = Cost(source=query + key + pair * source)
         elif place == "decoder":
             part = Cost(target=query + key + pair * past)
-        else:  # keys and values of the encoder's output are computed once a sentence
+        else:  # decoding projects the encoder's output to keys and values once per sentence
             part = Cost(source=key, target=query + pair * source)
         parts[place] += part + Cost(total_parameters(attention))
     for name, module in model.named_modules():
-        if isinstance(module, nn.Linear) and module not in inside:
+        if isinstance(module, nn.Linear) and module not in in_attention:
             side = "source" if name.startswith("encoder.") else "target"
             parts["rest"] += Cost(**{side: module.weight.numel()})
     parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))

@@ -1,4 +1,4 @@
-"""Models of parameters without memory, for counting."""
+"""Models without memory, for counting parameters."""
 
 import contextlib
 import re
@@ -12,8 +12,8 @@ from torch import nn
 
 @contextlib.contextmanager
 def without_memory() -> Iterator[None]:
-    """Build what is counted; torch draws no weights, which would take half of the time."""
-    draws = [name for name in vars(nn.init) if re.fullmatch(r"[a-z]\w*_", name)]
-    nothing: Any = dict.fromkeys(draws, lambda tensor, *_, **__: tensor)
-    with torch.device("meta"), patch.multiple(nn.init, **nothing):
+    """Let models built inside have shapes only; drawing weights would take half of the time."""
+    initialisers = [name for name in vars(nn.init) if re.fullmatch(r"[a-z]\w*_", name)]
+    do_nothing: Any = dict.fromkeys(initialisers, lambda tensor, *_, **__: tensor)
+    with torch.device("meta"), patch.multiple(nn.init, **do_nothing):
         yield
