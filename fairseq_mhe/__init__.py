@@ -1,4 +1,4 @@
-"""The fairseq user-dir: models, an optimizer, a loss, and fixes to fairseq; `Translator`."""
+"""The user-dir for fairseq (models, an optimizer, losses, fixes to fairseq), and `Translator`."""
 
 import importlib.util
 import sys
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def register() -> None:
-    """Register our parts with fairseq and fix its bugs, once; UserError if it is not installed."""
+    """Register our parts with fairseq and fix its bugs; raises UserError without fairseq."""
     if importlib.util.find_spec("fairseq") is None:
         raise UserError(
             "fairseq is not installed: pip install 've-fairseq>=0.12.3', or your own"
         )
     with quiet_import():
-        # Each module registers what it defines.
+        # Importing a module registers the classes that it defines.
         from fairseq_mhe import fairseq_fixes
         from fairseq_mhe.models import families, loss, optimizer, understanding  # noqa: F401
 
@@ -27,9 +27,9 @@ def register() -> None:
 
 
 def _is_our_command() -> bool:
-    """Whether the process is ``fairseq-mhe``, which registers if it must, or prepares a corpus."""
+    """Return whether this process runs our own command, which calls `register` when needed."""
     program = sys.argv[0]
-    if program not in sys.orig_argv:  # a process that multiprocessing started
+    if program not in sys.orig_argv:  # multiprocessing started this process
         return False
     ours = ("fairseq_mhe.cli", "fairseq_mhe.prepare.")
     is_module = program == "-m" and any(word.startswith(ours) for word in sys.orig_argv)
@@ -37,7 +37,7 @@ def _is_our_command() -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    """``Translator``, imported when a program asks for it: training has no use for it."""
+    """Import ``Translator`` when a program first uses it: training never does."""
     if name != "Translator":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with quiet_import():
@@ -45,6 +45,6 @@ def __getattr__(name: str) -> Any:
     return Translator
 
 
-# fairseq and torch take seconds to import, which --help and CTranslate2 do not need.
+# Importing fairseq and torch takes seconds; our --help and CTranslate2 need neither of them.
 if not _is_our_command() and importlib.util.find_spec("fairseq") is not None:
     register()

@@ -1,4 +1,4 @@
-"""The console command ``fairseq-mhe``: a module for each subcommand, imported when it is called."""
+"""The console command ``fairseq-mhe``; it imports the module of the chosen subcommand only."""
 
 import importlib
 import os
@@ -16,20 +16,20 @@ from fairseq_mhe.common.system import versions
 from fairseq_mhe.common.tables import listed
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
-#: Name -> module and line of help, as the overview lists them.
+#: Name -> module and line of help, in the order of ``fairseq-mhe --help``.
 SUBCOMMANDS = yaml_beside(__file__, "commands.yaml")
-#: Subcommands that register our models with fairseq themselves, if they need them at all.
+#: Subcommands that call `fairseq_mhe.register` themselves, because they rarely need fairseq.
 _WITHOUT_FAIRSEQ = ("prepare", "params", "translate")
 
 
 def _load_user_dir(argv: Sequence[str]) -> Sequence[str]:
-    """Import --user-dir's package, for child processes too; the other words, or UserError."""
+    """Import the package of --user-dir (UserError if it is none); return the remaining words."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    # Where the folder is missing, the command's own parser says so.
+    # nargs="?" leaves it to the subcommand's parser to report a missing folder.
     parser.add_argument("--user-dir", nargs="?")
     args, words = parser.parse_known_args(argv)
     if args.user_dir:
-        os.environ[OWN_USER_DIR] = str(Path(args.user_dir).resolve())
+        os.environ[OWN_USER_DIR] = str(Path(args.user_dir).resolve())  # for children, too
         argv = words
     folder = os.environ.get(OWN_USER_DIR)
     if not folder:
@@ -47,22 +47,21 @@ def _load_user_dir(argv: Sequence[str]) -> Sequence[str]:
 
 
 def build_parser(chosen: str | None = None) -> Parser:
-    """The parser with every subcommand; only the ``chosen`` one's own options are loaded."""
+    """Return the parser of all subcommands; only the ``chosen`` subcommand has its options."""
     parser = Parser(
         prog="fairseq-mhe",
         usage="fairseq-mhe COMMAND [OPTION...]",
         description="Parameter-efficient multi-head attention for fairseq's Transformer.",
         epilog="The first six commands lead from text to tables and translations. "
-        "fairseq-mhe COMMAND --help lists the options of one.",
+        "fairseq-mhe COMMAND --help lists a command's options.",
     )
-    others = versions()  # of what a result depends on
-    ours = others.pop("fairseq-mhe", "of a folder, not installed")
+    others = versions()
+    ours = others.pop("fairseq-mhe", "from a folder, not installed")
     text = f"fairseq-mhe {ours} ({listed(others)})"
     parser.add_argument("--version", action="version", version=text)
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, prog=parser.prog
     )
-    commands.type = str  # its words are converted by the subcommand
     for name, (module, line) in SUBCOMMANDS.items():
         command = commands.add_parser(name, help=line, description=line)
         if name == chosen:
@@ -82,7 +81,7 @@ def build_parser(chosen: str | None = None) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; bad input ends in one line and exit code 2, Ctrl-C in 130."""
+    """Run a subcommand; return its exit code: 2 for bad input (after one line), 130 for Ctrl-C."""
     quieten_start_up()
     argv = list(sys.argv[1:] if argv is None else argv)
     chosen = next((word for word in argv if not word.startswith("-")), None)
@@ -93,9 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         args, rest = parser.parse_known_args(words or ["--help"])
         if rest and not hasattr(args, "files"):
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
-        if rest:  # argparse ends the list of files at the first option
+        if rest:  # argparse ends a list of files at the next option
             args.files += map(Path, rest)
-        args.typed = argv  # for reports that name the command they come from
+        args.typed = argv  # reports name the command that wrote them
         return args.function(args)
 
     return exit_status(f"fairseq-mhe {chosen}" if chosen else "fairseq-mhe", command)

@@ -1,6 +1,6 @@
 """Work-arounds for fairseq's bugs that users of the user-dir would meet.
 
-fairseq is never edited: this module replaces single functions by ones that call them.
+fairseq is never edited: this module replaces single functions by wrappers.
 tests/test_fairseq_fixes.py fails for a fix that is no longer needed.
 """
 
@@ -30,27 +30,27 @@ from fairseq_mhe.common.quiet import quieten_start_up
 
 
 def apply() -> None:
-    """Apply the fixes that need all of fairseq's modules; called when our models are registered."""
-    if "fairseq_cli" in sys.modules:  # else a host program, which has its own filters
+    """Apply the fixes that need fairseq's modules to be imported: `fairseq_mhe.register` does."""
+    if "fairseq_cli" in sys.modules:  # not a program of a user's own
         quieten_start_up()
         keep_compiled_products()
         if "fairseq_cli.eval_lm" in sys.modules:
-            # Its results are log lines, but it sets logging up too late: importing fairseq has.
+            # eval_lm logs its results, but its basicConfig() comes after that of an import.
             utils.reset_logging()
-    # All that old checkpoints of fairseq's have beside tensors.
+    # The one class that old checkpoints of fairseq hold besides tensors.
     torch.serialization.add_safe_globals([argparse.Namespace])
-    logging.getLogger("fairseq.trainer").addFilter(_is_of_parameters)
-    # fairseq's data sets of single lines need it; it can go when they use int, as NumPy 2 does.
+    logging.getLogger("fairseq.trainer").addFilter(_is_about_parameters)
+    # fairseq's data sets use np.compat.long, which NumPy 2 lacks. This can go when they use int.
     vars(np).setdefault("compat", SimpleNamespace(long=int))
     for name, module in sys.modules.items():
-        if name.startswith("fairseq."):  # some evaluate options, maybe of a checkpoint
+        if name.startswith("fairseq."):  # some call eval() on a checkpoint's options
             vars(module)["eval"] = _evaluate
 
 
 def _replaces(
     owner: Any, name: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Replace a function of fairseq by the decorated one, which gets it as its first argument."""
+    """Replace ``owner.name`` by the decorated function; its first argument is the original."""
     original = getattr(owner, name)
 
     def decorate(replacement: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,7 +67,7 @@ def _replaces(
 @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
 @_replaces(checkpoint_utils, "load_model_ensemble_and_task")
 def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
-    """Check files by reading them weights-only, which runs no code; each fault is one line.
+    """Read checkpoints weights-only first, which runs no code of theirs; report faults in one line.
 
     It can go when fairseq passes ``weights_only`` itself and names the file.
     """
@@ -78,13 +78,13 @@ def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         with warnings.catch_warnings(action="ignore"):
             return load(files, *args, **kwargs)
-    except (Exception, ErrorExit) as error:  # options and weights of every kind
+    except (Exception, ErrorExit) as error:  # fairseq checks neither options nor weights
         why = error.message if isinstance(error, ErrorExit) else repr(error)
         raise ErrorExit(f"cannot load {', '.join(map(str, paths))}: {why}") from error
 
 
-def _is_of_parameters(record: logging.LogRecord) -> bool:
-    """False for lines that call biases shared which do not exist: None is one for fairseq."""
+def _is_about_parameters(record: logging.LogRecord) -> bool:
+    """Return False for lines on shared biases: fairseq takes missing biases (None) for shared."""
     line = record.getMessage()
     return not (line.startswith("detected shared parameter: ") and line.endswith("bias"))
 
@@ -93,11 +93,11 @@ def _is_of_parameters(record: logging.LogRecord) -> bool:
 def _parse(
     parse: Any, parser: Any, input_args: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """Without two faults of precision; our options for fairseq's architectures are refused."""
+    """Parse without two faults in precision; refuse our options for fairseq's architectures."""
     words = " ".join(sys.argv[1:] if input_args is None else input_args)
     arch = re.search(r"(?<!\S)(?:--arch|-a)[ =](\S+)", words)
     own = re.search(r"(?<!\S)--((en|de)coder-|cross-)?attention(?=[ =])", words)
-    # fconv's and lstm's have options of these names themselves.
+    # fairseq's fconv and lstm models have options of these names themselves.
     if arch and own and not re.search("_mhe|fconv|lstm", arch[1]):
         raise ErrorExit(
             f"{own[0]} needs an architecture of fairseq_mhe, such as --arch "
@@ -106,12 +106,12 @@ def _parse(
     parsed = parse(parser, input_args, *args, **kwargs)
     chosen = parsed[0] if isinstance(parsed, tuple) else parsed
     given = vars(chosen)
-    # --bf16 turns --tpu on, which takes the GPU away and asks for torch_xla. It can go when fairseq
-    # does so only where torch_xla is installed.
+    # fairseq's --bf16 turns on --tpu, which needs torch_xla and disables the GPU. This can go when
+    # fairseq turns it on only if torch_xla is installed.
     if given.get("bf16") and importlib.util.find_spec("torch_xla") is None:
         chosen.tpu = False
-    # fairseq asks CUDA for a device for --fp16's gradients on a CPU, too. It can go when it
-    # allocates them where the parameters are.
+    # With --fp16 fairseq asks CUDA for a device for the gradients, also on a CPU. This can go when
+    # fairseq allocates them on the device of the parameters.
     if given.get("fp16") and (given.get("cpu") or not torch.cuda.is_available()):
         chosen.fp16_no_flatten_grads = True
     return parsed
@@ -120,11 +120,11 @@ def _parse(
 @_replaces(data_utils, "load_indexed_dataset")
 @_replaces(Dictionary, "add_from_file")
 def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
-    """Name the binary data or dictionary that cannot be read, in one line."""
+    """Report data or a dictionary that cannot be read, in one line with its path."""
     path = next((word for word in args if isinstance(word, str)), None)
     try:
         data = read(*args, **kwargs)
-    except Exception as error:  # as many kinds as there are damages
+    except Exception as error:  # its type depends on the damage
         if path is None:  # add_from_file calls itself with the open file
             raise
         raise ErrorExit(f"cannot read {path}: {error}; prepare the data again") from error
@@ -134,48 +134,48 @@ def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _evaluate(text: str) -> Any:
-    """Read a Python literal, running no code; it can go when fairseq calls ``literal_eval``."""
+    """Parse a Python literal without running code; it can go when fairseq uses ``literal_eval``."""
     try:
         return ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise ErrorExit(f"{text!r:.60} is no number, list or other plain value") from None
+        raise ErrorExit(f"{text!r:.60} is not a number, list or other literal") from None
 
 
 @_replaces(data_utils, "batch_by_size")
 def _keep_the_last_batch(
     batch_by_size: Any, indices: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Give back the last batch, which fairseq drops where its size does not suit it.
+    """Add the last batch, which fairseq drops if its size is not the required multiple.
 
-    By default (``--required-batch-size-multiple 8``) it silently loses the last ``len % 8``
-    sentences in generation, validation and training (fairseq issues 5036, 5094, 5351). It can go
-    when those are closed.
+    By default (``--required-batch-size-multiple 8``) fairseq silently loses the last ``len % 8``
+    sentences in generation, validation and training (fairseq issues 5036, 5094, 5351). This can go
+    when those issues are closed.
     """
     if not isinstance(indices, np.ndarray):
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
     batches = batch_by_size(indices, *args, **kwargs)
-    # Batches are consecutive slices of indices; those of fixed shapes lose nothing.
+    # Batches are consecutive slices of indices. (With fixed shapes fairseq loses nothing.)
     kept = sum(len(batch) for batch in batches)
     return [*batches, indices[kept:]] if kept < len(indices) else batches
 
 
 @_replaces(checkpoint_utils, "save_checkpoint")
-def _number_the_last(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any) -> Any:
-    """Write the checkpoint of --save-interval-updates where it falls on an epoch's end, too.
+def _save_interval(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any) -> Any:
+    """Write the checkpoint of --save-interval-updates even if the update ends an epoch.
 
-    There fairseq writes only checkpoint_last.pt and the epoch's own, so that a mean of the last N
-    would take an older one instead. It can go when fairseq writes both.
+    fairseq then writes only checkpoint_last.pt and the epoch's checkpoint, so an average of the
+    last N would include an older one instead. This can go when fairseq writes both.
     """
     updates = trainer.get_num_updates()
     interval = cfg.save_interval_updates
     if interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
-        # As within an epoch, where it is written before all others: a kill cannot part them.
-        within = SimpleNamespace(
+        # Save first as inside an epoch: a kill cannot leave the epoch's checkpoint alone.
+        inside_epoch = SimpleNamespace(
             epoch=epoch_itr.epoch,
             state_dict=epoch_itr.state_dict,
             end_of_epoch=lambda: False,
         )
-        saved = save(cfg, trainer, within, loss)
+        saved = save(cfg, trainer, inside_epoch, loss)
         if cfg.no_epoch_checkpoints:
             return saved
     return save(cfg, trainer, epoch_itr, loss)
@@ -183,10 +183,10 @@ def _number_the_last(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: An
 
 @_replaces(Trainer, "state_dict")
 def _save_full_precision(as_state: Any, trainer: Trainer) -> dict[str, Any]:
-    """Let checkpoints of ``--bf16`` have the weights that the optimizer works on, in float32.
+    """Save the optimizer's float32 weights in checkpoints of ``--bf16``.
 
-    fairseq saves and resumes from the model's, rounded to 8 bits. (``--fp16`` on GPUs stays: its
-    float32 weights are one flat tensor.) It can go when fairseq saves float32 weights itself.
+    fairseq saves and resumes from the model's weights, which are rounded to 8 bits. (``--fp16`` on
+    GPUs still does: its float32 weights are one flat tensor.) This can go when fairseq saves them.
     """
     state: dict[str, Any] = as_state(trainer)
     for name, full, _ in _full_precision(trainer):
@@ -198,20 +198,20 @@ def _save_full_precision(as_state: Any, trainer: Trainer) -> dict[str, Any]:
 def _load_full_precision(
     load: Any, trainer: Trainer, filename: str, *args: Any, **kw: Any
 ) -> Any:
-    """Resume from these weights."""
+    """Resume from the float32 weights that `_save_full_precision` saved."""
     extra_state = load(trainer, filename, *args, **kw)
     weights = list(_full_precision(trainer)) if Path(filename).exists() else []
     saved = read_checkpoint(Path(filename))["model"] if weights else {}
     for name, full, rounded in weights:
         value = saved.get(name)
-        # A head may have been replaced when it was loaded.
+        # They differ if loading replaced a classification head: keep the new one.
         if value is not None and torch.equal(value.to(rounded), rounded):
             full.data.copy_(value)
     return extra_state
 
 
 def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    """Name, float32 weight and low-precision weight of each parameter; nothing in float32."""
+    """Yield name, float32 weight and rounded weight of each parameter that has both."""
     optimizer = trainer.optimizer
     weights = getattr(optimizer, "fp32_params", None)
     if isinstance(weights, list):
