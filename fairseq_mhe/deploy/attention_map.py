@@ -1,4 +1,4 @@
-"""``fairseq-mhe attention-map``: where each head of each layer of a model looks in a sentence."""
+"""``fairseq-mhe attention-map``: draw where each attention head of a model looks in a sentence."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -22,21 +22,26 @@ from fairseq_mhe.prepare.text_processing import normalise
 
 FORMATS = (".png", ".pdf", ".svg")
 DPI, FONT_SIZE = 150, 8
-#: Inches: of a token, of the smallest and the largest panel, and for names at the sides.
-TOKEN, SMALLEST, LARGEST, MARGIN = 0.15, 1.0, 4.0, 1.5
+#: Sizes in inches: a token, the shortest and longest side of a panel, the margin for tokens.
+TOKEN, SHORTEST, LONGEST, MARGIN = 0.15, 1.0, 4.0, 1.5
 
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The weights of one place of a model for one sentence."""
+    """The attention weights at one place of a model (a key of ``PLACES``) for one sentence."""
 
-    layers: Sequence[Tensor]  # (H, T, S) each
-    queries: tuple[str, ...]  # T tokens that the encoder reads or the decoder writes next
-    keys: tuple[str, ...]  # S tokens that they look at
+    layers: Sequence[Tensor]  # the weights (H, T, S) of each layer
+    queries: tuple[
+        str, ...
+    ]  # T tokens: the encoder's input, or what the decoder predicts
+    keys: tuple[str, ...]  # S tokens to which the queries attend
 
 
 def encode(trained: Trained, text: str, side: int) -> Tensor:
-    """A plain sentence (side 0) or translation (1) as tokens (1, S) and their end; or UserError."""
+    """Return the tokens (1, S), with </s>, of a plain sentence (side 0) or translation (1).
+
+    Raises UserError if the text is empty, or longer than the model's positions.
+    """
     task, longest = trained.task, trained.positions[side]
     name = ("sentence", "target")[side]
     dictionary = (task.source_dictionary, task.target_dictionary)[side]
@@ -45,13 +50,13 @@ def encode(trained: Trained, text: str, side: int) -> Tensor:
         raise UserError(f"the {name} is empty: give some text")
     tokens = _tokens(pieces, dictionary)
     if tokens.size(1) > longest:
-        most = f"but the model takes at most {longest}"
-        raise UserError(f"the {name} has {tokens.size(1)} subwords, {most}: shorten it")
+        limit = f"but the model takes at most {longest}"
+        raise UserError(f"the {name} has {tokens.size(1)} subwords, {limit}: shorten it")
     return tokens
 
 
 def translate(trained: Trained, source: Tensor) -> Tensor:
-    """The best translation (1, T) of ``source`` (1, S), as ``fairseq-mhe translate`` finds it."""
+    """Return the translation (1, T) that ``fairseq-mhe translate`` gives of ``source`` (1, S)."""
     engine = FairseqEngine(trained, "float32", cpu=True)
     *pieces, _end = _symbols(source, trained.task.source_dictionary)
     (((best, _score),),) = engine.translate([pieces], trained.decoding, 1)
@@ -65,21 +70,23 @@ def _tokens(pieces: str, dictionary: Dictionary) -> Tensor:
 def attention_map(
     model: Any, task: FairseqTask, place: str, source: Tensor, target: Tensor
 ) -> AttentionMap:
-    """The weights of a place (of ``PLACES``) for a sentence (1, S) and its translation (1, T)."""
-    read = target.roll(1, dims=1)  # the decoder reads the end first, then all but the end
-    layers = _weights(model, place, source, torch.tensor([source.size(1)]), read)
+    """Return the weights at ``place`` for a sentence (1, S) and its translation (1, T)."""
+    prev_output = target.roll(1, dims=1)  # the decoder's input begins with </s>
+    layers = _weights(model, place, source, torch.tensor([source.size(1)]), prev_output)
     sentence = _symbols(source, task.source_dictionary)
-    written, before = (
-        _symbols(tokens, task.target_dictionary) for tokens in (target, read)
-    )
-    keys = before if place == "decoder" else sentence
-    return AttentionMap(layers, sentence if place == "encoder" else written, keys)
+    translation = _symbols(target, task.target_dictionary)
+    queries, keys = translation, sentence
+    if place == "encoder":
+        queries = sentence
+    if place == "decoder":
+        keys = _symbols(prev_output, task.target_dictionary)
+    return AttentionMap(layers, queries, keys)
 
 
 def draw_sentence(
     trained: Trained, place: str, sentence: str, translation: str | None, output: Path
 ) -> AttentionMap:
-    """Draw and return a place's weights for plain text; no translation: the model's own."""
+    """Draw and return the weights at ``place`` for plain text; None: the model translates it."""
     source = encode(trained, sentence, 0)  # (1, S)
     target = (
         translate(trained, source)
@@ -94,21 +101,21 @@ def draw_sentence(
 
 @torch.no_grad()
 def _weights(model: nn.Module, place: str, *inputs: Tensor) -> list[Tensor]:
-    """The weights (H, T, S) of each sublayer of a place while the model reads one sentence."""
+    """Run the model on one sentence; return the weights (H, T, S) of each sublayer at ``place``."""
     layers: list[Tensor] = []
 
-    def ask(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+    def request(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
         return args, {**kwargs, "need_head_weights": True}
 
-    def keep(module: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> None:
-        layers.append(output[1].squeeze(1))  # (H, 1, T, S) of one sentence
+    def record(module: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> None:
+        layers.append(output[1].squeeze(1))  # (H, 1, T, S) -> (H, T, S)
 
     with ExitStack() as hooks:
-        for _, where, module in sublayers(model):
-            if where == place:
-                before = module.register_forward_pre_hook(ask, with_kwargs=True)
+        for _, sublayer_place, module in sublayers(model):
+            if sublayer_place == place:
+                before = module.register_forward_pre_hook(request, with_kwargs=True)
                 hooks.enter_context(before)
-                hooks.enter_context(module.register_forward_hook(keep))
+                hooks.enter_context(module.register_forward_hook(record))
         model(*inputs)
     return layers
 
@@ -118,10 +125,10 @@ def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
 
 
 def draw(shown: AttentionMap, title: str, output: Path) -> None:
-    """Draw a panel for each layer (downwards) and head, in the format of ``output``'s suffix."""
+    """Draw a panel for each layer (a row) and head, in the format of ``output``'s suffix."""
     rows, columns = len(shown.layers), shown.layers[0].size(0)
     width, height = (
-        min(LARGEST, max(SMALLEST, TOKEN * len(tokens)))
+        min(LONGEST, max(SHORTEST, TOKEN * len(tokens)))
         for tokens in (shown.keys, shown.queries)
     )
     size = (columns * width + MARGIN, rows * height + MARGIN)
@@ -144,7 +151,7 @@ def draw(shown: AttentionMap, title: str, output: Path) -> None:
 
 
 def _ticks(tokens: Sequence[str], size: float) -> dict[str, Any]:
-    """The tokens along an axis of ``size`` inches, so small that none overlap."""
+    """Return the ticks of an axis of ``size`` inches, in a font so small that no tokens overlap."""
     font = {"fontsize": min(FONT_SIZE, 72 * size / len(tokens)), "parse_math": False}
     return {"ticks": range(len(tokens)), "labels": tokens, **font}
 
@@ -152,29 +159,20 @@ def _ticks(tokens: Sequence[str], size: float) -> dict[str, Any]:
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe attention-map``."""
     add = parser.add_argument
-    help_ = (
-        "a trained model that translates, stock or ours: a run folder, or a checkpoint"
-    )
+    help_ = "run folder, or checkpoint of a translation model, fairseq's own or ours"
     add("checkpoint", type=Path, metavar="CHECKPOINT", help=help_)
-    add(
-        "--data",
-        type=Path,
-        help="data folder of its training (default: the run folder's)",
-    )
+    help_ = "data folder that the model was trained on (default: the run's)"
+    add("--data", type=Path, help=help_)
     add("--sentence", required=True, help="plain text in the source language")
-    help_ = "its translation, as plain text (default: the model's own, by beam search)"
+    help_ = "translation of it, as plain text (default: the model's, by beam search)"
     add("--target", help=help_)
-    add(
-        "--place",
-        choices=PLACES,
-        default="cross",
-        help="which attention (default: cross)",
-    )
+    help_ = "attention to draw (default: %(default)s)"
+    add("--place", choices=PLACES, default="cross", help=help_)
     add("--out", type=Path, required=True, help=f"picture: a {', '.join(FORMATS)} file")
 
 
 def run(args: Namespace) -> None:
-    """Draw the picture and say what is in it; print the model's own translation that it shows."""
+    """Draw the picture and print what it shows, with the translation if the model made it."""
     if args.out.suffix not in FORMATS:
         raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
     check_output(args.out)

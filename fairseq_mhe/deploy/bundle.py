@@ -1,4 +1,4 @@
-"""The bundle: one folder that translates without its run and data (docs/deploy.md)."""
+"""A bundle: one folder that holds all that a model needs to translate (docs/deploy.md)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,27 +13,26 @@ CONFIG = "bundle.json"
 
 @dataclass(frozen=True)
 class Bundle:
-    """What bundle.json says; ``positions``: the most tokens of source and target, with ends."""
+    """The content of bundle.json."""
 
     folder: Path
     format: str
     text: TextProcessing
     decoding: Decoding
-    positions: tuple[int, int]
+    positions: tuple[int, int]  # the most tokens of source and target, </s> included
 
 
 def open_bundle(folder: Path) -> Bundle:
-    """Read a bundle, or raise UserError where bundle.json is missing or damaged."""
+    """Read bundle.json; raises UserError if it is missing or damaged, or the subword model is."""
     path = folder / CONFIG
     if not path.is_file():
-        raise UserError(
-            f"{folder} is no bundle: it has no {CONFIG}; make one with export"
-        )
+        advice = "make one with fairseq-mhe export"
+        raise UserError(f"{folder} is no bundle: it has no {CONFIG}; {advice}")
     config = read_json(path)
     try:
         text = TextProcessing(config["text"], folder)
         check_input(text.model.path, "get the bundle again")
-        text.segment([""])  # reads the subword model
+        text.segment([""])  # loads the subword model, which may be damaged
         decoding = Decoding(**config["decoding"])
         source, target = config["positions"]
         return Bundle(folder, config["format"], text, decoding, (source, target))

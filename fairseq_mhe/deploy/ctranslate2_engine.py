@@ -1,4 +1,4 @@
-"""Translation by CTranslate2 of a model in its format; imports neither torch nor fairseq."""
+"""Translate with a model in CTranslate2's format. This module imports neither torch nor fairseq."""
 
 import os
 from pathlib import Path
@@ -11,9 +11,10 @@ from fairseq_mhe.runs.decoding import Decoding
 
 
 class Translation(NamedTuple):
-    """Text, of an engine subwords with spaces between, and its score: the natural log probability
-    of subwords and end, divided by their number to the power of the length penalty. A line that was
-    cut has its parts' sum.
+    """A hypothesis: its text (an engine returns subwords with spaces between them), and its score.
+
+    The score is the natural log probability of the subwords and the end of the sentence, divided by
+    their number to the power of the length penalty. If a line was cut, it is the sum of its parts.
     """
 
     text: str
@@ -21,7 +22,7 @@ class Translation(NamedTuple):
 
 
 class CTranslate2Engine:
-    """On a GPU where CTranslate2 sees one; a translation has ``longest`` tokens with its end."""
+    """Translates on a GPU if CTranslate2 sees one, in at most ``longest`` tokens with </s>."""
 
     name = "ctranslate2"
 
@@ -37,14 +38,16 @@ class CTranslate2Engine:
                 "CTranslate2's int8 loses precision on this processor, which has no VNNI: leave "
                 "--precision int8 out, or choose --engine fairseq"
             )
-        if threads is None:  # CTranslate2 reads the variable if given 0
+        if threads is None:  # with 0, CTranslate2 uses OMP_NUM_THREADS
             threads = 0 if "OMP_NUM_THREADS" in os.environ else cores()
         device = "cuda" if on_gpu else "cpu"
-        products = "int8" if precision == "int8" else "default"
-        options = {"compute_type": products, "intra_threads": threads}
+        compute_type = "int8" if precision == "int8" else "default"
+        options = {"compute_type": compute_type, "intra_threads": threads}
         try:
             self._translator = ctranslate2.Translator(str(folder), device, **options)
-            if on_gpu:  # only a translation opens CUDA's libraries, which may be missing
+            if (
+                on_gpu
+            ):  # the first translation loads CUDA's libraries, which may be missing
                 self._translator.translate_batch([["a"]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot load {folder}: {error}") from None
@@ -53,12 +56,11 @@ class CTranslate2Engine:
     def translate(
         self, sentences: list[list[str]], decoding: Decoding, nbest: int
     ) -> list[list[Translation]]:
-        """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
-        # fairseq's limit of a batch, by its longest source; neither end is counted.
-        source = max(map(len, sentences)) + 1
-        limit = min(
-            int(decoding.max_len_a * source + decoding.max_len_b), self._longest - 1
-        )
+        """Return the ``nbest`` hypotheses of each sentence of a batch, best first, without </s>."""
+        # As in fairseq, the batch's longest source, with </s>, sets one limit for the batch.
+        longest_source = max(map(len, sentences)) + 1
+        limit = int(decoding.max_len_a * longest_source + decoding.max_len_b)
+        limit = min(limit, self._longest - 1)  # CTranslate2 does not count </s>
         results = self._translator.translate_batch(
             sentences,
             beam_size=decoding.beam,

@@ -1,4 +1,4 @@
-"""``fairseq-mhe demo``: a local page on which models translate side by side."""
+"""``fairseq-mhe demo``: serve a local page on which models translate side by side."""
 
 import os
 import sys
@@ -16,22 +16,22 @@ from fairseq_mhe.models.counting import cache_bytes
 
 
 def show(translator: Translator, sentence: str) -> tuple[str, str, bytes]:
-    """The translation, its time and cache in words, and a picture of the cross-attention (PNG)."""
-    translator.translate([sentence])  # the first translation of a model takes longer
+    """Return a translation, its time and cache size in words, and its cross-attention as PNG."""
+    translator.translate([sentence])  # a model's first translation takes longer
     begin = time.perf_counter()
-    (line,) = translator.translate([sentence])
+    (translation,) = translator.translate([sentence])
     milliseconds = 1000 * (time.perf_counter() - begin)
     with TemporaryDirectory() as folder:
         picture = Path(folder, "map.png")
-        shown = draw_sentence(translator.model, "cross", sentence, line, picture)
+        shown = draw_sentence(translator.model, "cross", sentence, translation, picture)
         size = len(shown.keys), len(shown.queries), translator.decoding.beam
         cache = cache_bytes(translator.model.source.model).per_sentence(*size)
         facts = f"{milliseconds:,.0f} ms on the CPU; key/value cache: {cache:,} bytes"
-        return line, facts, picture.read_bytes()
+        return translation, facts, picture.read_bytes()
 
 
 def page(folders: list[str]) -> None:
-    """A box for a sentence, and a column for each model; streamlit calls it at each change."""
+    """Show a text box, and a column for each model. Streamlit calls this after each input."""
     import streamlit as st
 
     st.set_page_config(page_title="fairseq-mhe", layout="wide")
@@ -42,7 +42,7 @@ def page(folders: list[str]) -> None:
         if sentence.strip():
             try:
                 translation, facts, picture = show(translator, sentence)
-            except UserError as error:  # too long, or nothing to draw
+            except UserError as error:  # the sentence is too long, or has no visible text
                 column.error(str(error))
                 continue
             column.text(translation)
@@ -51,24 +51,24 @@ def page(folders: list[str]) -> None:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    help_ = "bundles of the format fairseq (fairseq-mhe export), a column each"
+    help_ = "bundles of the format fairseq (from fairseq-mhe export), one a column"
     parser.add_argument("bundles", nargs="+", type=Path, metavar="BUNDLE", help=help_)
 
 
 def run(args: Namespace) -> None:
-    """Become the server of the page, on this machine only, until Ctrl-C."""
+    """Become the page's server, which only this machine can reach, until Ctrl-C."""
     require("streamlit")
     for path in args.bundles:
         if open_bundle(path).format != "fairseq":
             raise UserError(
                 f"{path} is no bundle for fairseq: export one with --format fairseq"
             )
-    words = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
-    words += "--server.fileWatcherType=none --browser.gatherUsageStats=false"
-    line = [sys.executable, *words.split(), __file__, "--"]
-    line += map(str, args.bundles)
-    os.execv(sys.executable, line)  # noqa: S606 - Ctrl-C ends the server
+    options = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
+    options += "--server.fileWatcherType=none --browser.gatherUsageStats=false"
+    command = [sys.executable, *options.split(), __file__, "--"]
+    command += map(str, args.bundles)
+    os.execv(sys.executable, command)  # noqa: S606 - so Ctrl-C reaches the server itself
 
 
-if __name__ == "__main__":  # streamlit runs this file
+if __name__ == "__main__":  # when streamlit runs this file
     page(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""``fairseq-mhe export``: a trained model as one folder that needs nothing else."""
+"""``fairseq-mhe export``: write a trained model as a bundle, one folder that needs nothing else."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ from fairseq_mhe.prepare.subword import MODEL_NAMES
 from fairseq_mhe.runs.scoring import described
 
 _HERE = Path(__file__).parent
-#: Format -> what makes a new folder with the format's own files.
+#: Format -> function that writes the files of this format to a new folder.
 FORMATS: dict[str, Any] = {
     "fairseq": write_fairseq,
     "ctranslate2": write_ctranslate2,
@@ -36,7 +36,7 @@ FORMATS: dict[str, Any] = {
 def export(
     trained: Trained, format: str, folder: Path, data_name: str = "", licence: str = ""
 ) -> None:
-    """Write a bundle, a new ``folder``; UserError where ``format`` cannot hold the model."""
+    """Write a bundle, the new ``folder``; raises UserError if ``format`` cannot hold the model."""
     text = trained.text
     config = {
         "format": format,
@@ -55,10 +55,11 @@ def export(
 
 
 def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
-    """The model card's text, in which what nobody knows is "not known"."""
+    """Return the text of the model card, with "not known" for missing facts."""
     source, run, decoding = trained.source, trained.run, trained.decoding
     manifest = trained.data.manifest if trained.data else {}
-    command, training, scores = provenance(source.state).get("made_by"), None, []
+    command = provenance(source.state).get("made_by")
+    training, scores = None, []
     if run:
         command = f"train {run.row} {run.kind} --seed {run.seed} --data DATA"
         training = json.dumps(run.settings["options"])
@@ -105,7 +106,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Export, and print the bundle's format and kind of attention."""
+    """Export the model, and print the bundle's format and kind of attention."""
     with quiet_fairseq(), new_folder(args.output) as folder:
         trained = open_trained(args.model, args.data)
         export(trained, args.format, folder, args.data_name, args.data_licence)

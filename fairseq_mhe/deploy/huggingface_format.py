@@ -1,9 +1,9 @@
-"""The format that Hugging Face's transformers loads with no code of ours: a class of its own.
+"""The bundle format that Hugging Face's transformers loads with its own classes, without our code.
 
-Marian's class holds post-norm models, Pegasus' pre-norm ones: both have fairseq's layers, take a
-table of positions as weights, and add a bias to the logits, so that tokens which fairseq does not
-know are never chosen. Their attention is multi-head attention (the exact fold).
-Neither FSMT (post-norm only, another tokenizer) nor M2M100 (no bias of logits) holds both.
+Marian's class holds post-norm models, Pegasus' class pre-norm models. Both classes have fairseq's
+layers, load the table of positions as weights, and add a bias to the logits. The bias excludes
+tokens that fairseq's dictionary lacks. Attention becomes multi-head attention (the exact fold).
+FSMT (post-norm only, another tokenizer) and M2M100 (no bias of the logits) are unsuitable.
 """
 
 from pathlib import Path
@@ -20,12 +20,12 @@ from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import WEIGHTS, Trained
 
-_NEVER = -1e9  # in every number format
+_NEVER = -1e9  # as the bias of a logit it excludes a token, in every number format
 _CONSTANTS = yaml_beside(__file__, "huggingface.yaml")
 
 
 def write(trained: Trained, folder: Path) -> None:
-    """Write all of the format's files, or raise UserError where no class holds such a model."""
+    """Write all files of the format; raises UserError if no class can hold the model."""
     require("tokenizers")
     _check(trained)
     folder.mkdir()
@@ -51,27 +51,27 @@ def write(trained: Trained, folder: Path) -> None:
 
 
 def _check(trained: Trained) -> None:
-    """Raises UserError where no class of transformers' holds such a model."""
+    """Raise UserError if no class of transformers holds the model."""
     options = trained.source.options
     same = {name: [options[other]] for name, other in _CONSTANTS["same"].items()}
     for name, values in {**_CONSTANTS["held"], **same}.items():
         if options[name] not in values:
             raise UserError(
-                f"no class of transformers' holds {trained.source.path}: its option {name} is "
+                f"no class of transformers holds {trained.source.path}: its option {name} is "
                 f"{options[name]!r}, not {' or '.join(map(repr, values))}; export in another format"
             )
 
 
 @torch.no_grad()
 def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
-    """All weights by transformers' names; ``rows`` as of `make_tokenizer`."""
+    """Return all weights by transformers' names; ``rows`` comes from `make_tokenizer`."""
     model: Any = trained.source.model
     parameters = folded_parameters(model)
     unknown = trained.task.source_dictionary.unk()
     known = torch.tensor([unknown if row is None else row for row in rows])
     never = torch.tensor([_NEVER if row is None else 0.0 for row in rows])
-    words = parameters["decoder.embed_tokens.weight"]  # (V, C)
-    weights = {"final_logits_bias": never[None], "model.shared.weight": words[known]}
+    table = parameters["decoder.embed_tokens.weight"]  # (V, C)
+    weights = {"final_logits_bias": never[None], "model.shared.weight": table[known]}
     for name, value in parameters.items():
         if ".layers." in name or ".layer_norm." in name:
             weights[f"model.{name}"] = value
@@ -83,15 +83,15 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
 
 
 def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
-    """config.json; options that one class has are without effect on the other."""
+    """Return config.json; each class ignores the options that only the other has."""
     options = trained.source.options
-    kind, name = "marian", "MarianMTModel"
+    model_type, class_name = "marian", "MarianMTModel"
     if options["decoder_normalize_before"]:
-        kind, name = "pegasus", "PegasusForConditionalGeneration"
+        model_type, class_name = "pegasus", "PegasusForConditionalGeneration"
     sizes = {name: options[own] for name, own in _CONSTANTS["options"].items()}
     return sizes | {
-        "architectures": [name],
-        "model_type": kind,
+        "architectures": [class_name],
+        "model_type": model_type,
         "vocab_size": vocabulary,
         "decoder_vocab_size": vocabulary,
         "scale_embedding": not options["no_scale_embedding"],
@@ -100,9 +100,11 @@ def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
 
 
 def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
-    """generation_config.json; for ``max_len_a``, which it lacks, as long as positions allow."""
-    decoding, most = trained.decoding, trained.positions[1] - 1
-    longest = most if decoding.max_len_a else min(decoding.max_len_b + 1, most)
+    """Return generation_config.json; for ``max_len_a`` the limit is the model's positions."""
+    decoding = trained.decoding
+    longest = trained.positions[1] - 1
+    if not decoding.max_len_a:
+        longest = min(longest, decoding.max_len_b + 1)
     return {
         "num_beams": decoding.beam,
         "length_penalty": decoding.lenpen,

@@ -1,4 +1,4 @@
-"""A line that is longer than a model's positions, in parts that fit; nothing is lost."""
+"""Cut a line that is longer than a model's positions into parts that fit, without losing text."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 import regex
 
-#: Latin marks end a sentence before a space only (3.5), those of other scripts always.
+#: Latin marks end a sentence only before a space (not in 3.5); those of other scripts always do.
 _ENDS_OF_SENTENCES = regex.compile(
     r"""[.!?…][\p{Pe}\p{Pi}\p{Pf}"']*\s+ | [\p{Sentence_Terminal}--[.!?]]+[\p{Pe}\p{Pf}"'\s]*""",
     regex.VERBOSE | regex.V1,
@@ -14,26 +14,26 @@ _ENDS_OF_SENTENCES = regex.compile(
 
 
 def cut(line: str, fits: Callable[[str], bool]) -> tuple[list[str], bool]:
-    """Cut ``line`` into as few consecutive parts as possible that each ``fits``.
+    """Cut ``line`` between sentences into as few consecutive parts as possible that each ``fits``.
 
-    Also returns whether a sentence did not fit by itself, so that it was cut at a space or, where
-    there is none, between two characters.
+    Also returns whether a sentence was cut because it does not fit by itself: at spaces or, in a
+    word that does not fit, between characters.
     """
-    parts = _packed(line, _ENDS_OF_SENTENCES, fits)
+    parts = _split(line, _ENDS_OF_SENTENCES, fits)
     inside = not all(map(fits, parts))
-    for places in (r"\s+", r"\X"):  # spaces, characters with their accents
-        parts = [piece for part in parts for piece in _packed(part, places, fits)]
+    for boundary in (r"\s+", r"\X"):  # a space, a character with its accents
+        parts = [piece for part in parts for piece in _split(part, boundary, fits)]
     return [part.strip() for part in parts if part.strip()], inside
 
 
-def _packed(text: str, places: Any, fits: Callable[[str], bool]) -> list[str]:
-    """Cut ``text`` at as few of the ``places`` as possible; what fits nowhere is a part."""
+def _split(text: str, boundary: Any, fits: Callable[[str], bool]) -> list[str]:
+    """Cut ``text`` after as few matches of ``boundary`` as possible; pieces may still not fit."""
     if fits(text):
         return [text]
-    matches = regex.finditer(places, text)
+    matches = regex.finditer(boundary, text)
     ends = sorted({match.end() for match in matches} | {len(text)})
     parts = []
-    start = first = 0
+    start = first = 0  # ends[first] is the first end behind start
     while first < len(ends):
         begin = start
         too_long = bisect_left(

@@ -1,9 +1,9 @@
-"""Moses' tokeniser and detokeniser, as sacremoses has them, in what a tokenizer.json can hold.
+"""Moses' tokeniser and detokeniser, as in sacremoses, as rules that a tokenizer.json can hold.
 
-That file knows one kind of rule: replace each match of a regular expression by a fixed text. So
-each of Moses' rules becomes the places between characters at which it puts a space (Oniguruma has
-lookbehind of any length). When tokens are joined, a space that goes away is a mark first, since
-later rules ask for whole tokens. The text is normalised before: its only white space is the space.
+A tokenizer.json replaces each match of a regular expression by a fixed text. So a rule here matches
+the places between characters where Moses puts a space (Oniguruma has lookbehind of any length). To
+join tokens, a rule replaces a space by a mark, and the last rule removes the marks, since the rules
+between need to see where tokens end. Rules get normalised text: its only white space is the space.
 """
 
 import re
@@ -18,16 +18,16 @@ from fairseq_mhe.prepare.languages import base_code
 #: A pattern and what each match of it becomes.
 Rule = tuple[str, str]
 
-_MARK = "\ue000"  # between tokens: no space is to be here
-_KEPT = "\ue001"  # between tokens: a space is to be here, whatever other rules say
+_MARK = "\ue000"  # a space between tokens that will be removed
+_KEPT = "\ue001"  # a space between tokens that no other rule removes
 _GAP = f"[ {_MARK}{_KEPT}]"
 _CHAR = _GAP.replace("[", "[^")
-#: Double quotation marks, German ones among them, are one kind.
+#: Rules treat all double quotation marks, German ones too, as one kind.
 _DOUBLE = '(?:"|[„“]+)'
 
 
 def tokenising(lang: str) -> list[Rule]:
-    """Rules that put a space between the tokens of a normalised line, maybe several."""
+    """Return rules that put one or more spaces between the tokens of a normalised line."""
     lang = base_code(lang)
     moses = MosesTokenizer(lang=lang)
     alnum, alpha, digit = moses.IsAlnum, moses.IsAlpha, moses.IsN
@@ -37,17 +37,17 @@ def tokenising(lang: str) -> list[Rule]:
         (r"(?<=\.\.)(?=[^.])|(?<=[^.])(?=\.\.)", " "),
         (f"(?<={no_digit}),|,(?={no_digit}|$)", " , "),
         *_apostrophes(lang, alpha, digit),
-        *[(" +", " "), ("^ | $", "")],  # before and after are whole tokens from here on
+        *[(" +", " "), ("^ | $", "")],  # from here on, single spaces separate the tokens
         *[_full_stops(moses, alpha), (r"\.'$", " . '")],
     ]
 
 
 def _apostrophes(lang: str, alpha: str, digit: str) -> list[Rule]:
-    """Apostrophes apart from one or both of their neighbours.
+    """Return rules that separate apostrophes from one or both of their neighbours.
 
-    A match of sacremoses' takes the apostrophe and both neighbours: of rock'n'roll's apostrophes
-    the second has none left. Only neighbours of one class can be wanted twice; there a match is
-    reached by an even number of others since the class began.
+    A match in sacremoses consumes the apostrophe and both neighbours, so the second apostrophe of
+    rock'n'roll has no left neighbour. This matters only between neighbours of one class. There, an
+    apostrophe matches if an even number of apostrophes precede it in the run of this class.
     """
     letter, other, number = _one_of(alpha), _none_of(alpha), _one_of(digit)
     others = other.replace("[^", "[^'")
@@ -67,9 +67,9 @@ def _apostrophes(lang: str, alpha: str, digit: str) -> list[Rule]:
 
 
 def _full_stops(moses: MosesTokenizer, alpha: str) -> Rule:
-    """The full stop that ends a token, but behind abbreviations and before small letters."""
+    """Return a rule that splits off final full stops, not of abbreviations or before lower case."""
     numeric = set(moses.NUMERIC_ONLY_PREFIXES)
-    prefixes = {each for each in moses.NONBREAKING_PREFIXES if " " not in each} - numeric
+    prefixes = {word for word in moses.NONBREAKING_PREFIXES if " " not in word} - numeric
     letter = _one_of(alpha)
     kept = [f"(?<!{letter}[^ ]*\\.[^ ]*\\.)(?<!\\.[^ ]*{letter}[^ ]*\\.)"]
     kept.append(f"(?! {_one_of(moses.IsLower)})")
@@ -84,13 +84,13 @@ def _full_stops(moses: MosesTokenizer, alpha: str) -> Rule:
 
 
 def detokenising(lang: str) -> list[Rule]:
-    """Rules that join tokens, which have single spaces between them, to text as it is written.
+    """Return rules that join tokens, between which are single spaces, to text as people write it.
 
-    Whether a quotation mark opens depends on how many of its kind went before. A token of several
-    marks (``), which nobody writes, opens and closes nothing. Raises UserError for Czech.
+    A quotation mark opens or closes depending on how many of its kind precede it. A token of
+    several marks (``), which nobody writes, does neither. Raises UserError for Czech.
     """
     lang = base_code(lang)
-    if lang == "cs":  # rules that look further than a regular expression does here
+    if lang == "cs":  # its rules need more context than these regular expressions see
         raise UserError(
             "a tokenizer.json cannot hold Moses' detokeniser of cs: export in another format"
         )
@@ -120,9 +120,10 @@ def detokenising(lang: str) -> list[Rule]:
 
 
 def _quotation(quote: str, word: str, outside: str = "") -> list[Rule]:
-    """No space behind the first, third, ... ``quote`` and before others; ``word``: other tokens.
+    """Return rules that remove the space after an opening and before a closing ``quote``.
 
-    ``outside``: what stands before one that opens (default: words and pairs of quotes).
+    Quotes open and close in turn. ``word`` matches any other token, ``outside`` the text before an
+    opening quote (default: words and pairs of quotes).
     """
     outside = outside or f"^(?:{word}{_GAP}|{quote}{_GAP}(?:{word}{_GAP})*{quote}{_GAP})*"
     return [
@@ -132,9 +133,10 @@ def _quotation(quote: str, word: str, outside: str = "") -> list[Rule]:
 
 
 def _english_apostrophes(word: str) -> list[Rule]:
-    """As `_quotation`; but outside quotation, one behind a word in -s belongs to it, opening none.
+    """Return `_quotation` rules that join an apostrophe to a word in -s outside quotations.
 
-    ``outside``: behind a token that does not end in -s, at the line's start, or behind such one.
+    So a quotation opens only at the line's start, after a token that does not end in -s, or after
+    such an apostrophe.
     """
     last = _char_but("s'")
     in_s, not_in_s = f"(?:{_CHAR}*s{_GAP})", f"(?:(?:{_CHAR}*{last}|{_CHAR}+'){_GAP})"
@@ -145,17 +147,17 @@ def _english_apostrophes(word: str) -> list[Rule]:
 
 
 def _other_than(quote: str) -> str:
-    """Any token but this character."""
+    """Return a pattern for any token except the single character ``quote``."""
     return f"(?:{_char_but(quote)}{_CHAR}*|{quote}{_CHAR}+)"
 
 
 def _char_but(characters: str) -> str:
-    """A character of a token that is none of these."""
+    """Return a pattern for any character of a token except these."""
     return _CHAR.replace("]", f"{characters}]")
 
 
 def _one_of(*characters: str) -> str:
-    """A character class in which neighbouring characters are a range."""
+    """Return a character class that writes runs of consecutive code points as ranges."""
     codes, ranges = sorted(set(map(ord, "".join(characters)))), ""
     for _, pairs in groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
         neighbours = [re.escape(chr(code)) for _, code in pairs]

@@ -1,4 +1,4 @@
-"""A model's text processing as Hugging Face's tokenizer.json, which gives the same words."""
+"""Write a model's text processing as Hugging Face's tokenizer.json, which gives equal subwords."""
 
 from typing import Any
 
@@ -12,17 +12,17 @@ from fairseq_mhe.prepare.subword import END_OF_WORD, NOT_LAST, WORD_START
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
-#: A tokenizers.Tokenizer (an extra), and each token's row in fairseq's tables of words. None: the
-#: dictionary lacks it; in a sentence it is the unknown word, in a translation never.
-Numbered = tuple[Any, list[int | None]]
+#: A tokenizers.Tokenizer (an optional package), and each token's row in fairseq's dictionary. None:
+#: the dictionary lacks the token, so in a sentence it is <unk>, and no translation has it.
+TokenizerRows = tuple[Any, list[int | None]]
 _CONTROL = "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]|\x00"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"
-#: No normalised text has it: Unigram finds its unknown piece in any text.
+#: Name of Unigram's unknown piece. Unigram matches names in text, but no normalised text has this.
 _UNKNOWN = "\x00"
 
 
-def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
-    """For source and target of one dictionary; UserError where the file cannot hold a rule."""
+def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
+    """Make the tokenizer of a model with one dictionary; UserError if it cannot hold a rule."""
     from tokenizers import AddedToken, Regex, normalizers
     from tokenizers.processors import TemplateProcessing
 
@@ -35,7 +35,7 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
         )
     make = _bpe if text.model.kind == "bpe" else _sentencepiece
     tokenizer, rows = make(text, dictionary)
-    # What `normalise` does, then words and punctuation apart, then small letters.
+    # The steps of `normalise`, then of Moses' tokeniser, then lower case.
     rules = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
     if text.tokenizer == "moses":
         rules += [*tokenising(text.languages[0]), (" +", " "), ("^ | $", "")]
@@ -44,11 +44,11 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     if text.lowercase:
         steps.append(normalizers.Lowercase())
     tokenizer.normalizer = normalizers.Sequence(steps)
-    # The dictionary's marks become tokens that no text has, but for the unknown word.
+    # <s>, <pad> and </s> become special tokens, which no text contains.
     eos = dictionary.eos_word
-    marks = [dictionary.bos_word, dictionary.pad_word, eos]
-    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in marks])
-    tokenizer.encode_special_tokens = True  # the text "</s>" is four characters
+    symbols = [dictionary.bos_word, dictionary.pad_word, eos]
+    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in symbols])
+    tokenizer.encode_special_tokens = True  # "</s>" in a text is four characters
     for token in range(len(rows), tokenizer.get_vocab_size()):
         rows.append(dictionary.index(tokenizer.id_to_token(token)))
     special = [(eos, tokenizer.token_to_id(eos))]
@@ -56,19 +56,19 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     return tokenizer, rows
 
 
-def _finish(text: TextProcessing, *first: Any) -> Any:
-    """Decode to joined words as a person writes them; ``first`` makes one text of subwords."""
+def _decoder(text: TextProcessing, *join_subwords: Any) -> Any:
+    """Return a decoder that runs ``join_subwords``, and then detokenises the words."""
     from tokenizers import Regex, decoders
 
     rules = [("^ +| +$", "")]
     if text.tokenizer == "moses":
         rules += detokenising(text.languages[1])
     replace = (decoders.Replace(Regex(pattern), to) for pattern, to in rules)
-    return decoders.Sequence([*first, decoders.Fuse(), *replace])
+    return decoders.Sequence([*join_subwords, decoders.Fuse(), *replace])
 
 
-def _bpe(text: TextProcessing, dictionary: Dictionary) -> Numbered:
-    """subword-nmt's merges; tokens are numbered as the dictionary's words are."""
+def _bpe(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
+    """Use subword-nmt's merges, and the ids of fairseq's dictionary; other tokens come after."""
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
 
@@ -77,45 +77,46 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> Numbered:
     merges = sorted(ranks, key=ranks.get)
     names = dictionary.symbols[: dictionary.nspecial]
     for word in dictionary.symbols[dictionary.nspecial :]:
-        # subword-nmt marks what does not end a word, its merges the end.
+        # The dictionary marks subwords inside a word (@@), the merges those at its end (</w>).
         inside = word.endswith(NOT_LAST) and word != NOT_LAST
         names.append(word.removesuffix(NOT_LAST) if inside else word + END_OF_WORD)
-    numbers = {name: row for row, name in enumerate(names)}
+    ids = {name: row for row, name in enumerate(names)}
     for first, second in merges:
         for name in (first, second, first + second):
-            numbers.setdefault(name, len(numbers))
-    rows = [row if row < len(names) else None for row in numbers.values()]
+            ids.setdefault(name, len(ids))
+    rows = [row if row < len(names) else None for row in ids.values()]
     unknown = dictionary.unk_word
-    model = BPE(numbers, merges, unk_token=unknown, end_of_word_suffix=END_OF_WORD)
+    model = BPE(ids, merges, unk_token=unknown, end_of_word_suffix=END_OF_WORD)
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     end = decoders.Replace(unknown, unknown + END_OF_WORD)
-    tokenizer.decoder = _finish(text, end, decoders.BPEDecoder(END_OF_WORD))
+    tokenizer.decoder = _decoder(text, end, decoders.BPEDecoder(END_OF_WORD))
     return tokenizer, rows
 
 
-def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> Numbered:
-    """SentencePiece's pieces in its own order, then the dictionary's other words.
+def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
+    """Use SentencePiece's pieces with its ids; the dictionary's other words come after.
 
-    The dictionary's marks come last because Unigram finds what it has numbered in any text.
+    fairseq's special symbols are not among them, since Unigram would match them in text.
     """
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import Unigram
 
-    learnt = sentencepiece.SentencePieceProcessor(model_file=str(text.model.path))
-    pieces = [learnt.id_to_piece(index) for index in range(learnt.get_piece_size())]
-    pieces[learnt.unk_id()] = _UNKNOWN
-    scores = [learnt.get_score(index) for index in range(len(pieces))]
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(text.model.path))
+    pieces = list(map(processor.id_to_piece, range(processor.get_piece_size())))
+    unk_id = processor.unk_id()
+    pieces[unk_id] = _UNKNOWN
+    scores = list(map(processor.get_score, range(len(pieces))))
     known = {*pieces, *dictionary.symbols[: dictionary.nspecial]}
     names = [*pieces, *(word for word in dictionary.symbols if word not in known)]
     rows = list(map(dictionary.indices.get, names))
-    rows[learnt.unk_id()] = dictionary.unk()
+    rows[unk_id] = dictionary.unk()
     scores += [min(scores)] * (len(names) - len(scores))
-    model = Unigram(list(zip(names, scores, strict=True)), unk_id=learnt.unk_id())
+    model = Unigram(list(zip(names, scores, strict=True)), unk_id=unk_id)
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
         WORD_START, prepend_scheme="always"
     )
     unknown = decoders.Replace(_UNKNOWN, dictionary.unk_word)
-    tokenizer.decoder = _finish(text, unknown, decoders.Replace(WORD_START, " "))
+    tokenizer.decoder = _decoder(text, unknown, decoders.Replace(WORD_START, " "))
     return tokenizer, rows

@@ -1,4 +1,4 @@
-"""What fairseq runs: a trained model with its text and words, its bundle, and its engine."""
+"""Trained models that fairseq can run: opened, written as bundles, and used for translation."""
 
 import importlib.util
 import shutil
@@ -30,32 +30,32 @@ from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.recipes import recipe
 
-#: A fairseq bundle's files; its dictionaries are dict.LANG.txt.
+#: Files of a bundle of the format fairseq, beside its dictionaries dict.LANG.txt.
 WEIGHTS, OPTIONS = "model.safetensors", "config.json"
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A model in float32; ``folder`` has both dictionaries; None: the data or run is not known."""
+    """A model in float32 with all that its use needs."""
 
     source: Source
     text: TextProcessing
     task: TranslationTask
-    folder: Path
+    folder: Path  # with dict.LANG.txt of both languages
     decoding: Decoding
-    data: DataFolder | None = None
+    data: DataFolder | None = None  # None: unknown, as in a bundle
     run: Job | None = None
 
     @property
     def positions(self) -> tuple[int, int]:
-        """The most tokens of a source and of a target, their ends included."""
+        """The most tokens that a source and a target may have, </s> included."""
         return cast(Any, self.source.model).max_positions()
 
 
 def open_trained(path: Path, folder: Path | None = None) -> Trained:
-    """The model of a run folder, or of a checkpoint with its data ``folder``.
+    """Open the model of a run folder, or of a checkpoint with its data ``folder``.
 
-    UserError where the checkpoint cannot be read, or the data are missing or others.
+    Raises UserError if the checkpoint cannot be read, or its data are missing or different.
     """
     run = read_job(path) if path.is_dir() else None
     if run and not run.model.exists():
@@ -73,18 +73,18 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
 
 
 def read_bundle(bundle: Bundle) -> Trained:
-    """The model of a bundle for fairseq; raises UserError where a file is missing or damaged."""
+    """Open a bundle of the format fairseq; raises UserError if a file is missing or damaged."""
     folder = bundle.folder
     try:
         with safe_open(folder / WEIGHTS, "pt") as stored:
             weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-            for name, first in (stored.metadata() or {}).items():
-                weights[name] = weights[first]
+            for name, stored_name in (stored.metadata() or {}).items():
+                weights[name] = weights[stored_name]
         files = [folder / f"dict.{language}.txt" for language in bundle.text.languages]
         task = TranslationTask(
             TranslationConfig(), *map(Dictionary.load, map(str, files))
         )
-    except (Exception, ErrorExit) as error:  # as many kinds as there are damages
+    except (Exception, ErrorExit) as error:  # damage of any kind
         reason = error.__cause__ or error
         raise UserError(
             f"{folder} cannot be read ({reason}): get the bundle again"
@@ -100,20 +100,20 @@ def read_bundle(bundle: Bundle) -> Trained:
 
 
 def write_fairseq(trained: Trained, folder: Path) -> None:
-    """model.safetensors, config.json with the model's options, and both dictionaries.
+    """Write model.safetensors, config.json with the model's options, and both dictionaries.
 
-    Weights that are one tensor are stored once; the file's metadata name the others.
+    A tied weight is stored once; the file's metadata map its other names to the stored name.
     """
     folder.mkdir()
-    names: dict[int, str] = {}  # address -> the first name, under which it is stored
+    stored_names: dict[int, str] = {}  # address of a weight -> its name in the file
     stored = {}
     tied = {}
     for name, weight in trained.source.model.state_dict().items():
-        first = names.setdefault(weight.data_ptr(), name)
-        if first == name:
+        stored_name = stored_names.setdefault(weight.data_ptr(), name)
+        if stored_name == name:
             stored[name] = weight.contiguous()
         else:
-            tied[name] = first
+            tied[name] = stored_name
     (folder / WEIGHTS).write_bytes(save(stored, metadata=tied))
     write_json(folder / OPTIONS, plain(trained.source.options))
     for language in trained.text.languages:
@@ -122,7 +122,7 @@ def write_fairseq(trained: Trained, folder: Path) -> None:
 
 
 class FairseqEngine:
-    """As fairseq-generate translates, on a GPU where torch sees one; changes the model in place."""
+    """Translates like fairseq-generate, on a GPU if torch sees one; changes the model in place."""
 
     name = "fairseq"
 
@@ -137,12 +137,12 @@ class FairseqEngine:
     def translate(
         self, sentences: list[list[str]], decoding: Decoding, nbest: int
     ) -> list[list[Translation]]:
-        """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
-        task, words = self._task, self._task.source_dictionary
+        """Return the ``nbest`` hypotheses of each sentence of a batch, best first, without </s>."""
+        task, dictionary = self._task, self._task.source_dictionary
         tokens = []
         for sentence in sentences:
-            numbers = [*map(words.index, sentence), words.eos()]
-            tokens.append(torch.tensor(numbers))
+            ids = [*map(dictionary.index, sentence), dictionary.eos()]
+            tokens.append(torch.tensor(ids))
         dataset = task.build_dataset_for_inference(tokens, list(map(len, tokens)))
         batch = dataset.collater([dataset[index] for index in range(len(tokens))])
         if self._cuda:
@@ -151,16 +151,16 @@ class FairseqEngine:
         results = task.inference_step(generator, [self._model], batch)
         translations: list[list[Translation]] = [[] for _ in sentences]
         for index, hypotheses in zip(batch["id"].tolist(), results, strict=True):
-            for best in hypotheses[:nbest]:
-                text = task.target_dictionary.string(best["tokens"].int().cpu())
-                translations[index].append(Translation(text, float(best["score"])))
+            for hypothesis in hypotheses[:nbest]:
+                text = task.target_dictionary.string(hypothesis["tokens"].int().cpu())
+                translations[index].append(Translation(text, float(hypothesis["score"])))
         return translations
 
 
 def open_engine(
     trained: Trained, engine: str, precision: str, cpu: bool, threads: int | None
 ) -> FairseqEngine | CTranslate2Engine:
-    """The engine for a model that fairseq runs; options as of `Translator.load`."""
+    """Return an engine for a model that fairseq can run; the options are `Translator.load`'s."""
     if engine == "ctranslate2" or (
         engine == "auto" and _suits_ctranslate2(precision, cpu)
     ):
@@ -170,7 +170,7 @@ def open_engine(
                 write_ctranslate2(trained, model)
                 longest = trained.positions[1]
                 return CTranslate2Engine(model, longest, precision, cpu, threads)
-        except UserError:  # CTranslate2 cannot hold the model
+        except UserError:  # CTranslate2 cannot hold or load the model, or is not exact
             if engine == "ctranslate2":
                 raise
     if threads:
@@ -188,7 +188,7 @@ def write_ctranslate2(trained: Trained, folder: Path) -> None:
 
 
 def _suits_ctranslate2(precision: str, cpu: bool) -> bool:
-    """Whether CTranslate2 is there for the device, and was measured to be the faster engine."""
+    """Whether CTranslate2 is installed, runs on the device, and was measured to be faster there."""
     if precision == "bf16" or importlib.util.find_spec("ctranslate2") is None:
         return False
     if cpu or not torch.cuda.is_available():

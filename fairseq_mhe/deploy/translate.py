@@ -1,4 +1,4 @@
-"""``fairseq-mhe translate``: plain text in, plain text out, a line for each line."""
+"""``fairseq-mhe translate``: translate plain text, one line of output for each line."""
 
 import contextlib
 import queue
@@ -18,58 +18,47 @@ from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy.translator import ENGINES, PRECISIONS, Translator
 from fairseq_mhe.prepare.text import STANDARD_INPUT, read_lines
 
-#: Lines that are sorted by length and translated together, before the first of them is written.
+#: Most lines that are sorted by length and translated together, then written.
 CHUNK = 4000
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe translate``."""
     add = parser.add_argument
-    help_ = (
-        "a bundle (of fairseq-mhe export), a run folder, or a checkpoint (with --data)"
-    )
+    help_ = "bundle (of fairseq-mhe export), run folder, or checkpoint (with --data)"
     add("model", type=Path, metavar="MODEL", help=help_)
-    help_ = (
-        "text, a sentence a line, also .gz, .xz, .bz2 (default: standard input, also -)"
-    )
+    help_ = "text with one sentence a line, also .gz, .xz or .bz2 (default or -: standard input)"
     add("files", nargs="*", default=[], type=Path, metavar="FILE", help=help_)
-    help_ = "file for the translations, complete or not written"
+    help_ = "file for the translations, written only if complete (default: print them)"
     add("--out", type=Path, metavar="FILE", help=help_)
-    add(
-        "--beam",
-        type=positive,
-        metavar="N",
-        help="beam (default: as the model was scored)",
-    )
-    help_ = "N translations a line: its number, TAB, score (log probability), TAB, text"
+    help_ = "beam size (default: as in the model's scoring)"
+    add("--beam", type=positive, metavar="N", help=help_)
+    help_ = "N translations of each line: line number, TAB, score (log probability), TAB, text"
     add("--nbest", type=positive, metavar="N", help=help_)
     help_ = (
-        "engine; auto: CTranslate2 if it is installed and agrees (default: %(default)s)"
+        "engine; auto is CTranslate2 if it is installed and agrees with fairseq, else fairseq "
+        "(default: %(default)s)"
     )
     add("--engine", choices=ENGINES, default="auto", help=help_)
     help_ = (
-        "number format of products on a CPU: int8 is an approximation; by --engine fairseq also "
-        "bf16, and auto: bf16 if the processor has AVX512-BF16 or AMX (default: %(default)s)"
+        "number format of matrix products on a CPU: int8 is an approximation; with fairseq bf16 is "
+        "possible, and auto is bf16 if the processor has AVX512-BF16 or AMX (default: %(default)s)"
     )
     add("--precision", choices=PRECISIONS, default="float32", help=help_)
-    help_ = "subwords that are translated at a time (default: as the model was scored)"
+    help_ = "subwords in a batch (default: as in the model's scoring)"
     add("--batch-tokens", type=positive, metavar="N", help=help_)
-    add(
-        "--data",
-        type=Path,
-        metavar="DATA",
-        help="data folder that a checkpoint belongs to",
-    )
+    help_ = "data folder that a checkpoint was trained on"
+    add("--data", type=Path, metavar="DATA", help=help_)
     add("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
     add("--cpu", action="store_true", help="do not use a GPU")
 
 
 def run(args: Namespace) -> int | None:
-    """Translate; Ctrl-C ends it, and what is translated by then is printed."""
+    """Translate, and print or write the translations; Ctrl-C stops after the printed lines."""
     if args.out:
         check_output(args.out, *args.files)
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files or ["-"]]
-    # Files are read twice: all lines are checked before work begins.
+    # Files are read twice, so that a line which is not valid text is reported before work begins.
     are_files = all(path is not STANDARD_INPUT and path.is_file() for path in paths)
     total = sum(1 for path in paths for _ in read_lines(path)) if are_files else 0
     names = ("data", "engine", "precision", "cpu", "threads")
@@ -97,7 +86,7 @@ def run(args: Namespace) -> int | None:
 
 @contextlib.contextmanager
 def _output(path: Path | None) -> Iterator[TextIO]:
-    """Standard output in UTF-8, or a file that appears when it is whole."""
+    """Yield standard output in UTF-8, or the file ``path``, which appears when it is complete."""
     if path is None:
         if (sys.stdout.encoding or "utf-8").lower() != "utf-8":
             sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
@@ -113,23 +102,23 @@ def _output(path: Path | None) -> Iterator[TextIO]:
 def _translations(
     translator: Translator, lines: list[str], done: int, args: Namespace
 ) -> Iterator[str]:
-    """What is printed for ``lines``, before which ``done`` were translated."""
+    """Yield the output for ``lines``; ``done`` lines have been translated before them."""
 
-    def say_cut(number: int) -> None:
-        say(f"line {done + number}: a sentence is too long; it was cut inside")
+    def warn_of_cut(number: int) -> None:
+        say(f"line {done + number}: a sentence is too long and was cut")
 
     settings = {"beam": args.beam, "batch_tokens": args.batch_tokens}
-    best = translator.nbest(lines, args.nbest or 1, on_cut=say_cut, **settings)
-    for number, translations in enumerate(best, done + 1):
-        for each in translations:
-            row = f"{number}\t{each.score:.4f}\t" if args.nbest else ""
-            yield f"{row}{each.text}\n"
+    nbest = translator.nbest(lines, args.nbest or 1, on_cut=warn_of_cut, **settings)
+    for number, translations in enumerate(nbest, done + 1):
+        for translation in translations:
+            prefix = f"{number}\t{translation.score:.4f}\t" if args.nbest else ""
+            yield f"{prefix}{translation.text}\n"
 
 
 def _chunks(lines: Iterator[str], are_files: bool) -> Iterator[list[str]]:
-    """Lines that are translated together; of a pipe those that came during the last translation.
+    """Yield lines to translate together; from a pipe, those that arrived in the meantime.
 
-    Raises UserError at a line that is not clean text, when those before it have been yielded.
+    Raises UserError at a line that is not valid text, after yielding the lines before it.
     """
     arrived: queue.Queue[Any] = queue.Queue(CHUNK)
 

@@ -1,4 +1,4 @@
-"""Plain text to plain text in Python: a bundle, a run or a checkpoint as a `Translator`."""
+"""Translate plain text in Python: a `Translator` loads a bundle, a run folder or a checkpoint."""
 
 import threading
 import warnings
@@ -18,29 +18,29 @@ from fairseq_mhe.prepare.text_processing import normalise
 from fairseq_mhe.runs.decoding import Decoding
 
 ENGINES = ("auto", "fairseq", "ctranslate2")
-#: Number formats of products: int8 by both engines, bf16 by fairseq on a CPU; auto is bf16 where
-#: the processor computes it fast, else float32.
+#: Number formats of matrix products. Both engines have int8, fairseq also bf16 on a CPU. auto is
+#: bf16 if fairseq translates and the processor computes it fast, else float32.
 PRECISIONS = ("float32", "bf16", "int8", "auto")
 
 
 def _warn_of_cut(line: int) -> None:
-    warnings.warn(f"line {line}: a sentence is too long and was cut inside", stacklevel=4)
+    warnings.warn(f"line {line}: a sentence is too long and was cut", stacklevel=4)
 
 
 class Translator:
-    """A model that translates plain text, processed as its training text was.
+    """A model that translates plain text, which it processes like its training text.
 
-    Several threads may call it; it works for one after the other. ``languages``: source and target,
-    ``engine``: "fairseq" or "ctranslate2", ``decoding``: how the model was scored.
+    Several threads may call it; it serves them in turn. ``languages``: source and target;
+    ``engine``: "fairseq" or "ctranslate2"; ``decoding``: the search of the model's scoring.
     """
 
-    def __init__(self, model: Any, engine: Any) -> None:  # use `load`
+    def __init__(self, model: Any, engine: Any) -> None:  # users call `load` instead
         self.model = model  # a `Bundle` or a `Trained`
         self.languages: tuple[str, str] = model.text.languages
         self.decoding: Decoding = model.decoding
         self.engine: str = engine.name
         self._engine = engine
-        self._longest = model.positions[0] - 1  # without the end of the sentence
+        self._longest = model.positions[0] - 1  # without </s>
         self._lock = threading.Lock()  # tokenisers, subwords and models keep caches
 
     @classmethod
@@ -56,25 +56,26 @@ class Translator:
     ) -> Self:
         """Load a bundle (of ``fairseq-mhe export``), a run folder, or a checkpoint.
 
-        The options are those of ``fairseq-mhe translate --help``; fairseq sets ``threads`` for the
-        whole process. UserError where a file is missing or damaged, or a package not installed.
+        The options are those of ``fairseq-mhe translate --help``; the engine fairseq sets
+        ``threads`` for the whole process. Raises UserError if a file is missing or damaged, or a
+        package is not installed.
         """
         path = Path(model)
         for value, known in ((engine, ENGINES), (precision, PRECISIONS)):
             if value not in known:
                 raise UserError(f"{value!r} is unknown: choose one of {', '.join(known)}")
         bundle = open_bundle(path) if (path / CONFIG).is_file() else None
-        form = bundle.format if bundle else "fairseq"
-        if form not in ENGINES or (form, engine) == ("ctranslate2", "fairseq"):
+        format = bundle.format if bundle else "fairseq"
+        if format not in ENGINES or (format, engine) == ("ctranslate2", "fairseq"):
             raise UserError(
-                f"{path} is a bundle for {form}, which --engine {engine} does not read: run its "
+                f"{path} is a bundle for {format}, which --engine {engine} does not read: run its "
                 "example.py, or export the model with --format fairseq"
             )
-        if precision == "bf16" and "ctranslate2" in (engine, form):
+        if precision == "bf16" and "ctranslate2" in (engine, format):
             raise UserError(
-                "CTranslate2 has no bf16 on a CPU: choose fairseq, or float32"
+                "CTranslate2 has no bf16 on a CPU: choose --engine fairseq, or float32"
             )
-        if bundle and form == "ctranslate2":
+        if bundle and format == "ctranslate2":
             longest = bundle.positions[1]
             return cls(bundle, CTranslate2Engine(path, longest, precision, cpu, threads))
         fairseq_mhe.register()
@@ -84,7 +85,7 @@ class Translator:
         try:
             trained = read_bundle(bundle) if bundle else open_trained(path, folder)
             return cls(trained, open_engine(trained, engine, precision, cpu, threads))
-        except ErrorExit as error:  # what ends a command of fairseq's
+        except ErrorExit as error:  # code that fairseq calls raises this
             raise UserError(error.message) from None
 
     def translate(
@@ -94,10 +95,10 @@ class Translator:
         beam: int | None = None,
         batch_tokens: int | None = None,
     ) -> list[str]:
-        """One translation for each line, in order; a line without text stays empty.
+        """Return a translation for each line, in order; a line without text stays empty.
 
-        A line is one sentence; one that is too long for the model is cut at ends of sentences.
-        TypeError where ``lines`` is one string, or has something else than strings.
+        A line should be one sentence. A line that is too long for the model is cut between
+        sentences. Raises TypeError unless ``lines`` is an iterable of strings, and not a string.
         """
         best = self.nbest(lines, 1, beam=beam, batch_tokens=batch_tokens)
         return [translation.text for (translation,) in best]
@@ -111,31 +112,34 @@ class Translator:
         batch_tokens: int | None = None,
         on_cut: Callable[[int], None] = _warn_of_cut,
     ) -> list[list[Translation]]:
-        """The ``count`` best translations of each line with their scores, best first.
+        """Return the ``count`` best translations of each line with their scores, best first.
 
-        Of a line that is cut, the n-th joins the n-th of each part. ``on_cut`` is called with the
-        number of each line, from 1, that was cut inside a sentence. Errors as of `translate`;
-        UserError where ``count`` is larger than the beam.
+        If a line is cut, its n-th translation joins the n-th translations of its parts. ``on_cut``
+        is called with the number, from 1, of each line in which a sentence is cut. Raises what
+        `translate` raises, and UserError if ``count`` is larger than the beam.
         """
         texts = list(lines)
         if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):
             raise TypeError(
                 "lines is not a list of strings: give a list, one sentence a string"
             )
-        beam, most = beam or self.decoding.beam, batch_tokens or self.decoding.max_tokens
+        beam = beam or self.decoding.beam
+        max_tokens = batch_tokens or self.decoding.max_tokens
         if count > beam:
             raise UserError(
                 f"a beam of {beam} has no {count} translations of a line: take a larger beam, "
                 "or fewer"
             )
-        decoding = replace(self.decoding, beam=beam, max_tokens=most)
+        decoding = replace(self.decoding, beam=beam, max_tokens=max_tokens)
         with self._lock:
-            parts = self._parts(texts, on_cut)
-            sentences = [subwords for of_line in parts for subwords in of_line]
+            lines_in_parts = self._parts(texts, on_cut)
+            sentences = [part for parts in lines_in_parts for part in parts]
             hypotheses = iter(self._search(sentences, decoding, count))
-            return [
-                self._joined(list(islice(hypotheses, len(each))), count) for each in parts
-            ]
+            results = []
+            for parts in lines_in_parts:
+                translations = list(islice(hypotheses, len(parts)))
+                results.append(self._join(translations, count))
+            return results
 
     def _segment(self, lines: Sequence[str]) -> list[list[str]]:
         return [line.split() for line in self.model.text.segment(lines)]
@@ -143,7 +147,7 @@ class Translator:
     def _parts(
         self, lines: list[str], on_cut: Callable[[int], None]
     ) -> list[list[list[str]]]:
-        """The subwords of each line's parts: none, the whole line, or several."""
+        """Return the subwords of each line's parts: no part, the whole line, or several parts."""
 
         def fits(part: str) -> bool:
             return len(self._segment([part])[0]) <= self._longest
@@ -162,11 +166,11 @@ class Translator:
     def _search(
         self, sentences: list[list[str]], decoding: Decoding, count: int
     ) -> list[list[Translation]]:
-        """The ``count`` hypotheses of each sentence, best first."""
+        """Return ``count`` hypotheses of each sentence, searched in batches of similar length."""
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
         batches: list[list[int]] = []
-        for index in order:  # similar lengths together
-            longest = len(sentences[index]) + 1  # with its end
+        for index in order:
+            longest = len(sentences[index]) + 1  # with </s>
             if not batches or (len(batches[-1]) + 1) * longest > decoding.max_tokens:
                 batches.append([])
             batches[-1].append(index)
@@ -177,8 +181,8 @@ class Translator:
             results.update(zip(batch, hypotheses, strict=True))
         return [results[index] for index in range(len(sentences))]
 
-    def _joined(self, parts: list[list[Translation]], count: int) -> list[Translation]:
-        """The translations of a line from those of its parts."""
+    def _join(self, parts: list[list[Translation]], count: int) -> list[Translation]:
+        """Join the ``count`` translations of each part of a line to translations of the line."""
         if not parts:
             return [Translation("", 0.0)] * count
         space = " " if has_spaces(self.languages[1]) else ""

@@ -200,7 +200,7 @@ def test_a_long_line_is_translated_in_parts_with_a_warning_if_a_sentence_is_cut(
     narrow: Translator,
 ) -> None:
     lines = [SOURCES[0], " ".join(SOURCES), ("word " * 60).strip()]
-    with pytest.warns(UserWarning, match="line 3: a sentence is too long and was cut inside"):
+    with pytest.warns(UserWarning, match="line 3: a sentence is too long and was cut"):
         translations = narrow.nbest(lines, 1)
     for line, (translation,) in zip(lines, translations, strict=True):
         parts, inside = cut(line, lambda part: len(narrow._segment([part])[0]) <= 149)
