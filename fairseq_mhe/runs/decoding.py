@@ -1,11 +1,11 @@
-"""How a model is decoded; apart from the recipes, which import fairseq."""
+"""Options of decoding, in a module of their own, since recipes.py imports fairseq."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """Beam search; a hypothesis has at most ``max_len_a`` * source + ``max_len_b`` tokens."""
+    """Beam search; hypotheses have at most ``max_len_a`` * source length + ``max_len_b`` tokens."""
 
     beam: int = 5
     lenpen: float = 1.0

@@ -1,4 +1,4 @@
-"""Where to train: how many models side by side, how many processes to a model, which precision."""
+"""Choose where to train: models side by side, processes for each model, and the precision."""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -12,27 +12,27 @@ from fairseq_mhe.common.cpu import has_fast_bf16, with_huge_pages
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 
-#: More threads than this do not make a step of a small model faster.
-_MOST_THREADS = 8
+#: More threads than these do not make a training step of a small model faster.
+_MAX_THREADS = 8
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where to train: ``slots`` models at a time by ``workers`` processes of ``threads`` each."""
+    """Where to train: ``slots`` models side by side, each by ``workers`` processes."""
 
     gpu: bool
     slots: int
-    threads: int
+    threads: int  # of each process
     workers: int = 1
 
     def describe(self, precision: str) -> str:
-        """The device and the precision in words, for people and for provenance."""
+        """Return the device and the precision in words, for the screen and for metrics.json."""
         sizes = f"models at a time: {self.slots}, processes a model: {self.workers}"
         where = "a GPU" if self.gpu else "the CPU"
         return f"on {where}, {precision} ({sizes}, threads a process: {self.threads})"
 
     def environment(self, slot: int) -> dict[str, str]:
-        """Environment variables of a slot's processes: which of several GPUs are theirs."""
+        """Return the environment variables of a slot's processes, which select their GPUs."""
         if not self.gpu:
             return with_huge_pages()
         if self.slots * self.workers == 1:
@@ -40,24 +40,24 @@ class Device:
         visible = list(map(str, range(torch.cuda.device_count())))
         if named := os.environ.get("CUDA_VISIBLE_DEVICES"):
             visible = named.split(",")
-        own = visible[slot * self.workers : (slot + 1) * self.workers]
-        return {"CUDA_VISIBLE_DEVICES": ",".join(own)}
+        of_slot = visible[slot * self.workers : (slot + 1) * self.workers]
+        return {"CUDA_VISIBLE_DEVICES": ",".join(of_slot)}
 
     def rank_options(self, rank: int, port: int) -> dict[str, Any]:
-        """fairseq's options for one of the ``workers``, which meet at a ``port`` of this machine.
+        """Return fairseq's options for one of the ``workers``, which connect at a local ``port``.
 
-        We start each, as torchrun does: fairseq's own spawning counts GPUs and fails without one.
+        Each is started by itself, as by torchrun: fairseq's own spawning fails without a GPU.
         """
         if self.workers == 1:
-            # fairseq would use every GPU there is, and multiply the batch.
+            # By default fairseq uses all GPUs, which multiplies the batch.
             return {"distributed_world_size": 1}
         options = {
             "distributed_world_size": self.workers,
             "distributed_rank": rank,
             "distributed_init_method": f"tcp://127.0.0.1:{port}",
             "distributed_no_spawn": True,
-            # Otherwise the first process sends the others what it read, as a pickle that
-            # torch >= 2.6 refuses.
+            # Otherwise the first process reads the checkpoint and sends it to the others as a
+            # pickle, which torch >= 2.6 refuses to load.
             "load_checkpoint_on_all_dp_ranks": True,
         }
         if self.gpu:
@@ -66,25 +66,25 @@ class Device:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The options that say where to train, and in which precision."""
+    """Options that say where to train and in which precision."""
     add = parser.add_mutually_exclusive_group().add_argument
-    help_ = "GPUs for each model (default: 1, with a model on each GPU at a time)"
+    help_ = "GPUs for each model (default: 1, so that each GPU trains another model)"
     add("--gpus", type=positive, metavar="N", help=help_)
     help_ = "train each model by N processes on the CPU (gloo)"
     add("--processes", type=positive, metavar="N", help=help_)
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
-    help_ = "precision of training; auto: bf16 on GPUs (else fp16) and on CPUs with "
-    help_ += "AVX512-BF16 or AMX, else float32"
+    help_ = "precision of training; auto (default): bf16 on GPUs, or fp16 on older ones; bf16 "
+    help_ += "on CPUs with AVX512-BF16 or AMX, else float32"
     choices = ("auto", "float32", "bf16", "fp16")
     parser.add_argument("--precision", choices=choices, default="auto", help=help_)
 
 
 def choose_device(args: Namespace, models: int) -> Device:
-    """The devices for ``models`` models, or UserError where they are not there.
+    """Choose the devices for ``models`` models; raises UserError if the devices are missing.
 
-    On GPUs one model on each; on a CPU as many side by side as there are cores. (Stock fairseq, 2
-    cores, two models side by side and not one after the other: 1.55 times the tokens/s at d_m 128
-    and 2+2 layers, 1.15 at 256 and 4+4.)
+    Each GPU trains one model; a CPU trains as many models side by side as it has cores. (On 2 cores
+    stock fairseq trains two models side by side at 1.55 times the tokens/s of one after the other
+    at d_m 128 and 2+2 layers, and at 1.15 times at 256 and 4+4.)
     """
     if args.gpus is not None and args.cpu:
         raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")
@@ -103,13 +103,13 @@ def choose_device(args: Namespace, models: int) -> Device:
 
 
 def on_gpu(args: Namespace) -> bool:
-    """Whether the options let a GPU be used, and there is one."""
-    many = getattr(args, "processes", None)  # evaluate has no such option
-    return not args.cpu and many is None and torch.cuda.device_count() > 0
+    """Return whether there is a GPU and the options allow it."""
+    processes = getattr(args, "processes", None)  # evaluate has no such option
+    return not args.cpu and processes is None and torch.cuda.device_count() > 0
 
 
 def precision(args: Namespace) -> str:
-    """The precision that the options ask for; "auto" is what is fast on this machine."""
+    """Return the precision that the options choose; "auto" is the fastest on this machine."""
     if args.precision != "auto":
         return str(args.precision)
     if on_gpu(args):
@@ -120,13 +120,13 @@ def precision(args: Namespace) -> str:
 
 
 def _threads(processes: int) -> int:
-    """Threads of each of so many processes; the user's OMP_NUM_THREADS is obeyed."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    if given.isdecimal() and int(given):
-        return int(given)
-    return max(1, min(_MOST_THREADS, cores() // processes))
+    """Return the threads of each of so many processes: OMP_NUM_THREADS, or a share of the cores."""
+    chosen = os.environ.get("OMP_NUM_THREADS", "")
+    if chosen.isdecimal() and int(chosen):
+        return int(chosen)
+    return max(1, min(_MAX_THREADS, cores() // processes))
 
 
 def single(args: Namespace) -> Device:
-    """One process that has the machine to itself."""
+    """Return the device of a single process, which has the machine to itself."""
     return Device(on_gpu(args), 1, _threads(1))

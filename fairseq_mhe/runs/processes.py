@@ -1,4 +1,4 @@
-"""fairseq's commands as child processes: their logs, what ended them, no orphans."""
+"""Run fairseq's commands as child processes: log them, explain failures, leave no orphans."""
 
 import errno
 import os
@@ -17,25 +17,25 @@ from fairseq_mhe.common.errors import ERROR_PREFIX, UserError
 
 #: The environment variable that names a --user-dir of the user's own, for every command.
 OWN_USER_DIR = "FAIRSEQ_MHE_USER_DIR"
-_LEAST_FREE = 1 << 20  # bytes; a disk that has less is full
-#: The system's words, and those of torch's writers for a file that ended early.
+_MIN_FREE_BYTES = 1 << 20  # a disk with less free space counts as full
+#: The system's message, and the messages of torch when it could not write all of a file.
 _SIGNS_OF_A_FULL_DISK = (os.strerror(errno.ENOSPC), "unexpected pos", "iostream error")
 _ERROR_LINE = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)"
 )
-#: A warning or error as fairseq logs it: date | LEVEL | logger | message, but no traceback.
+#: A warning or error in fairseq's log: date | LEVEL | logger | message; tracebacks do not match.
 _WARNING = re.compile(
     r"\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| \S+ \| ((?!Traceback).*)"
 )
 
 
 def user_dir() -> Path:
-    """fairseq's --user-dir: the package, or the user's own, which imports it."""
+    """Return fairseq's --user-dir: this package, or the user's own folder, which imports it."""
     return Path(os.environ.get(OWN_USER_DIR) or Path(fairseq_mhe.__file__).parent)
 
 
 class Child:
-    """A running ``python -m MODULE ARGUMENTS``; it dies with this process, by kill -9 too."""
+    """A running ``python -m MODULE ARGUMENTS``; it ends with this process, even by kill -9."""
 
     def __init__(
         self,
@@ -46,19 +46,19 @@ class Child:
         headline: str = "",
         environment: Mapping[str, str] = {},
     ) -> None:
-        """``headline``: a line of the log before the output."""
+        """Start the process; ``log`` gets the line ``headline`` and then the output."""
         self.log = log
-        fixed = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         with log.open("ab") as output:
             output.write(f"--- {headline}\n".encode())
             output.flush()
             self._unread = output.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-P", child.__file__, module, *arguments],
-                stdin=subprocess.PIPE,  # which tells the child when this process has ended
+                stdin=subprocess.PIPE,  # closes with this process, which ends the child
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **fixed, "PYTHONUNBUFFERED": "1", **environment},
+                env={**os.environ, **limits, "PYTHONUNBUFFERED": "1", **environment},
             )
 
     def running(self) -> bool:
@@ -68,7 +68,7 @@ class Child:
         return bool(self._process.poll())
 
     def new_lines(self) -> list[str]:
-        """The whole lines logged since the last call."""
+        """Return the complete lines logged since the last call."""
         with self.log.open("rb") as stream:
             stream.seek(self._unread)
             *whole, rest = stream.read().split(b"\n")
@@ -76,12 +76,12 @@ class Child:
         return [line.decode("utf-8", "replace") for line in whole]
 
     def stop(self) -> None:
-        """End it at once: what it had saved is whole, and a later start goes on from there."""
+        """Kill the process; a later start resumes from the checkpoints that it has saved."""
         self._process.kill()
         self._process.wait()
 
     def check(self, what: str) -> None:
-        """Wait for the end; raises UserError with ``what`` failed, why, and the log."""
+        """Wait for the end; on failure raise UserError with ``what`` failed, the reason and log."""
         code = self._process.wait()
         if code:
             raise UserError(
@@ -98,14 +98,14 @@ class Child:
         errors = list(filter(_ERROR_LINE.match, lines))
         reason = (errors or lines)[-1].removeprefix(ERROR_PREFIX)
         free = shutil.disk_usage(self.log.parent).free
-        was_cut = not errors or not text.endswith("\n")
-        is_full = was_cut and free < _LEAST_FREE  # then the log is not whole either
+        was_cut = not errors or not text.endswith("\n")  # a full disk cuts the log too
+        is_full = was_cut and free < _MIN_FREE_BYTES
         if is_full or any(sign in reason for sign in _SIGNS_OF_A_FULL_DISK):
             return "No space left on device: make room and give the same command again"
-        # argparse's may list 170 architectures.
+        # An error of argparse may list 170 architectures.
         return textwrap.shorten(reason, 500, placeholder=" ...")
 
 
 def logged_warnings(lines: Iterable[str]) -> list[str]:
-    """The warnings in lines of a log of fairseq's."""
+    """Return the warnings and errors in lines of fairseq's log."""
     return [match[1] for line in lines if (match := _WARNING.match(line))]

@@ -1,4 +1,4 @@
-"""Detokenised text against references with sacreBLEU: scores with signatures and 95% intervals."""
+"""Score detokenised text with sacreBLEU; scores have signatures and 95% intervals."""
 
 import re
 from argparse import ArgumentParser
@@ -15,12 +15,12 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.prepare.tokenise import tokeniser
 
 Lines = Sequence[str]
-#: A hyphen inside a word; of a-b-c, as in Perl, the first alone.
+#: A hyphen inside a word; as in the Perl script, only the first hyphen of a-b-c matches.
 _COMPOUND = re.compile(r"(\S)-(\S)")
-#: Bootstrap resamples, for confidence intervals and p-values, and their random seed, sacreBLEU's.
+#: Number of bootstrap resamples for intervals and p-values, and their seed: sacreBLEU's defaults.
 RESAMPLES = 1000
 SEED = 12345
-#: sacreBLEU's tokenisers, of those that need no download: its signatures name them.
+#: sacreBLEU's tokenisers that need no download, as its signatures name them.
 TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 
 
@@ -30,9 +30,9 @@ def score(
     language: str | None = None,
     tokenise: str | None = None,
 ) -> Json:
-    """Scores by sacreBLEU; BLEU's tokens are by ``tokenise``, of `TOKENISERS`, or the ``language``.
+    """Return BLEU and chrF; ``tokenise``: one of `TOKENISERS`, by default the ``language``'s.
 
-    "tokenised" is as the older literature counted BLEU; None where Moses' tokens are no words.
+    "tokenised" is BLEU as older papers counted it, or None if the language has no spaces.
     """
     tokenised = None
     if language and has_spaces(language):
@@ -49,11 +49,11 @@ def score(
 def _score(metric: BLEU | CHRF, hypotheses: Lines, references: Lines) -> Json:
     result = metric.corpus_score(hypotheses, [references])
     signature = str(metric.get_signature())
-    # sacreBLEU's own estimate_ci fails where a resample has no match: it mixes types of numbers.
+    # sacreBLEU's estimate_ci mixes types of numbers, and fails if a resample has no match.
     statistics = metric._extract_corpus_statistics(hypotheses, [references])
     _, resampled = _bootstrap_resample(statistics, metric, RESAMPLES)
-    ordered = sorted(float(each.score) for each in resampled)
-    cut = RESAMPLES // 40
+    ordered = sorted(float(resample.score) for resample in resampled)
+    cut = RESAMPLES // 40  # 2.5% at either end
     confidence = round((ordered[-cut - 1] - ordered[cut]) / 2, 4)
     return {
         "score": round(result.score, 4),
@@ -63,9 +63,9 @@ def _score(metric: BLEU | CHRF, hypotheses: Lines, references: Lines) -> Json:
 
 
 def tokenised_bleu(hypotheses: Lines, references: Lines, language: str) -> Json:
-    """BLEU on Moses' tokens with hyphenated compounds split, without smoothing.
+    """Return BLEU on Moses' tokens, with hyphenated compounds split and without smoothing.
 
-    So Vaswani et al. 2017 scored English-German (tensor2tensor's get_ende_bleu.sh); it is about a
+    Vaswani et al. 2017 scored English-German so (tensor2tensor's get_ende_bleu.sh). It is about one
     point higher than detokenised BLEU.
     """
     tokenise = tokeniser("moses", language)
@@ -81,16 +81,16 @@ def _bleu_of_tokens() -> BLEU:
 
 
 def bleu4(hypotheses: Lines, references: Lines) -> Json:
-    """BLEU of tokens as fairseq-generate counts it: <unk> in a reference matches nothing."""
+    """Return BLEU of tokens as fairseq-generate counts it: <unk> in a reference never matches."""
     references = [re.sub(r"(?<!\S)<unk>(?!\S)", "<<unk>>", line) for line in references]
     bleu = _bleu_of_tokens()
-    parts = bleu.corpus_score(hypotheses, [references])
-    line = parts.format().replace("BLEU", "BLEU4", 1)
+    result = bleu.corpus_score(hypotheses, [references])
+    line = result.format().replace("BLEU", "BLEU4", 1)
     return {**_score(bleu, hypotheses, references), "line": line}
 
 
 def bleu_tokeniser(language: str | None, chosen: str | None = None) -> str:
-    """``chosen``, or the language's; UserError where its dictionary is missing."""
+    """Return ``chosen`` or the language's tokeniser; UserError if its dictionary is missing."""
     name = chosen or (bleu_tokeniser_of(language) if language else "13a")
     try:
         BLEU(tokenize=name)
@@ -104,8 +104,8 @@ def bleu_tokeniser(language: str | None, chosen: str | None = None) -> str:
 
 
 def tokeniser_in(signature: str) -> str:
-    """The tokeniser that sacreBLEU's signature names."""
-    name = signature.split("|tok:")[1]  # which may go on with its version
+    """Return the tokeniser that a signature of sacreBLEU names."""
+    name = signature.split("|tok:")[1]  # a version may follow the name
     return next(known for known in TOKENISERS if name.startswith(known))
 
 
@@ -116,7 +116,7 @@ def add_tokeniser(parser: ArgumentParser) -> None:
 
 
 def read_aligned(paths: Sequence[Path], advice: str) -> list[list[str]]:
-    """The lines of texts of equal length; raises UserError, with ``advice``, for others."""
+    """Return the lines of parallel texts; UserError with ``advice`` if their numbers differ."""
     texts = [list(read_lines(path)) for path in paths]
     for path, lines in zip(paths, texts, strict=True):
         if not lines or len(lines) != len(texts[0]):
@@ -127,30 +127,29 @@ def read_aligned(paths: Sequence[Path], advice: str) -> list[list[str]]:
 
 
 def read_translations(folder: Path) -> dict[str, list[str]]:
-    """References, sources, hypotheses and given tokens of a data set."""
+    """Return name -> lines of a data set: references, sources, hypotheses, tokens if there are."""
     names = ["references", "sources", "hypotheses"]
     if (folder / "hypotheses.tokens.txt").exists():
         names += ["references.tokens", "hypotheses.tokens"]
-    advice = f"remove {folder} and evaluate the run again, which translates anew"
+    advice = f"remove {folder} and evaluate the run again to translate it once more"
     texts = read_aligned([folder / f"{name}.txt" for name in names], advice)
     return dict(zip(names, texts, strict=True))
 
 
 def described(scores: Json) -> list[str]:
-    """A line for each score of scores.json, with what it means."""
+    """Return a line for each score of scores.json, with its signature."""
     count = f", {scores['sentences']} sentences"
     lines = [f"BLEU {_described(scores['bleu'], count)}"]
     lines.append(f"chrF {_described(scores['chrf'], count)}")
-    if older := scores.get("tokenised"):
+    if bleu := scores.get("tokenised"):
         lines.append(
-            f"tokenised, compounds split, as in older papers: {_described(older)}"
+            f"tokenised, compounds split, as in older papers: {_described(bleu)}"
         )
-    if given := scores.get("given_tokens"):
-        lines.append(f"on the tokens of the given text: {given['line']}")
+    if bleu := scores.get("given_tokens"):
+        lines.append(f"on the tokens of the given text: {bleu['line']}")
     return lines
 
 
-def _described(score: Json, more: str = "") -> str:
-    return (
-        f"{score['score']:.2f} ± {score['confidence']:.2f}  ({score['signature']}{more})"
-    )
+def _described(score: Json, count: str = "") -> str:
+    value = f"{score['score']:.2f} ± {score['confidence']:.2f}"
+    return f"{value}  ({score['signature']}{count})"

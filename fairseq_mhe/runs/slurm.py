@@ -1,4 +1,4 @@
-"""``--slurm`` and ``fairseq-mhe run-jobs``: the cells of a table as an array of SLURM jobs."""
+"""``--slurm`` and ``fairseq-mhe run-jobs``: train a table's cells as an array of SLURM jobs."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from fairseq_mhe.common.arguments import as_words, at_least, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json, write_text
 
-#: What sbatch runs. Two minutes before the time is up, the job is queued again; it then resumes.
+#: The batch script. Two minutes before its time is up, a job requeues itself; it resumes later.
 _SCRIPT = """#!/usr/bin/env bash
 #SBATCH --job-name=fairseq-mhe --ntasks=1 --requeue --open-mode=append --signal=B:USR1@120
 job="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
@@ -23,22 +23,22 @@ wait $!
 
 
 def add_table_arguments(parser: ArgumentParser) -> None:
-    """The options of tables that submit, resume or only show their cells."""
+    """Options of a table that submits its cells, or shows only the finished ones."""
     group = parser.add_argument_group("SLURM")
     add = group.add_mutually_exclusive_group().add_argument
-    help_ = "submit an array of jobs, one a cell, and return"
+    help_ = "submit an array of jobs, one for each cell, and return"
     add("--slurm", action="store_true", help=help_)
-    help_ = "train nothing; make the table of the finished runs"
+    help_ = "train nothing; write the table of the finished runs"
     add("--finished-only", action="store_true", help=help_)
     add = group.add_argument
-    help_ = "most jobs at a time (default: 256)"
+    help_ = "number of jobs that may run at the same time (default: 256)"
     add("--slurm-parallel", type=positive, metavar="N", help=help_)
-    help_ = "option of sbatch (default: time=24:00:00 and cpus-per-task=8)"
+    help_ = "another option of sbatch (default: time=24:00:00 and cpus-per-task=8)"
     add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
 
 def is_requested(args: Namespace) -> bool:
-    """Whether jobs are to be submitted; raises UserError where only the way to do so is given."""
+    """Return whether to submit jobs; raises UserError for --slurm-... options without --slurm."""
     if (args.slurm_parallel or args.slurm_option) and not (
         args.slurm or args.finished_only
     ):
@@ -49,7 +49,7 @@ def is_requested(args: Namespace) -> bool:
 
 
 def words_of(args: Namespace, names: str, **own: Any) -> list[str]:
-    """Options of a table for one of its jobs, with absolute paths, and the job's ``own``."""
+    """Return a job's arguments: the table's options ``names``, with absolute paths, and ``own``."""
     options = {name: getattr(args, name) for name in names.split()} | own
     for name, value in options.items():
         if isinstance(value, Path):
@@ -58,27 +58,27 @@ def words_of(args: Namespace, names: str, **own: Any) -> list[str]:
 
 
 def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
-    """Write OUT/jobs.json, submit an array, and say how to get the table.
+    """Write OUT/jobs.json, submit an array of jobs, and say how to get the table.
 
-    ``jobs``: name of each cell that waits -> the words after ``fairseq-mhe`` that train it.
+    ``jobs``: name of each unfinished cell -> arguments of the ``fairseq-mhe`` that trains it.
     """
     if jobs:
         out = args.out.resolve()
         path = out / "jobs.json"
         script = out / "slurm" / "job.sh"
-        # Jobs that may be at work.
-        before = read_json(path, list) if path.exists() else []
-        numbers = range(len(before), len(before) + len(jobs))
+        # Jobs of an earlier submission may still run, and read their lines of jobs.json.
+        earlier = read_json(path, list) if path.exists() else []
+        numbers = range(len(earlier), len(earlier) + len(jobs))
         new = [{"name": name, "words": words} for name, words in jobs.items()]
-        write_json(path, [*before, *new])
+        write_json(path, [*earlier, *new])
         write_text(script, _SCRIPT)
         program = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(path)]
         options = _options(numbers, script.parent, args)
-        number = _sbatch([*options, str(script), *program])
-        for name, index in zip(jobs, numbers, strict=True):
-            job = f"{number}_{index}"
+        array = _sbatch([*options, str(script), *program])
+        for name, number in zip(jobs, numbers, strict=True):
+            job = f"{array}_{number}"
             print(f"{name}: job {job}, output {script.parent}/{job}.log")
-    advice = "the table of what is finished: --finished-only without --slurm"
+    advice = "for the table of the finished cells give --finished-only instead of --slurm"
     print(f"{len(jobs)} of {total} cells submitted; {advice}")
 
 
@@ -91,28 +91,28 @@ def _options(numbers: range, folder: Path, args: Namespace) -> list[str]:
 
 
 def _sbatch(words: list[str]) -> str:
-    """The number of the array that sbatch submits."""
+    """Submit an array of jobs; return its number."""
     command = ["sbatch", "--parsable", *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True)
+        result = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError:
         advice = "run it on a machine of the cluster"
         raise UserError(f"--slurm needs sbatch on the PATH: {advice}") from None
-    if done.returncode:
-        raise UserError(f"SLURM refuses the jobs: {done.stderr.strip()}")
-    return done.stdout.strip().split(";")[0]
+    if result.returncode:
+        raise UserError(f"SLURM refuses the jobs: {result.stderr.strip()}")
+    return result.stdout.strip().split(";")[0]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-jobs``."""
     add = parser.add_argument
-    help_ = "OUT/jobs.json of a table that was submitted"
+    help_ = "jobs.json in the folder --out of a submitted table"
     add("jobs", type=Path, metavar="JOBS", help=help_)
     add("number", type=at_least(0), metavar="N", help="number of the job, from 0")
 
 
 def run(args: Namespace) -> None:
-    """Become the command that trains and scores one cell; none of them writes the table."""
+    """Replace this process by the command that trains and scores one cell."""
     jobs = read_json(args.jobs, list)
     if args.number >= len(jobs):
         raise UserError(

@@ -1,4 +1,4 @@
-"""Trained jobs of translation: averaged, counted, translated and scored."""
+"""Average the checkpoints of a translation job, count its parameters, translate and score."""
 
 import re
 import time
@@ -24,36 +24,36 @@ from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
 
-#: What fairseq calls the checkpoint of an epoch's end.
-_EPOCHS = re.compile(r"checkpoint\d+\.pt")
+#: fairseq's file name for the checkpoint at the end of an epoch.
+_END_OF_EPOCH = re.compile(r"checkpoint\d+\.pt")
 _SPEED = re.compile(r"Translated [\d,]+ sentences .* \(([\d.]+) sentences/s")
 _HYPOTHESIS = re.compile(r"^H-(\d+)\t[^\t]*\t(.*)$", re.DOTALL)
 
 
 def make_model(job: Job) -> None:
-    """Average and count a trained job's last checkpoints; UserError where there are none."""
+    """Make model.pt, the average of a job's last checkpoints, and counts.json; or UserError."""
     training = job.training
     if not job.model.exists():
         if not job.metrics.exists():
             raise job.unfinished(f"{job.model.name} of all {training.updates:,} updates")
         if not job.checkpoints.exists():
             raise UserError(
-                f"{job.folder} has no {job.model.name} and no checkpoints to make it of "
-                "(fairseq-mhe keep leaves both out): use the folder that was trained, or train in "
-                "another --out"
+                f"{job.folder} has no {job.model.name} and no checkpoints to average (fairseq-mhe "
+                "keep copies neither): use the original run folder, or train in another --out"
             )
         saved = saved_checkpoints(job.checkpoints)
-        # With patience the mean is of epochs; the last update may be within one.
+        # With patience only ends of epochs are averaged; the last update may be within an epoch.
         if training.patience:
-            saved = [path for path in saved if _EPOCHS.fullmatch(path.name)] or saved
-        last = saved[-training.average :]  # a trial may have fewer
+            epochs = [path for path in saved if _END_OF_EPOCH.fullmatch(path.name)]
+            saved = epochs or saved
+        last = saved[-training.average :]  # a short training has fewer
         average_checkpoints(last, job.model)
     if not job.counts.exists():
         count(job)
 
 
 def count(job: Job) -> None:
-    """Count a job's model into its counts.json; the cache (KV) as `counting.CacheBytes` has it."""
+    """Write parameters and cache sizes (`counting.CacheBytes`) of a job's model: counts.json."""
     model = open_source(job.model).model
     cache = cache_bytes(model)
     counts = {
@@ -68,10 +68,10 @@ def count(job: Job) -> None:
 def translate(
     job: Job, data: DataFolder, subset: str, device: Device, board: Board
 ) -> None:
-    """Translate ``subset`` of a data folder with a trained job's model, unless it is done.
+    """Translate ``subset`` of a data folder with a trained job's model, unless that is done.
 
-    The job's folder of that name gets hypotheses.txt, references.txt, sources.txt (in tokens too,
-    where the text was given so), generate.log and, last, generation.json with the speed.
+    Writes hypotheses.txt, references.txt, sources.txt, generate.log and at last generation.json
+    with the speed; for a corpus of given tokens also hypotheses and references in these tokens.
     """
     folder = job.subset(subset)
     decoding = job.decoding
@@ -93,12 +93,11 @@ def translate(
     for name, text in texts.items():
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
-    # fairseq-generate's own: the search alone, without loading.
+    # fairseq-generate measures the search alone, without loading.
     speeds = filter(None, map(_SPEED.search, lines))
-    rate = float(next(speeds)[1])
     speed = {
         "sentences": len(references),
-        "sentences_per_second": rate,
+        "sentences_per_second": float(next(speeds)[1]),
         "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
     }
     write_json(folder / "generation.json", speed)
@@ -107,14 +106,14 @@ def translate(
 def _generate(
     job: Job, data: DataFolder, subset: str, device: Device, board: Board
 ) -> list[str]:
-    """Run fairseq-generate, and return the lines that it printed."""
+    """Run fairseq-generate; return the lines of its log."""
     options = {"user_dir": user_dir(), "path": job.model, "gen_subset": subset}
-    # fairseq drops the last len % 8 sentences otherwise.
+    # By default fairseq drops the last len % 8 sentences.
     options |= {"required_batch_size_multiple": 1, "num_workers": 0, "log_format": "none"}
     options |= {**asdict(job.decoding), "cpu": not device.gpu}
     log = job.subset(subset) / "generate.log"
     done = 0
-    log.unlink(missing_ok=True)  # a killed process's
+    log.unlink(missing_ok=True)  # from a killed process
     words = [str(data.binary), *as_words(options)]
     child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
     try:
@@ -131,21 +130,21 @@ def _generate(
 
 
 def parse_hypotheses(lines: Iterable[str], count: int, folder: Path) -> list[str]:
-    """The best of fairseq-generate's hypotheses, in order; raises UserError if one is missing."""
+    """Return each sentence's best hypothesis in fairseq-generate's log; or UserError."""
     hypotheses: dict[int, str] = {}
     for line in lines:
-        if match := _HYPOTHESIS.match(line):  # the first of --nbest is the best
+        if match := _HYPOTHESIS.match(line):  # the first of several is the best
             hypotheses.setdefault(int(match[1]), match[2])
     if sorted(hypotheses) != list(range(count)):
         raise UserError(
-            f"{len(hypotheses)} hypotheses for {count} sentences: nothing is scored; see "
+            f"{len(hypotheses)} hypotheses for {count} sentences, so nothing is scored: look into "
             f"{folder / 'generate.log'}"
         )
     return [hypotheses[index] for index in range(count)]
 
 
 def score(job: Job, subset: str, tokenise: str | None = None) -> None:
-    """Score a job's translations, unless it is done; ``tokenise`` as in `scoring.score`."""
+    """Score a job's translations, unless that is done; ``tokenise`` as in `scoring.score`."""
     folder = job.subset(subset)
     language = job.settings["data"]["languages"][1]
     tokenise = scoring.bleu_tokeniser(language, tokenise)
@@ -160,7 +159,7 @@ def score(job: Job, subset: str, tokenise: str | None = None) -> None:
 
 
 def scored(job: Job, subset: str, tokenise: str | None = None) -> bool:
-    """Whether a job has its scores for a data set; with ``tokenise``, whether by that."""
+    """Return whether a job has scores for a data set, by ``tokenise`` if that is given."""
     path = job.subset(subset) / "scores.json"
     if not path.is_file():
         return False

@@ -113,7 +113,7 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys
 
     words = ["evaluate", str(runs / NAMES[0]), "--subset", "valid", "--cpu"]
     assert cli.main(words) == 2
-    told = f"{runs / NAMES[0]} has no model.pt and no checkpoints to make it of"
+    told = f"{runs / NAMES[0]} has no model.pt and no checkpoints to average"
     assert told in capsys.readouterr().err
     words = ["run-table", *table_words(miniature, runs, "--subset", "valid")]
     assert cli.main(words) == 2

@@ -94,7 +94,7 @@ def test_a_failure_is_one_line_with_its_reason_and_log(
 def test_a_disk_too_full_for_the_log_is_named(
     tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch, log: str
 ) -> None:
-    monkeypatch.setattr(processes, "_LEAST_FREE", 1 << 62)
+    monkeypatch.setattr(processes, "_MIN_FREE_BYTES", 1 << 62)
     write(tmp_path, f"import sys; sys.stdout.write({log!r}); sys.exit(1)")
     with pytest.raises(UserError, match="x failed: No space left on device: make room"):
         Child(module, [], tmp_path / "the.log", threads=1).check("x")
