@@ -1,1 +1,1 @@
-"""The commands over runs and reports."""
+"""Commands that train, score and count models, and print their tables."""

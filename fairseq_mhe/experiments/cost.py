@@ -33,19 +33,19 @@ def add_arguments(parser: ArgumentParser) -> None:
         )
         help_ = f"{', '.join(users)}: {option.help}"
         add(*flags, dest=name, type=int, metavar="N", help=help_)
-    for name, default, what in (
+    for name, default, meaning in (
         ("source", 25, "source tokens of a sentence"),
         ("target", 25, "target tokens of its translation"),
-        ("beam", 5, "hypotheses of a beam search"),
-        ("vocab-size", VOCABULARY, "joined vocabulary"),
+        ("beam", 5, "beam size of the search"),
+        ("vocab-size", VOCABULARY, "size of the joined vocabulary"),
     ):
-        help_ = f"{what} (default: %(default)s)"
+        help_ = f"{meaning} (default: %(default)s)"
         add(f"--{name}", type=positive, default=default, metavar="N", help=help_)
     add("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(args: Namespace) -> None:
-    """Print what a model costs, as a table or as JSON."""
+    """Print the parameters, multiply-adds and cache of a model, as a table or as JSON."""
     if args.row not in _MODELS:
         models = ", ".join(_MODELS)
         raise UserError(f"unknown row {args.row!r}; choose one of: {models}")
@@ -54,12 +54,13 @@ def run(args: Namespace) -> None:
         name: getattr(args, name) for name in names if getattr(args, name) is not None
     }
     model = build_on_meta(args.row, args.attention, args.vocab_size, **given)
+    # On average a target token attends to half of the target, and to itself.
     parts = costs(model, args.source, (args.target + 1) / 2)
     parts["attention"] = sum((parts[place] for place in PLACES), Cost())
     parts["model"] = parts["attention"] + parts["rest"]
     family = LANGUAGE_ARCHS.get(args.row, TRANSLATION)
     cache = cache_bytes(model)
-    sizes = (args.source, args.target)
+    lengths = (args.source, args.target)
     report = {
         "row": args.row,
         "attention": family.kinds(vars(args)),
@@ -72,8 +73,8 @@ def run(args: Namespace) -> None:
         "cache_bytes": {
             "per_source_token": cache.per_source_token,
             "per_target_token": cache.per_target_token,
-            "per_sentence": cache.per_sentence(*sizes),
-            "per_sentence_with_beam": cache.per_sentence(*sizes, args.beam),
+            "per_sentence": cache.per_sentence(*lengths),
+            "per_sentence_with_beam": cache.per_sentence(*lengths, args.beam),
         },
     }
     print(json.dumps(report, indent=2) if args.json else _cost_table(report))
@@ -91,10 +92,10 @@ def _cost_table(report: Json) -> str:
     target = report["target_tokens"]
     cache = report["cache_bytes"]
     notes = [
-        f"Multiply-adds of projections, scores and weighted sums, for sentences of {source} source "
-        f"and {target} target tokens: a source token's once a sentence, a target token's for each "
-        f"hypothesis, where it sees {(target + 1) / 2:g} target tokens on average.",
-        f"Keys and values kept in float32: {cache['per_source_token']:,} bytes a source token, "
+        f"Multiply-adds: projections, attention scores and weighted sums, for {source} source and "
+        f"{target} target tokens. Source tokens count once a sentence, target tokens once a "
+        f"hypothesis; a target token attends to {(target + 1) / 2:g} target tokens on average.",
+        f"Key/value cache in float32: {cache['per_source_token']:,} bytes a source token, "
         f"{cache['per_target_token']:,} bytes a target token of each hypothesis; "
         f"{cache['per_sentence']:,} bytes a sentence, {cache['per_sentence_with_beam']:,} bytes "
         f"with a beam of {report['beam']}.",

@@ -1,4 +1,4 @@
-"""``pretrain``, ``finetune`` and ``nlu-table``: language models trained, scored and tabulated."""
+"""``pretrain``, ``finetune`` and ``nlu-table``: train, score and tabulate language models."""
 
 import itertools
 from argparse import ArgumentParser, Namespace
@@ -36,11 +36,11 @@ from fairseq_mhe.runs.understanding import (
 
 #: The architectures that have a recipe.
 _KNOWN = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
-#: The paper's, in its order.
+#: The kinds in the paper's table, in its order.
 _KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
-_TASKS = "data-prep/glue.sh, superglue.sh or squad.sh"
-#: Options of a table that the SLURM job of a kind takes as they are.
-_OF_JOBS = "data out seeds epochs updates tokens batch gpus processes cpu"
+_TASK_SCRIPTS = "data-prep/glue.sh, superglue.sh or squad.sh"
+#: Options of nlu-table that each SLURM job gets unchanged.
+_JOB_OPTIONS = "data out seeds epochs updates tokens batch gpus processes cpu"
 
 
 def pretrain_arguments(parser: ArgumentParser) -> None:
@@ -54,8 +54,8 @@ def pretrain_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_pretraining(parser: ArgumentParser) -> None:
-    """The options of what a model is trained on, how and where."""
-    help_ = "text folder of data-prep/text.sh or its like"
+    """Add the options of pre-training: data, output folder, sizes and devices."""
+    help_ = "text folder, as data-prep/text.sh makes it"
     parser.add_argument("--data", type=Path, required=True, help=help_)
     _add_out(parser)
     _add_number(parser, "updates", "updates")
@@ -76,7 +76,7 @@ def _add_out(parser: ArgumentParser) -> None:
 
 
 def pretrain(args: Namespace) -> None:
-    """Train, or resume, and name the run folder and the loss on the validation text."""
+    """Train or resume a language model, and print its validation loss and its run folder."""
     data = open_data(args.data, TEXT)
     job = _plan_pretraining(args.attention, args.seed, data, args)
     (scores,) = finish([job], args)
@@ -88,7 +88,7 @@ def pretrain(args: Namespace) -> None:
 
 
 def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -> Job:
-    """The run of an architecture's recipe, with what the options change in it."""
+    """Plan a run by the architecture's recipe, with the changes that the options ask for."""
     training = recipe(args.arch, _KNOWN).training
     training = training.shortened(args.updates or training.updates)
     if args.tokens:
@@ -97,14 +97,14 @@ def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -
         training = training.batched(args.batch)
     training = training.with_precision(devices.precision(args))
     attention = dict.fromkeys(LANGUAGE_ARCHS[args.arch].places, kind)
-    of_data = {"fingerprint": data.fingerprint}
-    settings = settings_of(args.arch, attention, seed, training, of_data)
+    identity = {"fingerprint": data.fingerprint}
+    settings = settings_of(args.arch, attention, seed, training, identity)
     folder = output_folder(args.out) / f"{args.arch}-{kind}-seed{seed}"
     return plan_job(folder, settings, {"data": str(data.folder)})
 
 
 def finish(jobs: Sequence[Job], args: Namespace) -> list[Json]:
-    """Train side by side, or resume, and score on the data; what their scores.json hold."""
+    """Train or resume jobs side by side, score them, and return what each scores.json holds."""
 
     def score(job: Job, _: object) -> None:
         gpu = devices.on_gpu(args)
@@ -123,8 +123,8 @@ def finish(jobs: Sequence[Job], args: Namespace) -> list[Json]:
 def finetune_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe finetune``."""
     add = parser.add_argument
-    add("task", type=Path, metavar="TASK-DATA", help=f"a folder of {_TASKS}")
-    help_ = "a masked language model, stock or ours: a run folder of pretrain, or a checkpoint"
+    add("task", type=Path, metavar="TASK-DATA", help=f"task folder of {_TASK_SCRIPTS}")
+    help_ = "masked language model: a run folder, or a checkpoint (stock fairseq's, too)"
     add("--model", type=Path, required=True, metavar="MODEL", help=help_)
     _add_out(parser)
     add_seed(parser)
@@ -133,14 +133,14 @@ def finetune_arguments(parser: ArgumentParser) -> None:
 
 
 def finetune(args: Namespace) -> None:
-    """Fine-tune, or resume, predict, score, and name the run folder."""
+    """Fine-tune a model on a task or resume, and print its scores and its run folder."""
     data = open_task(args.task)
     job = plan_finetuning(args.model, data, args.seed, args)
     (scores,) = finish([job], args)
-    for official, examples in scores["examples"].items():
-        print(f"{data.task.name}, {examples:,} of {official}")
-    for name, value in scores["scores"].items():
-        print(f"{name}: {value:.2f}%")
+    for dataset, examples in scores["examples"].items():
+        print(f"{data.task.name}, {examples:,} examples of {dataset}")
+    for metric, value in scores["scores"].items():
+        print(f"{metric}: {value:.2f}%")
     print(job.folder)
 
 
@@ -148,25 +148,25 @@ def nlu_table_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe nlu-table``."""
     add = parser.add_argument
     add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
-    help_ = f"folders of {_TASKS}, one a task (masked models)"
+    help_ = f"task folders of {_TASK_SCRIPTS} (masked models only)"
     add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=help_)
     help_ = "kinds of attention, or all (default: %(default)s)"
     add("--kinds", type=kinds, default=_KINDS, metavar="KIND,...", help=help_)
     help_ = "seeds of fine-tuning, or of a causal model's training (default: %(default)s)"
     add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
     _add_number(parser, "epochs", "epochs of fine-tuning")
-    help_ = "train and score only, as a SLURM job does"
+    help_ = "train and score, but write no table, as a SLURM job does"
     add("--no-table", action="store_true", help=help_)
     _add_pretraining(parser)
     slurm.add_table_arguments(parser)
 
 
 def nlu_table(args: Namespace) -> None:
-    """Train what is not trained yet, and write and print the table."""
+    """Train and score the unfinished models and print the table, or submit them to SLURM."""
     masked = LANGUAGE_ARCHS[args.arch] is ROBERTA
     if masked and not args.tasks:
         raise UserError(
-            f"{args.arch} is fine-tuned on tasks: name their folders by --tasks"
+            f"{args.arch} needs tasks to fine-tune on: give --tasks FOLDER..."
         )
     if not masked and (args.tasks or args.epochs):
         raise UserError(
@@ -184,7 +184,7 @@ def nlu_table(args: Namespace) -> None:
     table = LanguageTable(data, tasks, args)
     if slurm.is_requested(args):
         waiting = [kind for kind in args.kinds if not table.finished(kind)]
-        jobs = {kind: _words(kind, args) for kind in waiting}
+        jobs = {kind: _job_words(kind, args) for kind in waiting}
         slurm.submit(jobs, len(args.kinds), args)
         return
     if not args.finished_only:
@@ -193,10 +193,10 @@ def nlu_table(args: Namespace) -> None:
         table.write(args.kinds)
 
 
-def _words(kind: str, args: Namespace) -> list[str]:
-    """The command that trains and scores all models of a kind, whatever the machine."""
+def _job_words(kind: str, args: Namespace) -> list[str]:
+    """Return the words after ``fairseq-mhe`` that train and score all models of a kind."""
     own = {"kinds": kind, "precision": devices.precision(args), "no_table": True}
-    words = slurm.words_of(args, _OF_JOBS, **own)
+    words = slurm.words_of(args, _JOB_OPTIONS, **own)
     if args.tasks:
         words += ["--tasks", *(str(task.resolve()) for task in args.tasks)]
     return ["nlu-table", args.arch, *words]
@@ -204,43 +204,44 @@ def _words(kind: str, args: Namespace) -> list[str]:
 
 @dataclass(frozen=True)
 class LanguageTable:
-    """Models of an architecture, their tasks (none of a causal one) and seeds, and their table."""
+    """The runs and the table of one architecture; ``tasks`` are empty for a causal model."""
 
     data: DataFolder
     tasks: Sequence[TaskFolder]
     args: Namespace  # of nlu-table
 
-    def _pretraining(self, kind: str) -> list[Job]:
-        """The pre-training of a kind: with tasks one run, else one for each seed."""
+    def _pretrainings(self, kind: str) -> list[Job]:
+        """Return the pre-training jobs of a kind: one if there are tasks, else one a seed."""
         seeds = [1] if self.tasks else self.args.seeds
         return [_plan_pretraining(kind, seed, self.data, self.args) for seed in seeds]
 
-    def _tuning(self, kind: str) -> list[Job]:
-        """The fine-tunings of a pre-trained kind, one for each task and seed."""
-        start, *_ = self._pretraining(kind)
+    def _finetunings(self, kind: str) -> list[Job]:
+        """Return the fine-tuning jobs of a pre-trained kind, one for each task and seed."""
+        pretrained, *_ = self._pretrainings(kind)
         jobs = []
         for task, seed in itertools.product(self.tasks, self.args.seeds):
-            jobs.append(plan_finetuning(start.folder, task, seed, self.args))
+            jobs.append(plan_finetuning(pretrained.folder, task, seed, self.args))
         return jobs
 
     def train(self, kinds: Sequence[str]) -> None:
         """Pre-train all kinds, then fine-tune them on all tasks; finished runs are skipped."""
-        for planned in (self._pretraining, self._tuning):
-            jobs = [job for kind in kinds for job in planned(kind)]
+        for jobs_of in (self._pretrainings, self._finetunings):
+            jobs = [job for kind in kinds for job in jobs_of(kind)]
             finish(jobs, self.args)
 
     def finished(self, kind: str) -> bool:
-        """Whether all runs of a kind have their scores; raises UserError for other settings."""
-        if not all(job.scores.exists() for job in self._pretraining(kind)):
+        """Return whether all jobs of a kind have scores; raises UserError for other settings."""
+        if not all(job.scores.exists() for job in self._pretrainings(kind)):
             return False
-        return all(job.scores.exists() for job in self._tuning(kind))
+        return all(job.scores.exists() for job in self._finetunings(kind))
 
     def write(self, kinds: Sequence[str]) -> None:
-        """Write and print the table of the kinds that are finished, its values and its picture."""
+        """Write the table, JSON and picture of the finished kinds, and print the table."""
         finished = [kind for kind in kinds if self.finished(kind)]
         out = self.args.out.resolve()
         if not finished:
-            raise UserError(f"no model of {out} is finished yet: no table is made")
+            advice = "wait for its jobs, or leave --finished-only out"
+            raise UserError(f"no model of {out} is finished yet: {advice}")
         rows = [self._row(kind) for kind in finished]
         notes = self._notes(finished[0])
         if unfinished := [kind for kind in kinds if kind not in finished]:
@@ -262,29 +263,29 @@ class LanguageTable:
         print(f"{table.markdown()}{path}")
 
     def _row(self, kind: str) -> Json:
-        """The row of a kind, as `language_table` takes it."""
+        """Return the row of a kind, as `task_blocks` and `perplexity_block` need it."""
         model = build_on_meta(self.args.arch, kind)
         row = {"attention": kind, "attention_parameters": attention_parameters(model)}
-        nats = [read_json(job.scores)["nats"] for job in self._pretraining(kind)]
+        nats = [read_json(job.scores)["nats"] for job in self._pretrainings(kind)]
         if not self.tasks:
             cache = cache_bytes(model).per_target_token
             return {**row, "nats": nats, "kv_bytes_per_token": cache}
         scores = defaultdict(list)
-        for job in self._tuning(kind):
+        for job in self._finetunings(kind):
             score = read_json(job.scores)["scores"]["score"]
             scores[job.settings["task"]].append(score)
         return {**row, "scores": scores, "nats": nats[0]}
 
     def _notes(self, kind: str) -> list[str]:
-        """What the numbers are, and how the models were trained: all kinds alike."""
-        job = self._pretraining(kind)[0]
+        """Return notes on the numbers and on the training, which is the same for every kind."""
+        job = self._pretrainings(kind)[0]
         training = job.training
         subwords = training.options["tokens_per_sample"]
         blocks = f"{training.batch_tokens:,} blocks of {subwords:,} subwords"
         pretraining = f"{training.updates:,} updates of {blocks}, in {training.precision}"
-        made_by = listed(job.config["versions"])
+        versions = listed(job.config["versions"])
         if not self.tasks:
-            return [f"Training: {self._seeds}, {pretraining}.", f"{made_by}."]
+            return [f"Training: {self._seeds}, {pretraining}.", f"{versions}."]
         return [
             "A task's score: mean of its metrics after the last update, on the dev set; SQuAD "
             "2.0's F1 by the best no-answer threshold, as in the official evaluation.",
@@ -292,7 +293,7 @@ class LanguageTable:
             "Pre-training, nats: validation loss per masked subword.",
             f"Pre-training: {pretraining}.",
             f"Fine-tuning: {self._seeds}, in {devices.precision(self.args)}.",
-            f"{made_by}.",
+            f"{versions}.",
         ]
 
     @property

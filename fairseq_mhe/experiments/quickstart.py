@@ -1,4 +1,4 @@
-"""``fairseq-mhe quickstart`` and ``quickstart-lm``: the embedded corpus, from text to table."""
+"""``fairseq-mhe quickstart`` and ``quickstart-lm``: from the embedded corpus to a table."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -16,7 +16,7 @@ from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.report.translation_table import FILES, show_table
 from fairseq_mhe.runs import devices
 
-#: The recipe's.
+#: The updates of the recipe ``tiny``.
 _UPDATES = 3000
 
 
@@ -30,7 +30,7 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
     add_seed(parser)
     help_ = "updates of each training (default: %(default)s)"
     add("--updates", type=positive, default=_UPDATES, metavar="N", help=help_)
-    help_ = "use about N pairs of the corpus only, for a trial"
+    help_ = "use only about N pairs of the corpus, for a trial"
     add("--limit", type=at_least(10), metavar="N", help=help_)
     devices.add_arguments(parser)
     fixed = {"recipe": None, "batch_tokens": None, "max_tokens": None}
@@ -38,14 +38,12 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
 
 
 def quickstart(args: Namespace) -> None:
-    """Do it all, or what is not done yet, and print the table."""
+    """Prepare, train and score whatever is not finished yet, and print the table."""
     out = output_folder(args.out)
-    devices.choose_device(
-        args, len(args.attention)
-    )  # refused before anything is prepared
-    say(
-        f"1 of 2: prepare {args.limit or 'all'} pairs of the embedded English-German corpus"
-    )
+    # A missing device is an error before anything is prepared.
+    devices.choose_device(args, len(args.attention))
+    pairs = f"{args.limit or 'all'} pairs"
+    say(f"1 of 2: prepare {pairs} of the embedded English-German corpus")
     args.data = out / (f"data-limit{args.limit}" if args.limit else "data")
     HomeAssistant(out=args.data, limit=args.limit).prepare()
     names = ", ".join(args.attention)
@@ -75,14 +73,14 @@ def quickstart_lm_arguments(parser: ArgumentParser) -> None:
 
 
 def quickstart_lm(args: Namespace) -> None:
-    """Prepare, pre-train, fine-tune, score, and print the table."""
+    """Prepare, pre-train, fine-tune and score whatever is not finished yet, and print the table."""
     args.out = output_folder(args.out)
     args.arch = "roberta_mhe_tiny"
     args.seeds = [1]
     args.tokens = 64
     args.batch = 16
     text, task = prepare_language(args.out, args.tokens)
-    say("task: to which of ten integrations a message belongs; chance is about 13%")
+    say("task: predict to which of ten integrations a message belongs (chance: 13%)")
     data = open_data(text, TEXT)
     tasks = [open_task(task)]
     table = LanguageTable(data, tasks, args)

@@ -1,4 +1,4 @@
-"""``run-table``, ``train``, ``evaluate``, ``score``: translation models, from jobs to tables."""
+"""``run-table``, ``train``, ``evaluate``, ``score``: train, score, tabulate translation models."""
 
 import itertools
 import json
@@ -25,9 +25,9 @@ from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
 from fairseq_mhe.runs.recipes import NAMES, Recipe, read_recipe, recipe
 from fairseq_mhe.runs.train import train_and_score
 
-#: Options of a table that the SLURM job of a cell takes as they are.
-_OF_JOBS = "data out recipe updates batch_tokens max_tokens subset bleu_tokenizer "
-_OF_JOBS += "gpus processes cpu"
+#: Options of run-table that each SLURM job gets unchanged.
+_JOB_OPTIONS = "data out recipe updates batch_tokens max_tokens subset bleu_tokenizer "
+_JOB_OPTIONS += "gpus processes cpu"
 
 
 def run_table_arguments(parser: ArgumentParser) -> None:
@@ -38,9 +38,8 @@ def run_table_arguments(parser: ArgumentParser) -> None:
     help_ = "kinds of attention, or all (default: %(default)s)"
     add("--kinds", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
     add("--seeds", type=seeds, default="1", metavar="N,...", help="seeds (default: 1)")
-    add(
-        "--title", metavar="TEXT", help="heading (default: languages and number of pairs)"
-    )
+    help_ = "heading (default: languages and number of pairs)"
+    add("--title", metavar="TEXT", help=help_)
     _add_recipe(parser)
     add_arguments(parser)
     slurm.add_table_arguments(parser)
@@ -49,14 +48,13 @@ def run_table_arguments(parser: ArgumentParser) -> None:
 def train_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe train``."""
     add = parser.add_argument
-    help_ = f"size of the model: {', '.join(NAMES)}; none with --recipe"
+    help_ = f"size of the model: {', '.join(NAMES)}; leave it out with --recipe"
     add("row", metavar="ROW", nargs="?", help=help_)
     help_ = "kind of attention, as fairseq-train's --attention"
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
     add_seed(parser)
-    add(
-        "--evaluate", action="store_true", help="translate and score the model afterwards"
-    )
+    help_ = "translate and score the model afterwards"
+    add("--evaluate", action="store_true", help=help_)
     _add_recipe(parser)
     add_arguments(parser)
 
@@ -70,7 +68,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--updates", type=positive, metavar="N", help="updates (default: the recipe's)")
     help_ = "tokens of an update, on all devices together"
     add("--batch-tokens", type=positive, metavar="N", help=help_)
-    help_ = "tokens that a device takes at a time: less needs less memory"
+    help_ = "tokens of a mini-batch on one device: fewer need less memory"
     add("--max-tokens", type=positive, metavar="N", help=help_)
     _add_scoring(parser)
     devices.add_arguments(parser)
@@ -81,14 +79,14 @@ def _add_recipe(parser: ArgumentParser) -> None:
     parser.add_argument("--recipe", type=Path, metavar="FILE", help=help_)
 
 
-#: The type of an option: kinds of attention with commas between, each once, or all.
+#: Type of an option: comma-separated kinds of attention (duplicates are dropped), or "all".
 kinds = some_of(KINDS)
 
 
 def chosen_recipe(row: str | None, args: Namespace) -> Recipe:
-    """A row's recipe, or that of --recipe, with what the options change."""
+    """Return the recipe of a row or of --recipe, with the changes that the options ask for."""
     if (row is None) == (args.recipe is None):
-        raise UserError("give a row or --recipe FILE, one of the two")
+        raise UserError("give either a row or --recipe FILE")
     chosen = read_recipe(args.recipe) if args.recipe else recipe(str(row))
     training = chosen.training.shortened(args.updates or chosen.training.updates)
     if args.batch_tokens or args.max_tokens:
@@ -100,7 +98,7 @@ def chosen_recipe(row: str | None, args: Namespace) -> Recipe:
 
 @dataclass(frozen=True)
 class TableRun:
-    """The jobs of a table or study in ``out``; ``args``: what is scored and how, and where."""
+    """The jobs of a table or study in ``out``; ``args`` choose devices, data set and tokeniser."""
 
     jobs: Sequence[Job]
     data: DataFolder
@@ -108,47 +106,48 @@ class TableRun:
     args: Namespace
 
     def scored(self, job: Job) -> bool:
-        """Whether a job has its scores."""
+        """Return whether a job has the scores that ``args`` ask for."""
         return translation.scored(job, self.args.subset, self.args.bleu_tokenizer)
 
     def waiting(self) -> list[Job]:
-        """The jobs without scores."""
+        """Return the jobs without these scores."""
         return [job for job in self.jobs if not self.scored(job)]
 
     def work(self, after: Callable[[], object] = lambda: None) -> None:
-        """Train, translate and score every job that waits; as `train_and_score`."""
+        """Train, translate and score the waiting jobs; `train_and_score` calls ``after``."""
         score = partial(evaluate_job, data=self.data, args=self.args)
         train_and_score(self.jobs, self.args, self.scored, score, after)
 
     def tabulate(self, title: str, paper: bool = False) -> None:
-        """Write the table of what is finished; raises UserError where nothing is."""
+        """Write the table of the finished jobs; raises UserError if none is finished."""
         waiting = [job.name for job in self.waiting()]
         finished = [job.folder for job in self.jobs if job.name not in waiting]
         if not finished:
-            raise UserError(f"no cell of {self.out} is finished yet: no table is made")
+            advice = "wait for its jobs, or leave --finished-only out"
+            raise UserError(f"no cell of {self.out} is finished yet: {advice}")
         write_table(gather(finished, self.args.subset), self.out, title, paper, waiting)
 
 
 def open_table(
-    recipes: Iterable[Recipe], kinds_: list[str], numbers: list[int], args: Namespace
+    recipes: Iterable[Recipe], kinds_: list[str], seeds_: list[int], args: Namespace
 ) -> TableRun:
-    """The table of the options; refused before anything is written."""
+    """Plan a job for each recipe, kind and seed; raises UserError if a run has other settings."""
     data = open_data(args.data)
     out = output_folder(args.out)
     jobs = []
-    for chosen, kind, number in itertools.product(recipes, kinds_, numbers):
+    for chosen, kind, seed in itertools.product(recipes, kinds_, seeds_):
         attention = dict.fromkeys(PLACES, kind)
         settings = settings_of(
-            chosen.row, attention, number, chosen.training, data.identity
+            chosen.row, attention, seed, chosen.training, data.identity
         )
         places = {"data": str(data.folder)}
-        folder = out / f"{chosen.row}-{kind}-seed{number}"
+        folder = out / f"{chosen.row}-{kind}-seed{seed}"
         jobs.append(plan_job(folder, settings, places, chosen.decoding))
     return TableRun(jobs, data, out, args)
 
 
 def train(args: Namespace) -> None:
-    """Train, or resume, one cell, score it if asked for, and name the run folder."""
+    """Train or resume one model, score it with --evaluate, and print its run folder."""
     if not args.evaluate and (args.bleu_tokenizer or args.subset != "test"):
         option = "--bleu-tokenizer" if args.bleu_tokenizer else "--subset"
         raise UserError(f"{option} applies to scoring: add --evaluate, or leave it out")
@@ -157,10 +156,10 @@ def train(args: Namespace) -> None:
     (job,) = table.jobs
     if args.evaluate:
         check_subset(table.data, args)
-    _say_overview([chosen], args)
+    _say_batches([chosen], args)
     if args.evaluate:
         table.work()
-        _show(job, args.subset)
+        _print_scores(job, args.subset)
     else:
         train_and_score(
             [job],
@@ -172,7 +171,7 @@ def train(args: Namespace) -> None:
 
 
 def run_table(args: Namespace) -> None:
-    """Do what is not done yet, and print the table."""
+    """Train and score the unfinished cells and print the table, or submit the cells to SLURM."""
     rows = ",".join(ROWS) if args.rows is None and args.recipe is None else args.rows
     names = [None] if rows is None else dict.fromkeys(rows.lower().split(","))
     recipes = [chosen_recipe(name, args) for name in names]
@@ -180,15 +179,15 @@ def run_table(args: Namespace) -> None:
     check_subset(table.data, args)
     waiting = table.waiting()
     if slurm.is_requested(args):
-        _say_overview(recipes, args)
-        jobs = {job.name: _words(job, args) for job in waiting}
+        _say_batches(recipes, args)
+        jobs = {job.name: _job_words(job, args) for job in waiting}
         slurm.submit(jobs, len(table.jobs), args)
         for job in waiting:
-            job.write_config()  # it refuses a recipe that is changed before it starts
+            job.write_config()  # so a job refuses a recipe that changed before its start
         return
     title = _title(args, table.data, recipes)
     if waiting and not args.finished_only:
-        _say_overview(recipes, args)
+        _say_batches(recipes, args)
         table.work(after=lambda: table.tabulate(title, paper=True))
     else:
         table.tabulate(title, paper=True)
@@ -196,34 +195,34 @@ def run_table(args: Namespace) -> None:
     say(", ".join(str(table.out / name) for name in PAPER_FILES))
 
 
-def _words(job: Job, args: Namespace) -> list[str]:
-    """The command that trains and scores a job, whatever the machine; it writes no table."""
+def _job_words(job: Job, args: Namespace) -> list[str]:
+    """Return the words after ``fairseq-mhe`` that train and score one cell, without the table."""
     row = [] if args.recipe else [job.row]
-    precision = job.training.precision
+    precision = job.training.precision  # not "auto": another machine would choose another
     own = {"seed": job.seed, "precision": precision, "evaluate": True}
-    words = slurm.words_of(args, _OF_JOBS, **own)
+    words = slurm.words_of(args, _JOB_OPTIONS, **own)
     return ["train", *row, job.kind, *words]
 
 
-def _say_overview(recipes: Iterable[Recipe], args: Namespace) -> None:
-    """Updates, batch and precision of rows, or UserError where devices cannot share a batch."""
+def _say_batches(recipes: Iterable[Recipe], args: Namespace) -> None:
+    """Print each row's updates, batch, precision; raises UserError if devices cannot share it."""
     workers = args.gpus or args.processes or 1
     for chosen in recipes:
         training = chosen.training
-        size, (times,) = training.shared_by(workers).values()
-        batch = f"{training.batch_tokens:,} = {size:,} x {workers} x update-freq {times}"
+        size, (update_freq,) = training.shared_by(workers).values()
+        batch = f"{training.batch_tokens:,} = {size:,} x {workers} x update-freq {update_freq}"
         updates = f"{training.updates:,} updates, batches of {batch}"
         say(f"  {chosen.row}: {updates}, {training.precision}")
 
 
 def _title(args: Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
-    """The heading, which says so where the recipe is not followed."""
+    """Return the heading; it says if the options change the recipe's updates or batches."""
     pairs = data.manifest["lines"]["train"]
     name = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
     updates = sorted({chosen.training.updates for chosen in recipes})
     title = f"{name}, {' to '.join(f'{n:,}' for n in updates)} updates"
-    others = args.updates or args.batch_tokens
-    return f"{title}: other updates or batches than the recipe's" if others else title
+    changed = args.updates or args.batch_tokens
+    return f"{title}: other updates or batches than the recipe's" if changed else title
 
 
 def evaluate_arguments(parser: ArgumentParser) -> None:
@@ -236,42 +235,41 @@ def evaluate_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_scoring(parser: ArgumentParser) -> None:
-    """The options of what is translated and how it is scored."""
+    """Add the options that choose the data set to translate and the tokeniser of BLEU."""
     help_ = "data set to translate and score (default: %(default)s)"
     parser.add_argument("--subset", default="test", metavar="NAME", help=help_)
     scoring.add_tokeniser(parser)
 
 
 def evaluate(args: Namespace) -> None:
-    """Translate and score, unless that is done, and print the scores."""
+    """Translate and score a run unless it has scores, and print them."""
     job = read_job(args.run.resolve())
     data = job.open_data(args.data)
     check_subset(data, args)
     with lock_folder(job.folder), Board("sentences") as board:
         evaluate_job(job, board, data, args)
-    _show(job, args.subset)
+    _print_scores(job, args.subset)
 
 
-def _show(job: Job, subset: str) -> None:
-    """Print the scores that a job has."""
+def _print_scores(job: Job, subset: str) -> None:
     scores = read_json(job.subset(subset) / "scores.json")
     print("\n".join(scoring.described(scores)))
 
 
 def evaluate_job(job: Job, board: Board, data: DataFolder, args: Namespace) -> None:
-    """Translate and score, unless done; raises UserError for unfinished jobs."""
-    alone = devices.single(args)  # the speed of translation is measured
-    translation.translate(job, data, args.subset, alone, board)
+    """Translate and score a job unless it has scores; raises UserError if it is not trained."""
+    device = devices.single(args)  # alone, so that the measured speed is fair
+    translation.translate(job, data, args.subset, device, board)
     translation.score(job, args.subset, args.bleu_tokenizer)
 
 
 def check_subset(data: DataFolder, args: Namespace) -> None:
-    """Raises UserError where a data set is not there, or cannot be scored."""
+    """Raise UserError if the data have no such data set, or BLEU's tokeniser is not installed."""
     source, target = data.languages
     scoring.bleu_tokeniser(target, args.bleu_tokenizer)
-    names = sorted(path.stem for path in (data.folder / "raw").glob(f"*.{source}"))
-    if args.subset not in names:
-        advice = f"give a --subset of {', '.join(names)}"
+    subsets = sorted(path.stem for path in (data.folder / "raw").glob(f"*.{source}"))
+    if args.subset not in subsets:
+        advice = f"give a --subset of {', '.join(subsets)}"
         raise UserError(f"{data.folder} has no {args.subset!r}: {advice}")
 
 
@@ -284,26 +282,26 @@ def score_arguments(parser: ArgumentParser) -> None:
     add("--hypothesis", type=Path, required=True, metavar="F", help=help_)
     help_ = "translations of another system: adds PRR and p-value"
     add("--baseline", type=Path, metavar="F", help=help_)
-    help_ = "target language (de, say): chooses BLEU's tokeniser, adds tokenised BLEU"
+    help_ = "target language, like de: chooses BLEU's tokeniser, adds tokenised BLEU"
     add("--language", metavar="L", help=help_)
     scoring.add_tokeniser(parser)
     add("--json", action="store_true", help="print JSON, for programs")
 
 
 def score(args: Namespace) -> None:
-    """Print BLEU, chrF and, with a baseline, the comparison."""
+    """Print BLEU, chrF and, with --baseline, PRR and p-value."""
     paths = [args.reference, args.hypothesis]
     if args.baseline:
         paths.append(args.baseline)
     advice = "score the same sentences in the same order, one a line"
     references, hypotheses, *baseline = scoring.read_aligned(paths, advice)
     if args.language and not is_known(args.language):
-        raise UserError(f"--language {args.language}: unknown; give a code, as de or zh")
+        raise UserError(f"--language {args.language}: unknown; give a code like de or zh")
     tokenise = scoring.bleu_tokeniser(args.language, args.bleu_tokenizer)
     scores = scoring.score(hypotheses, references, args.language, tokenise)
-    comparison = (
-        compare([hypotheses], baseline, references, tokenise) if baseline else None
-    )
+    comparison = None
+    if baseline:
+        comparison = compare([hypotheses], baseline, references, tokenise)
     if args.json:
         scores["comparison"] = comparison and asdict(comparison)
         print(json.dumps(scores, indent=2))

@@ -233,7 +233,7 @@ def check_answers(
 def test_the_table_goes_on_from_what_is_trained(folder: Path, capsys: Capture) -> None:
     before = results_in(folder)
     assert finetune(folder, folder, folder / "sst2") == 0
-    assert "sst2, 35 of dev" in capsys.readouterr().out
+    assert "sst2, 35 examples of dev" in capsys.readouterr().out
     assert tabulate(folder, folder / "text", *of_sst2(folder)) == 0
     printed = capsys.readouterr().out
     table_file = folder / "nlu-table.md"
