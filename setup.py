@@ -1,4 +1,4 @@
-"""A shim for what still looks for this file; the metadata are in pyproject.toml."""
+"""For tools that still look for this file; the metadata are in pyproject.toml."""
 
 from setuptools import setup
 

@@ -1,46 +1,49 @@
-# Sourced by the scripts here and in data-prep/: finds the Python that fairseq-mhe is installed for, or installs it.
+# Sourced by the scripts here and in data-prep/: finds a Python that has fairseq-mhe, or installs fairseq-mhe.
 # shellcheck shell=bash
 set -euo pipefail
 
-# cd would look for folders along an exported CDPATH.
+# With an exported CDPATH, cd may change to another folder.
 unset CDPATH
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-declare -A module_of=([fairseq]=fairseq [convert]=ctranslate2 [test]=pytest) # one that each extra brings
+declare -A module_of=([fairseq]=fairseq [convert]=ctranslate2 [test]=pytest) # extra -> a module that it installs
 
 fail() {
     echo "$(basename "$0"): error: $1" >&2
     exit 2
 }
 
-# serves PYTHON MODULE...: whether it is Python 3.11 or 3.12 and has the modules, other than by the current folder.
-serves() {
+# is_suitable PYTHON MODULE...: succeeds if PYTHON is 3.11 or 3.12 and has the modules outside the current folder (-P).
+is_suitable() {
     "$1" -P -c 'import importlib.util, sys
 supported = sys.version_info[:2] in ((3, 11), (3, 12))
 sys.exit(not supported or not all(map(importlib.util.find_spec, sys.argv[1:])))' "${@:2}" 2>/dev/null
 }
 
-# find_python: sets $python, or returns 1 where something has to be installed.
+# find_python: sets $python; returns 1 if fairseq-mhe is missing there, or was installed with other versions.
 find_python() {
-    local other="${PYTHON:-}" modules=(fairseq_mhe) extra
+    local candidate="${PYTHON:-}" modules=(fairseq_mhe) extra
     for extra in ${extras//,/ }; do modules+=("${module_of[$extra]}"); done
     versions="$repository $(cat "$repository/pyproject.toml" "$repository/constraints.txt" | sha256sum)"
-    [[ -n "$other" || -e "$venv" ]] || other=python3
-    if [[ -n "$other" && -z "$venv_named" ]] && serves "$other" "${modules[@]}"; then
-        python="$other"
+    [[ -n "$candidate" || -e "$venv" ]] || candidate=python3
+    if [[ -n "$candidate" && -z "$venv_named" ]] && is_suitable "$candidate" "${modules[@]}"; then
+        python="$candidate"
     else
         python="$venv/bin/python"
         [[ -x "$python" && "$(cat "$venv/.fairseq-mhe-installed-$extras" 2>/dev/null)" == "$versions" ]]
     fi
 }
 
+# make_environment: makes $venv with the first suitable Python; if there is none, with uv, which fetches one.
 make_environment() {
-    local name names=("${PYTHON:-python3}") maker=(uv venv --seed --python 3.12)
-    [[ -n "${PYTHON:-}" ]] || names+=(python3.12 python3.11)
+    local candidate candidates=("${PYTHON:-python3}") maker=(uv venv --seed --python 3.12)
+    [[ -n "${PYTHON:-}" ]] || candidates+=(python3.12 python3.11)
     [[ -z "$(ls -A "$venv" 2>/dev/null)" ]] ||
-        fail "$venv has no Python 3.11 or 3.12: remove it, or name another place with --venv"
-    for name in "${names[@]}"; do ! serves "$name" || { maker=("$name" -m venv) && break; }; done
+        fail "$venv has no Python 3.11 or 3.12: remove it, or name another folder with --venv"
+    for candidate in "${candidates[@]}"; do
+        if is_suitable "$candidate"; then maker=("$candidate" -m venv) && break; fi
+    done
     [[ -z "${PYTHON:-}" || "${maker[0]}" != uv ]] ||
-        fail "\$PYTHON ($PYTHON) is no Python 3.11 or 3.12: name another, or none"
+        fail "\$PYTHON ($PYTHON) is no Python 3.11 or 3.12: set it to another Python, or unset it"
     command -v "${maker[0]}" >/dev/null ||
         fail "Python 3.11 or 3.12 is needed: install it, or uv (https://docs.astral.sh/uv), which fetches 3.12"
     echo "making the virtual environment $venv with ${maker[0]}" >&2
@@ -48,16 +51,16 @@ make_environment() {
         fail "${maker[0]} cannot make a virtual environment: see above (Debian and Ubuntu: apt install python3-venv)"
 }
 
-# install: puts the package with known-good versions into $venv. Of scripts started at once, one installs.
+# install: installs fairseq-mhe into $venv, with the versions of constraints.txt. The lock makes other scripts wait.
 install() {
     flock 9
     ! find_python || return 0
-    serves "$python" || make_environment
-    echo "installing fairseq-mhe (once; torch is large)" >&2
+    is_suitable "$python" || make_environment
+    echo "installing fairseq-mhe (only once; torch is large)" >&2
     if [[ "$torch" == cpu ]] || { [[ "$torch" == auto ]] && ! has_nvidia; }; then
-        echo "taking torch without CUDA (--torch default: with CUDA, 5 GB)" >&2
+        echo "installing torch without CUDA (--torch default installs it with CUDA, 5 GB)" >&2
         pip_install --no-deps --timeout 15 --retries 1 --index-url https://download.pytorch.org/whl/cpu torch ||
-            echo "cannot get torch without CUDA, see above: taking it as published" >&2
+            echo "cannot get torch without CUDA, see above: installing torch as published on PyPI" >&2
     fi
     pip_install -e ".[$extras]" || fail "the installation failed, see above; run the same command again"
     echo "$versions" >"$venv/.fairseq-mhe-installed-$extras"
@@ -69,7 +72,7 @@ pip_install() {
 
 has_nvidia() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]] || nvidia-smi -L 2>/dev/null | grep -q GPU; }
 
-# set_up EXTRAS WORD...: sets $python, and $options to all words but --venv DIR and --torch WHICH.
+# set_up EXTRAS WORD...: sets $python, after an installation if needed, and $options: all words but --venv and --torch.
 set_up() {
     extras="$1" venv_named="" torch=auto options=()
     local help=""
@@ -96,22 +99,22 @@ usage: bash $0 [--venv DIR] [--torch WHICH] [OPTION...]
 
 $(sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0")
 
-  --venv DIR   virtual environment, made by \$PYTHON, python3, python3.12, python3.11 or uv where it is missing
+  --venv DIR   virtual environment; if it is missing, \$PYTHON, python3, python3.12, python3.11 or uv makes it
                (default: .venv in the repository)
   --torch cpu|default   torch of a new environment: without CUDA, or as published (default: cpu without an NVIDIA device)
 
-The other options are those of the command, which lists them here once fairseq-mhe is installed:
+All other options go to the command. Once fairseq-mhe is installed, it lists them here:
 
 END
 }
 
-# start EXTRAS MODULE WORD...: runs the module with the words, installed first where it is missing.
+# start EXTRAS MODULE WORD...: installs fairseq-mhe if it is missing, and runs MODULE with the words.
 start() {
     set_up "$1" "${@:3}"
     run -m "$2"
 }
 
-# run WORD...: Python with these words and the options, and with the package of this repository.
+# run WORD...: runs $python with the words and $options, and with the package of this repository.
 run() {
     PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}" exec "$python" -P "$@" "${options[@]}"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks everything: ruff, mypy, shellcheck and the tests. All options go to pytest; with any of them only the tests run.
+# Runs ruff, mypy, shellcheck and the tests. All options go to pytest; with any option only the tests run.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,test "$@"
@@ -12,7 +12,7 @@ export PATH
 "$python" -m mypy
 mapfile -d '' -t scripts < <(find scripts data-prep .ci -type f \( -name '*.sh' -o -path '.ci/*' \) -print0)
 shellcheck "${scripts[@]}"
-# One thread to a test process: more would fight over the cores. (nproc is asked before: it obeys OMP_NUM_THREADS.)
+# One thread a test process, because the processes share the cores. nproc runs first: it obeys OMP_NUM_THREADS.
 cores="$(nproc)"
 export OMP_NUM_THREADS=1
 run -m pytest --numprocesses "$cores" --dist worksteal

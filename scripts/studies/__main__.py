@@ -1,4 +1,4 @@
-"""Runs a study: ``bash scripts/study.sh STUDY``, or ``python -m studies STUDY`` in scripts/."""
+"""Run a study: ``bash scripts/study.sh STUDY``, or ``python -m studies STUDY`` in scripts/."""
 
 import sys
 from collections.abc import Sequence
@@ -11,27 +11,26 @@ from studies import collaborative_nlu, serving, study
 from studies.report import PROGRAM
 from studies.variants import STUDIES
 
-#: Studies of another form than variants of a row.
+#: Studies that do not compare variants of a row.
 OTHERS = {"collaborative-nlu": collaborative_nlu, "serving": serving}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one study; it ends as the subcommands of ``fairseq-mhe`` do."""
+    """Run one study, and return an exit status as the subcommands of ``fairseq-mhe`` do."""
     quieten_start_up()
     argv = list(sys.argv[1:] if argv is None else argv)
 
     def command() -> None:
         parser = Parser(prog=PROGRAM, description=__doc__)
-        parsers = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
-        parsers.type = str  # its words are converted by the study
-        for name, each in STUDIES.items():
-            own = parsers.add_parser(name, help=each.title, description=each.title)
-            study.add_arguments(each, own)
-            own.set_defaults(run=partial(study.run, each))
+        subparsers = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
+        for name, chosen in STUDIES.items():
+            subparser = subparsers.add_parser(name, help=chosen.title, description=chosen.title)
+            study.add_arguments(chosen, subparser)
+            subparser.set_defaults(run=partial(study.run, chosen))
         for name, module in OTHERS.items():
-            own = parsers.add_parser(name, help=module.TITLE, description=module.TITLE)
-            module.add_arguments(own)
-            own.set_defaults(run=module.run)
+            subparser = subparsers.add_parser(name, help=module.TITLE, description=module.TITLE)
+            module.add_arguments(subparser)
+            subparser.set_defaults(run=module.run)
         args = parser.parse_args(argv)
         args.typed = argv
         args.run(args)

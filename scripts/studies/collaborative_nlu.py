@@ -1,4 +1,4 @@
-"""``collaborative-nlu``: scores of tasks against D (Cordonnier et al. 2020, table 2)."""
+"""``collaborative-nlu``: task scores by the shared width D (Cordonnier et al. 2020, table 2)."""
 
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
@@ -27,9 +27,9 @@ TITLE = "Collaborative attention: scores of fine-tuned models by D"
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``collaborative-nlu``."""
     add = parser.add_argument
-    help_ = "finished runs of finetune (mha in the paper), of several seeds and tasks"
+    help_ = "finished runs of finetune, of several tasks and seeds (the paper has mha)"
     add("--runs", type=Path, nargs="+", required=True, metavar="RUN", help=help_)
-    help_ = "task folders of the runs"
+    help_ = "the task folders that the runs were fine-tuned on"
     add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=help_)
     add("--epochs", type=positive, metavar="N", help="fine-tuning epochs (default: the recipe's)")
     add("--out", type=Path, default="runs/collaborative-nlu", help="folder (default: %(default)s)")
@@ -39,10 +39,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Convert, score, fine-tune again and report."""
+    """For each D decompose the models, score them, fine-tune them again; report all scores."""
     out = output_folder(args.out)
     tasks = {task.task.name: task for task in open_tasks(args.tasks)}
-    runs = finished(args.runs, tasks)
+    runs = finetuned_jobs(args.runs, tasks)
     before: dict[str, Any] = defaultdict(list, variant="before")
     for job in runs:
         before[job.settings["task"]].append(read_json(job.scores)["scores"]["score"])
@@ -59,11 +59,11 @@ def run(args: Namespace) -> None:
                     write_json(start.scores, {**values, "model": describe(start.last)})
                 decomposed[task.task.name].append(read_json(start.scores)["score"])
                 planned.append(plan_finetuning(start.folder, task, job.seed, args))
-            size = attention_parameters(open_source(start.last).model)
-            again: dict[str, Any] = defaultdict(list, variant="fine-tuned again", D=dim)
+            count = attention_parameters(open_source(start.last).model)
+            tuned: dict[str, Any] = defaultdict(list, variant="fine-tuned again", D=dim)
             for scores in finish(planned, args):
-                again[scores["task"]].append(scores["scores"]["score"])
-            rows += [{**row, "attention_parameters": size} for row in (decomposed, again)]
+                tuned[scores["task"]].append(scores["scores"]["score"])
+            rows += [{**row, "attention_parameters": count} for row in (decomposed, tuned)]
     columns = [column("variant", "variant"), column("D", "D", missing="-")]
     columns.append(column("attention parameters", "attention_parameters", ",", "-"))
     columns += [over_seeds(name, name) for name in before if name != "variant"]
@@ -72,18 +72,19 @@ def run(args: Namespace) -> None:
     write(args, "collaborative-nlu", table, {"rows": rows})
 
 
-def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
-    """Finished fine-tunings of one model, on the examples of ``tasks``; or UserError."""
+def finetuned_jobs(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
+    """Open the runs; raises UserError unless all fine-tuned one model on ``tasks`` to the end."""
     jobs = [read_job(folder) for folder in folders]
     for job in jobs:
         name = job.settings["task"]
         if name not in tasks:
-            raise UserError(f"{job.folder} is of {name}: name its folder too, in --tasks")
+            raise UserError(f"{job.folder} is a run of {name}: add its task folder to --tasks")
         if job.settings["data"] != tasks[name].identity:
-            raise UserError(f"{job.folder} is not of {tasks[name].folder}: give its own data")
+            problem = f"was not trained on {tasks[name].folder}"
+            raise UserError(f"{job.folder} {problem}: give the task folder of the run")
         if not job.scores.exists():
             raise UserError(f"{job.folder} has no scores yet: give its finetune command again")
-        if job.settings["start"] != jobs[0].settings["start"]:  # a mean is of one model
+        if job.settings["start"] != jobs[0].settings["start"]:
             both = f"{jobs[0].folder} and {job.folder}"
-            raise UserError(f"{both} were fine-tuned from two models: give a study to each")
+            raise UserError(f"{both} start from different models: run a study for each model")
     return jobs

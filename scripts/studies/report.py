@@ -19,7 +19,7 @@ from fairseq_mhe.runs.recipes import Recipe
 from studies.variants import REFERENCE, Study, Variant
 
 PROGRAM = "bash scripts/study.sh"
-#: Measures of a variant -> their names on an axis.
+#: Measure of a variant -> label of its axis.
 _MEASURES = {"loss": "validation loss, bits a subword", "bleu": "BLEU"}
 
 
@@ -30,24 +30,25 @@ def report(
     left_out: list[str],
     args: Namespace,
 ) -> None:
-    """Write the table, its values and a picture of the finished variants, with all references."""
+    """Write the table, JSON and plot of the finished variants, and print the table."""
     check_scored_alike(list(cells.values()))
     rows = [_summary(variant, cell) for variant, cell in cells.items()]
     for measure in _MEASURES:
         _compare(rows, measure)
     other = {row["variant"]: row["reference"] for row in rows if row["variant"] != row["reference"]}
-    shown, blocks = [{**row, "other": other.get(row["variant"])} for row in rows], []
+    shown = [{**row, "other": other.get(row["variant"])} for row in rows]
+    blocks = []
     for question, meaning in study.questions.items():
         if of_question := [row for row in shown if row["question"] == question]:
-            known = filled(columns("study"), of_question)
-            blocks.append(Block(known, of_question, f"{question}: {meaning}"))
+            heading = f"{question}: {meaning}"
+            blocks.append(Block(filled(columns("study"), of_question), of_question, heading))
     signature = next(iter(cells.values())).results[0].scores["bleu"]["signature"]
     seeds = seed_words(rows[0]["seeds"])
-    over = f"Means over {seeds}; sd: the standard deviation over them."
+    means = f"Means over {seeds}; sd: the standard deviation over them."
     notes = [
         f"BLEU `{signature}` on {args.subset}; valid loss: the lowest of a training, in bits per "
-        f"subword. {over if len(rows[0]['seeds']) > 1 else f'One training each, {seeds}.'}",
-        f"But for what a variant's name says, all follow the recipe of {recipe.row}: "
+        f"subword. {means if len(rows[0]['seeds']) > 1 else f'One training each, {seeds}.'}",
+        f"Except for what a variant's name says, all follow the recipe of {recipe.row}: "
         f"{recipe.training.updates:,} updates of {recipe.training.batch_tokens:,} tokens.",
         "p: Dunnett's test against the reference (scipy.stats.dunnett); none with one seed.",
     ]
@@ -61,7 +62,7 @@ def report(
 
 
 def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
-    """A variant's settings, its costs, and what its seeds reached."""
+    """Return a variant's settings and costs, and the validation loss and BLEU of its seeds."""
     names = ("question", "reference", "attention", "options", "updates")
     summary = {"variant": variant.name, **{name: getattr(variant, name) for name in names}}
     summary["seeds"] = [result.run.seed for result in cell.results]
@@ -69,33 +70,33 @@ def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
     summary["tokens_per_second"] = mean(cell.of_seeds("tokens_per_second"))
     for measure, name in (("loss", "valid_loss"), ("bleu", "bleu")):
         values = cell.of_seeds(name)
-        of_seeds = [value for value in values if value is not None]  # untrained: no loss
+        of_seeds = [value for value in values if value is not None]  # no loss if not trained
         summary |= {f"{measure}_of_seeds": of_seeds, measure: mean(of_seeds)}
         summary[f"{measure}_deviation"] = deviation(of_seeds)
     return summary
 
 
 def _compare(rows: Sequence[dict[str, Any]], measure: str) -> None:
-    """Add each variant's difference to its reference, and its p-value."""
-    for base in rows:
-        compared = [row for row in rows if row["reference"] == base["variant"] and row is not base]
-        others = [row for row in compared if row[measure] is not None]
+    """Add to each variant its difference from its reference, and the p-value."""
+    for reference in rows:
+        compared = [row for row in rows if row["reference"] == reference["variant"]]
+        others = [row for row in compared if row is not reference and row[measure] is not None]
         samples = [row[f"{measure}_of_seeds"] for row in others]
-        p_values = dunnett(samples, base[f"{measure}_of_seeds"])
+        p_values = dunnett(samples, reference[f"{measure}_of_seeds"])
         for row, p_value in zip(others, p_values, strict=True):
-            row[f"{measure}_difference"] = round(row[measure] - base[measure], 4)
+            row[f"{measure}_difference"] = round(row[measure] - reference[measure], 4)
             row[f"{measure}_p"] = p_value
 
 
 def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> list[float | None]:
-    """Dunnett's p-value of each sample; None of a sample that diverged, and of single seeds."""
+    """Return Dunnett's p-value of each sample; None if it diverged, or if all have one seed."""
     finite = [sample for sample in samples if all(map(math.isfinite, sample))]
-    freedom = sum(len(sample) - 1 for sample in [*finite, control])
-    if not finite or not freedom or not all(map(math.isfinite, control)):
+    degrees_of_freedom = sum(len(sample) - 1 for sample in [*finite, control])
+    if not finite or not degrees_of_freedom or not all(map(math.isfinite, control)):
         return [None] * len(samples)
     p_values = iter(stats.dunnett(*finite, control=control, random_state=0).pvalue.tolist())
     known = [next(p_values) if sample in finite else None for sample in samples]
-    return [None if p is None or math.isnan(p) else p for p in known]  # NaN: no noise at all
+    return [None if p is None or math.isnan(p) else p for p in known]  # NaN: all seeds are equal
 
 
 def write(args: Namespace, name: str, table: Table, results: Mapping[str, Any]) -> None:
@@ -110,7 +111,7 @@ def write(args: Namespace, name: str, table: Table, results: Mapping[str, Any]) 
 
 
 def _plot(rows: Sequence[Row], path: Path, title: str) -> None:
-    """A line for each variant with its seeds, their mean and standard deviation."""
+    """Plot a line for each variant: its seeds, their mean and their standard deviation."""
     looks = dict(zip(dict.fromkeys(row["question"] for row in rows), LOOKS, strict=False))
     with picture(path, title, width=14, height=max(4.0, 0.3 * len(rows) + 1.5)) as figure:
         panels = figure.subplots(1, 2, sharey=True)

@@ -1,4 +1,4 @@
-"""``serving``: a test set translated by each engine of ``fairseq-mhe translate``, in turns."""
+"""``serving``: translate a test set with each engine of ``fairseq-mhe translate``, in turns."""
 
 import statistics
 import time
@@ -50,30 +50,30 @@ def run(args: Namespace) -> None:
     with quiet_fairseq():
         trained = open_trained(args.model, args.data)
         if trained.data is None:
-            raise UserError(f"{args.model}: name its data folder, --data DATA")
+            raise UserError(f"{args.model} does not have its data folder here: give --data DATA")
         lines = list(read_lines(trained.data.text(args.subset, 0)))
         for engine, precision in product(("fairseq", "ctranslate2"), ("float32", "int8")):
             folder = out / engine
             if not folder.exists():
-                with new_folder(folder) as new:
-                    export(trained, engine, new)
-            how: dict[str, Any] = {"precision": precision, "threads": args.threads}
-            begin = time.perf_counter()
-            translators.append(Translator.load(folder, engine=engine, cpu=True, **how))
-            load = time.perf_counter() - begin
+                with new_folder(folder) as temporary:
+                    export(trained, engine, temporary)
+            options: dict[str, Any] = {"precision": precision, "threads": args.threads}
+            start = time.perf_counter()
+            translators.append(Translator.load(folder, engine=engine, cpu=True, **options))
+            seconds = time.perf_counter() - start
             size = sum(path.stat().st_size for path in folder.glob("model.*"))
             name = engine if precision == "float32" else f"{engine}, int8"
-            rows.append({"variant": name, "load_seconds": load, "bytes": size, "rates": []})
+            rows.append({"variant": name, "load_seconds": seconds, "bytes": size, "rates": []})
     for _ in range(args.repetitions):
         for row, translator in zip(rows, translators, strict=True):
-            begin = time.perf_counter()
+            start = time.perf_counter()
             translator.translate(lines)
-            row["rates"].append(len(lines) / (time.perf_counter() - begin))
+            row["rates"].append(len(lines) / (time.perf_counter() - start))
     for row in rows:
         row["rate"] = statistics.median(row["rates"])
         row["ratio"] = row["rate"] / rows[0]["rate"]
     note = f"All lines of {args.subset}; threads {args.threads}; median of {args.repetitions} "
-    note += "rounds in which all take turns. Weights: int8 is rounded when it is loaded."
+    note += "rounds, in each of which all engines take a turn. Weights: int8 is rounded at loading."
     table = Table(f"Serving: {args.model.resolve().name}", [Block(_COLUMNS, rows)], [note])
     results = {"threads": args.threads, "repetitions": args.repetitions, "rows": rows}
     write(args, "serving", table, results)

@@ -1,4 +1,4 @@
-"""What the studies compare: variants of a row's model that differ in attention or training."""
+"""The variants that each study compares: a row's model with other attention or training."""
 
 import functools
 from argparse import ArgumentParser, Namespace
@@ -20,22 +20,22 @@ from fairseq_mhe.runs.job import kind_name
 from fairseq_mhe.runs.recipes import Recipe
 
 MHA, MHE = "mha", "mhe_mul"
-#: The question of variants that are always trained.
+#: The question of the variants that are always trained, to compare the others with.
 REFERENCE = "reference"
-#: Options of single studies: type, metavar and help.
+#: Options that only some studies have: type, metavar and help.
 _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str]] = {
     "--budget": (positive, "N", "attention parameters of a model (default: the row's mhe_mul's)"),
-    "--within": (number, "F", "share of the budget that a size may be off"),
+    "--within": (number, "F", "largest deviation from the budget, as a share of it"),
     "--attention": (some_of(TARGETS), "KIND,...", f"kinds of attention, of {', '.join(TARGETS)}"),
-    "--dims": (positive_list, "D,...", "widths D of all shared queries and keys"),
-    "--iterations": (positive, "N", "rounds of the decomposition"),
+    "--dims": (positive_list, "D,...", "widths D of the shared queries and keys"),
+    "--iterations": (positive, "N", "iterations of the decomposition"),
     "--sentences": (positive, "N", "pairs to fit and compare a conversion on"),
-    "--further": (number, "F", "share of the updates for further training"),
+    "--further": (number, "F", "updates of further training, as a share of the recipe's"),
 }
 
 
 def add_options(parser: ArgumentParser, defaults: Mapping[str, Any]) -> None:
-    """Add options of ``_OPTIONS``."""
+    """Add the options that ``defaults`` lists, with these defaults."""
     for flag, default in defaults.items():
         convert, metavar, help_ = _OPTIONS[flag]
         help_ += "" if default is None else " (default: %(default)s)"
@@ -44,20 +44,20 @@ def add_options(parser: ArgumentParser, defaults: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """One way to build and train the row's model; all else is as the row's recipe has it."""
+    """One way to build and train the row's model; everything else follows the row's recipe."""
 
     name: str
-    question: str  # the heading of the report that it stands below
+    question: str  # the heading in the report that lists the variant
     attention: Mapping[str, str]  # place -> kind
-    reference: str  # the variant that it is compared with; a reference names itself
-    options: Mapping[str, Any] = field(default_factory=dict)  # further ones of fairseq-train
-    updates: float = 1.0  # the share of the recipe's; 0: not trained at all
-    start: Mapping[str, Any] | None = None  # how its weights are made of mha's: `make_start`
+    reference: str  # the variant to compare with; a reference names itself
+    options: Mapping[str, Any] = field(default_factory=dict)  # of fairseq-train, beyond the recipe
+    updates: float = 1.0  # as a share of the recipe's; 0: not trained
+    start: Mapping[str, Any] | None = None  # how to convert mha to begin with: `make_start`
 
 
 @dataclass(frozen=True)
 class Study:
-    """Its texts and its own options' defaults (variants.yaml), and what makes its variants."""
+    """A study: its texts and the defaults of its options (variants.yaml), and its variants."""
 
     name: str
     title: str
@@ -67,24 +67,24 @@ class Study:
 
 
 def everywhere(kind: str) -> dict[str, str]:
-    """One kind of attention at all places."""
+    """Return one kind of attention for all places."""
     return dict.fromkeys(PLACES, kind)
 
 
-def of_heads(kind: str, heads: int, width: int) -> dict[str, Any]:
-    """The options of a number of heads and their width; gqa stays itself with two groups only."""
+def head_options(kind: str, heads: int, width: int) -> dict[str, Any]:
+    """Return the options for a number of heads and their width; gqa always gets two groups."""
     sides = {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
     groups = {"attention_kv_heads": 2} if kind == "gqa" else {}
     return {**sides, "attention_head_dim": width, **groups}
 
 
 def heads_of(row: str) -> tuple[int, int]:
-    """The heads of a row, and their width."""
+    """Return the number of heads of a row, and their width."""
     return sizes(row).heads, sizes(row).embed_dim // sizes(row).heads
 
 
 def gap(args: Namespace, recipe: Recipe) -> list[Variant]:
-    """MHE-Mul and MHA as the paper has them, and variants that change one thing each."""
+    """Return MHE-Mul and MHA as in the paper, and variants that change one thing each."""
     mha, mhe, (rate,) = everywhere(MHA), everywhere(MHE), recipe.training.options["lr"]
     variants = []
 
@@ -104,18 +104,18 @@ def gap(args: Namespace, recipe: Recipe) -> list[Variant]:
     add("mha-lr-double", "rate", mha, lr=[rate * 2.0])
     for place in PLACES:
         add(f"only-{place}", "place", {**mha, place: MHE})
-    usual, width = heads_of(recipe.row)
-    budget = parameters(recipe.row, (MHE,) * 3, usual, width)
-    numbers = [("heads", MHE, heads) for heads in (1, 2, 8, 16) if heads != usual]
-    for word, kind, heads in (*numbers, ("mha", MHA, usual)):
+    row_heads, row_width = heads_of(recipe.row)
+    budget = parameters(recipe.row, (MHE,) * 3, row_heads, row_width)
+    other_heads = [("heads", MHE, heads) for heads in (1, 2, 8, 16) if heads != row_heads]
+    for prefix, kind, heads in (*other_heads, ("mha", MHA, row_heads)):
         width = nearest_width(recipe.row, (kind,) * 3, heads, budget)
-        options = of_heads(kind, heads, width)
-        add(f"{word}-{heads}x{width}", "heads", everywhere(kind), **options)
+        options = head_options(kind, heads, width)
+        add(f"{prefix}-{heads}x{width}", "heads", everywhere(kind), **options)
     return variants
 
 
 def precision(args: Namespace, recipe: Recipe) -> list[Variant]:
-    """Both kinds in float32, then in bf16; or UserError where the options name a precision."""
+    """Return both kinds in float32, then in bf16; raises UserError if --precision is given."""
     if args.precision != "auto":
         raise UserError("--precision is what this study varies: leave it out")
     variants = []
@@ -128,9 +128,9 @@ def precision(args: Namespace, recipe: Recipe) -> list[Variant]:
 
 
 def equal_budget(args: Namespace, recipe: Recipe) -> list[Variant]:
-    """The references, then every kind at the sizes near the budget; or UserError where none is."""
-    usual, mhe = heads_of(recipe.row), everywhere(MHE)
-    budget = args.budget or parameters(recipe.row, (MHE,) * 3, *usual)
+    """Return the references, and every kind at sizes near the budget; UserError if none is near."""
+    row_size, mhe = heads_of(recipe.row), everywhere(MHE)
+    budget = args.budget or parameters(recipe.row, (MHE,) * 3, *row_size)
     references = [Variant(kind, REFERENCE, everywhere(kind), MHE) for kind in (MHE, MHA)]
     variants = []
     for attention in (*map(everywhere, KINDS), *({**mhe, place: MHA} for place in PLACES)):
@@ -138,8 +138,8 @@ def equal_budget(args: Namespace, recipe: Recipe) -> list[Variant]:
         question = "kinds" if len(set(kinds)) == 1 else "place"
         for size in fitting(recipe.row, kinds, budget, args.within):
             name = f"{kind_name(attention)}-{size[0]}x{size[1]}"
-            options = of_heads(kinds[0], *size)
-            if attention != mhe or size != usual:
+            options = head_options(kinds[0], *size)
+            if attention != mhe or size != row_size:
                 variants.append(Variant(name, question, attention, MHE, options))
             if attention == mhe:
                 options = {**options, "shared_projection_init": "head"}
@@ -151,24 +151,24 @@ def equal_budget(args: Namespace, recipe: Recipe) -> list[Variant]:
 
 
 def fitting(row: str, kinds: tuple[str, ...], budget: int, within: float) -> list[tuple[int, int]]:
-    """At most three heads and widths within a share of the budget: the row's number of heads, half
-    of it (or the nearest numbers with which a whole width comes so close), and the row's width.
+    """Return up to three sizes, (heads, width), near the budget: one with about the row's number of
+    heads, one with about half of it, and one whose heads have the width of the row's.
     """
-    usual, of_row = heads_of(row)
-    fits = []
-    for wanted, fixed in ((usual, None), (usual // 2, None), (usual, of_row)):
-        for heads in sorted(range(1, 2 * usual + 1), key=lambda n: abs(n - wanted)):
-            width = fixed or nearest_width(row, kinds, heads, budget)
+    row_heads, row_width = heads_of(row)
+    sizes_found = []
+    for wanted, fixed_width in ((row_heads, None), (row_heads // 2, None), (row_heads, row_width)):
+        for heads in sorted(range(1, 2 * row_heads + 1), key=lambda n: abs(n - wanted)):
+            width = fixed_width or nearest_width(row, kinds, heads, budget)
             if abs(parameters(row, kinds, heads, width) - budget) <= within * budget:
-                fits.append((heads, width))
+                sizes_found.append((heads, width))
                 break
-    return list(dict.fromkeys(fits))
+    return list(dict.fromkeys(sizes_found))
 
 
 def nearest_width(row: str, kinds: tuple[str, ...], heads: int, budget: int) -> int:
-    """The width of heads that is nearest to the budget; of a kind with one width, that."""
+    """Return the head width whose parameters are nearest to the budget."""
     cost = functools.partial(parameters, row, kinds, heads)
-    if not cost(1):
+    if not cost(1):  # a kind that allows one width only
         return sizes(row).embed_dim // heads
     above = bisect_left(range(8 * sizes(row).embed_dim), budget, lo=1, key=cost)
     return min((max(1, above - 1), above), key=lambda width: abs(cost(width) - budget))
@@ -176,40 +176,39 @@ def nearest_width(row: str, kinds: tuple[str, ...], heads: int, budget: int) -> 
 
 @functools.cache
 def parameters(row: str, kinds: tuple[str, ...], heads: int, width: int) -> int:
-    """The attention parameters of a model of the row; 0 where a kind cannot be of that size."""
-    options = Namespace(**{**sizes(row).options(), **of_heads(kinds[0], heads, width)})
+    """Count the attention parameters of a row's model; 0 if a kind does not allow that size."""
+    options = Namespace(**{**sizes(row).options(), **head_options(kinds[0], heads, width)})
     vars(options).update(zip(PLACES.values(), kinds, strict=True))
     try:
         with without_memory():
-            each = sum(total_parameters(build_place(options, place)) for place in PLACES)
+            of_layer = sum(total_parameters(build_place(options, place)) for place in PLACES)
     except ValueError:
         return 0
-    return sizes(row).layers * each
+    return sizes(row).layers * of_layer
 
 
 def uptrain(args: Namespace, recipe: Recipe) -> list[Variant]:
-    """MHA; each kind from scratch and from MHA; and MHA with as many further updates."""
+    """Return MHA; each kind from scratch and converted from MHA; and MHA trained further alike."""
     variants = [Variant(MHA, REFERENCE, everywhere(MHA), MHA)]
     for kind in (*args.attention, MHA):
         question, attention = "further" if kind == MHA else "uptrained", everywhere(kind)
         if kind != MHA:
             variants.append(Variant(kind, "scratch", attention, MHA))
-        start = {"to": kind, "sentences": args.sentences}
-        how = Variant(f"{question}-{kind}", question, attention, MHA, {}, args.further, start)
-        variants.append(how)
+        name, start = f"{question}-{kind}", {"to": kind, "sentences": args.sentences}
+        variants.append(Variant(name, question, attention, MHA, {}, args.further, start))
     return variants
 
 
 def collaborative_curve(args: Namespace, recipe: Recipe) -> list[Variant]:
-    """MHA, and for each D collaborative attention from MHA and from scratch, and narrow MHA."""
+    """Return MHA; for each D collaborative attention from MHA and from scratch; and narrow MHA."""
     row, attention = sizes(recipe.row), everywhere("collaborative")
     variants = [Variant(MHA, REFERENCE, everywhere(MHA), MHA)]
     for dim in sorted(args.dims):
         options = {"collaborative_dim": dim}
         start = decomposition(dim, args.iterations, args.sentences)
         for question, updates in (("decomposed", 0.0), ("fine-tuned", args.further)):
-            how = (attention, MHA, options, updates, start)
-            variants.append(Variant(f"{question}-D{dim}", question, *how))
+            name = f"{question}-D{dim}"
+            variants.append(Variant(name, question, attention, MHA, options, updates, start))
         variants.append(Variant(f"scratch-D{dim}", "scratch", attention, MHA, options))
         if dim % row.heads == 0 and dim != row.embed_dim:
             options = {"attention_head_dim": dim // row.heads}
@@ -218,9 +217,9 @@ def collaborative_curve(args: Namespace, recipe: Recipe) -> list[Variant]:
 
 
 def decomposition(dim: int, iterations: int, sentences: int = 0) -> dict[str, Any]:
-    """The start of a model with collaborative attention of width ``dim``."""
-    how = {"iterations": iterations, "sentences": sentences}
-    return {"to": "collaborative", "collaborative_dim": dim, **how}
+    """Return the ``start`` of a variant with collaborative attention of width ``dim``."""
+    fit = {"iterations": iterations, "sentences": sentences}
+    return {"to": "collaborative", "collaborative_dim": dim, **fit}
 
 
 _MAKERS = {

@@ -111,7 +111,7 @@ def test_options_reach_the_model(capsys: Capture) -> None:
 def test_the_table_says_what_it_counts(capsys: Capture) -> None:
     text = printed(capsys, "cost", "big", "collaborative")
     assert ["encoder: collaborative", "15,753,216", "16,496,640", "0"] in cells(text)
-    assert "sees 13 target tokens on average" in text
+    assert "attends to 13 target tokens on average" in text
     assert "bytes with a beam of 5." in text
 
 

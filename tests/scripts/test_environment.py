@@ -145,7 +145,7 @@ def test_the_python_that_is_named_is_taken(sandbox: Sandbox, tmp_path: Path) -> 
     """A relative one is that of the current folder, also where the script starts it elsewhere."""
     sandbox.python("python3", "3.12")
     for other in (str(stub(tmp_path / "old", "3.10")), "nowhere"):
-        refused(sandbox, f"$PYTHON ({other}) is no Python 3.11 or 3.12", PYTHON=other)
+        refused(sandbox, f"$PYTHON ({other}) is no Python 3.11 or 3.12: set it to", PYTHON=other)
     (sandbox.bin / "my env").mkdir()
     mine = stub(sandbox.bin / "my env" / "python", "3.11")
     for _ in range(2):

@@ -9,7 +9,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import FOLDER_VERSION, write_json
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import TASKS
-from studies.collaborative_nlu import finished
+from studies.collaborative_nlu import finetuned_jobs
 
 RTE = TaskFolder(Path("rte"), TASKS["rte"], 128, "its text", 10, "its data")
 
@@ -28,16 +28,16 @@ def test_runs_are_of_one_model_on_the_tasks_examples(tmp_path: Path) -> None:
     """A pattern like RUNS/*-rte-seed* takes those of every kind."""
     mha, again, mhe = (tmp_path / name for name in ("mha-rte-seed1", "mha-rte-seed2", "mhe"))
     alike = [tuned(mha), tuned(again)]
-    assert [job.folder for job in finished(alike, {"rte": RTE})] == alike
+    assert [job.folder for job in finetuned_jobs(alike, {"rte": RTE})] == alike
     unscored = tuned(tmp_path / "new")
     (unscored / "scores.json").unlink()
     for folder, task, message in (
-        (tuned(mhe, "mhe_mul"), RTE, f"{mha} and {mhe} were fine-tuned from two models"),
-        (mha, replace(RTE, fingerprint="other"), "is not of rte"),
-        (mha, replace(RTE, block=64), "is not of rte"),
+        (tuned(mhe, "mhe_mul"), RTE, f"{mha} and {mhe} start from different models"),
+        (mha, replace(RTE, fingerprint="other"), "was not trained on rte"),
+        (mha, replace(RTE, block=64), "was not trained on rte"),
         (unscored, RTE, "has no scores yet"),
     ):
         with pytest.raises(UserError, match=message):
-            finished([mha, folder], {"rte": task})
-    with pytest.raises(UserError, match="is of rte: name its folder too"):
-        finished(alike, {})
+            finetuned_jobs([mha, folder], {"rte": task})
+    with pytest.raises(UserError, match="is a run of rte: add its task folder"):
+        finetuned_jobs(alike, {})

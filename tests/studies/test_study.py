@@ -133,7 +133,7 @@ def test_a_share_of_a_training() -> None:
     ("more", "message"),
     [
         (["gap-study", "--row", "huge"], "unknown row 'huge'; choose one of: base"),
-        (["gap-study", "--only", "nothing"], "--only nothing: unknown; choose of reference"),
+        (["gap-study", "--only", "nothing"], "--only nothing: unknown; choose from reference"),
         (["gap-study", "--data", "nowhere"], "nowhere/manifest.json is missing"),
         (["gap-study", "--subset", "x"], "has no 'x': give a --subset of test, train, valid"),
         (["gap-study", "--finished-only"], "the references are not finished"),
