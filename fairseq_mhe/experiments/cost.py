@@ -49,10 +49,8 @@ def run(args: Namespace) -> None:
     if args.row not in _MODELS:
         models = ", ".join(_MODELS)
         raise UserError(f"unknown row {args.row!r}; choose one of: {models}")
-    names = (*PLACES.values(), *size_options())
-    given = {
-        name: getattr(args, name) for name in names if getattr(args, name) is not None
-    }
+    options = {name: getattr(args, name) for name in (*PLACES.values(), *size_options())}
+    given = {name: value for name, value in options.items() if value is not None}
     model = build_on_meta(args.row, args.attention, args.vocab_size, **given)
     # On average a target token attends to half of the target, and to itself.
     parts = costs(model, args.source, (args.target + 1) / 2)

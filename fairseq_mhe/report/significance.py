@@ -73,9 +73,8 @@ def compare(
             scores.append(_bleu(bleu, counts.sum(axis=0)))
             resampled.append([_bleu(bleu, resample) for resample in times_drawn @ counts])
         means.append(statistics.mean(scores))
-        # (n - 1, RESAMPLES): the seeds that each resample draws
         draws = (max(1, len(seeds) - 1), RESAMPLES)
-        drawn_seeds = random.integers(len(seeds), size=draws)
+        drawn_seeds = random.integers(len(seeds), size=draws)  # (n - 1, RESAMPLES)
         of_drawn_seeds = np.take_along_axis(np.array(resampled), drawn_seeds, axis=0)
         resampled_means.append(of_drawn_seeds.mean(axis=0))
     system, baseline = means

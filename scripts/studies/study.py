@@ -67,9 +67,7 @@ def run(study: Study, args: Namespace) -> None:
                 cells[variant] = Cell(recipe.row, variant.name, tuple(results))
         left_out = [variant for variant in variants if variant not in cells]
         if any(variant.question == REFERENCE for variant in left_out):
-            raise UserError(
-                f"{jobs.out}: the references are not finished; leave --finished-only out"
-            )
+            raise UserError(f"{jobs.out}: references are not finished: leave --finished-only out")
         report(study, recipe, cells, [variant.name for variant in left_out], args)
 
 

@@ -136,7 +136,7 @@ def test_a_share_of_a_training() -> None:
         (["gap-study", "--only", "nothing"], "--only nothing: unknown; choose from reference"),
         (["gap-study", "--data", "nowhere"], "nowhere/manifest.json is missing"),
         (["gap-study", "--subset", "x"], "has no 'x': give a --subset of test, train, valid"),
-        (["gap-study", "--finished-only"], "the references are not finished"),
+        (["gap-study", "--finished-only"], "references are not finished: leave"),
         (["equal-budget", "--budget", "100"], "no kind of the row tiny comes within 1.0% of it"),
         (["serving", "--run", "nowhere"], "nowhere does not exist: give the path of"),
     ],
