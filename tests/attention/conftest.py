@@ -1,4 +1,4 @@
-"""Layers and inputs that every attention test uses."""
+"""Layers, inputs and fixtures that the attention tests share."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ PLACES = ("encoder", "decoder", "cross")
 
 
 def make_layer(kind: str, dtype: torch.dtype = torch.float64, **options) -> Attention:
-    """A layer with weights large enough that every one of them matters to the output."""
+    """Build a layer whose weights are all large enough to matter to the output."""
     torch.manual_seed(7)
     sizes = options.pop("embed_dim", EMBED_DIM), options.pop("num_heads", HEADS)
     layer = build_attention(kind, *sizes, **options).to(dtype)
@@ -25,19 +25,19 @@ def make_layer(kind: str, dtype: torch.dtype = torch.float64, **options) -> Atte
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    """Normal numbers, the same for the same seed."""
+    """Return normal numbers, the same for the same seed."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 class Operators(TorchDispatchMode):
-    """Remembers every operator that is no view, with what it wrote to new memory."""
+    """Records every operator that is no view, and how many bytes of new memory it wrote."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[tuple[str, Any]] = []  # names and results
+        self.calls: list[tuple[str, Any]] = []  # names and results
         self.written: list[int] = []  # bytes of each result
-        self.kernel_inputs: list[Tensor] = []  # what attention kernels were given
+        self.kernel_inputs: list[Tensor] = []  # tensors that attention kernels and products read
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -47,24 +47,24 @@ class Operators(TorchDispatchMode):
         if name in ("bmm", "baddbmm") or "scaled_dot_product" in name:
             self.kernel_inputs += [x for x in args if isinstance(x, Tensor)]
         if not function.is_view:
-            self.seen.append((name, out))
-            made = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
-            self.written += [x.untyped_storage().nbytes() for x in made]
+            self.calls.append((name, out))
+            results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
+            self.written += [x.untyped_storage().nbytes() for x in results]
         return out
 
 
 def right_padding(batch: int, length: int) -> Tensor:
-    """(B, S): sentence b ends b positions early."""
+    """Return a padding mask (B, S) in which sentence b ends b positions early."""
     return torch.arange(length).expand(batch, length) >= (length - torch.arange(batch)).unsqueeze(1)
 
 
 @pytest.fixture(params=sorted(KINDS))
 def kind(request: pytest.FixtureRequest) -> str:
-    """Every kind of attention there is."""
+    """Run a test for every kind of attention."""
     return request.param
 
 
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest) -> str:
-    """Every place in a Transformer where attention sits."""
+    """Run a test for every place of attention in a Transformer."""
     return request.param

@@ -1,9 +1,8 @@
-"""Each kind of attention as its paper writes it, head by head, in plain tensor math; no code of the
-package is used.
+"""The equation of each kind as its paper writes it, head by head, without code of the package.
 
-Every function takes the sublayer (for its weights only), the query input X (T, B, C), the key/value
-input Y (S, B, C') and a boolean mask (B, T, S), true where a query must not look; it returns the
-output (T, B, C) and the weights (H, B, T, S).
+Every function takes the sublayer (for its weights only), the query input X (T, B, C), the key and
+value input Y (S, B, C') and a boolean mask (B, T, S), true where a query must not look. It returns
+the output (T, B, C) and the weights (H, B, T, S).
 """
 
 import math
@@ -19,7 +18,7 @@ def _linear(layer, x: Tensor) -> Tensor:
 
 
 def _combine(layer, scores: list[Tensor], values: list[Tensor], mask: Tensor):
-    """Scores (B, T, S), not yet scaled, and values (S, B, d), one each a head."""
+    """Attend, given each head's scores (B, T, S), not yet scaled, and values (S, B, d)."""
     outputs, weights = [], []
     for score, v in zip(scores, values, strict=True):
         score = score / math.sqrt(layer.head_dim)
@@ -30,7 +29,7 @@ def _combine(layer, scores: list[Tensor], values: list[Tensor], mask: Tensor):
 
 
 def _dot(layer, queries: list[Tensor], keys: list[Tensor], values: list[Tensor], mask: Tensor):
-    """queries, keys, values: one (T or S, B, width) a head, scored by their product."""
+    """Attend, given each head's queries, keys and values, (T or S, B, width) each."""
     pairs = zip(queries, keys, strict=True)
     return _combine(layer, [torch.einsum("tbd,sbd->bts", q, k) for q, k in pairs], values, mask)
 
@@ -40,22 +39,23 @@ def _slices(x: Tensor, heads: int) -> list[Tensor]:
 
 
 def _projected(layer, x: Tensor, y: Tensor) -> list[Tensor]:
-    """X W_Q, Y W_K and Y W_V."""
+    """Return X W_Q, Y W_K and Y W_V."""
     projections = (layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y)
     return [_linear(projection, z) for projection, z in projections]
 
 
 def mha(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Vaswani et al. 2017, section 3.2.2."""
-    each = (_slices(z, layer.num_heads) for z in _projected(layer, x, y))
-    return _dot(layer, *each, mask)
+    q, k, v = (_slices(z, layer.num_heads) for z in _projected(layer, x, y))
+    return _dot(layer, q, k, v, mask)
 
 
 def _mhe(layer, x: Tensor, y: Tensor, mask: Tensor, psi: Callable[[Tensor, Tensor], Tensor]):
     """Xue & Aletras 2023, section 3."""
     embeddings = layer.query_embedding, layer.key_embedding, layer.value_embedding  # (n, d) each
     pairs = zip(_projected(layer, x, y), embeddings, strict=True)
-    return _dot(layer, *([psi(z, head) for head in e] for z, e in pairs), mask)
+    q, k, v = ([psi(z, e_i) for e_i in e] for z, e in pairs)
+    return _dot(layer, q, k, v, mask)
 
 
 def mhe_mul(layer, x: Tensor, y: Tensor, mask: Tensor):
@@ -70,11 +70,12 @@ def mhe_add(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 def sha(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Xue & Aletras 2023, section 4: one head, repeated."""
-    return _dot(layer, *([z] * layer.num_heads for z in _projected(layer, x, y)), mask)
+    q, k, v = ([z] * layer.num_heads for z in _projected(layer, x, y))
+    return _dot(layer, q, k, v, mask)
 
 
 def gqa(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """Ainslie et al. 2023, section 2.2: head i has the key and value head i // (n / g)."""
+    """Ainslie et al. 2023, section 2.2: head i reads key and value head i // (n / g)."""
     n, g = layer.num_heads, layer.key_heads
     q, k, v = _projected(layer, x, y)
     keys, values = ([_slices(z, g)[i // (n // g)] for i in range(n)] for z in (k, v))
@@ -82,11 +83,11 @@ def gqa(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 
 def mla(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """DeepSeek-V2, section 2.1, without rotary positions: K_i and V_i of one latent vector."""
+    """DeepSeek-V2, section 2.1, without rotary positions: K_i and V_i from one latent vector."""
     latent = _linear(layer.down_proj, y)  # (S, B, r)
     projections = (layer.q_proj, x), (layer.k_up_proj, latent), (layer.v_up_proj, latent)
-    each = (_slices(_linear(projection, z), layer.num_heads) for projection, z in projections)
-    return _dot(layer, *each, mask)
+    q, k, v = (_slices(_linear(projection, z), layer.num_heads) for projection, z in projections)
+    return _dot(layer, q, k, v, mask)
 
 
 def skv(layer, x: Tensor, y: Tensor, mask: Tensor):
@@ -102,21 +103,21 @@ def el(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 
 def collaborative(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """Cordonnier et al. 2020, equation 7, mixing the keys; section 3.3's content term as a sum."""
+    """Cordonnier et al. 2020, equation 7 with mixed keys, plus the content term of section 3.3."""
     q, k, v = _projected(layer, x, y)
     scores = [torch.einsum("tbd,sbd->bts", q, k * mixing) for mixing in layer.mixing]
-    if layer.content_proj is not None:  # which has the scale already
+    if layer.content_proj is not None:  # its weight contains the scale already
         content = _linear(layer.content_proj, y) * math.sqrt(layer.head_dim)  # (S, B, n)
         scores = [s + c.t().unsqueeze(1) for s, c in zip(scores, content.unbind(2), strict=True)]
     return _combine(layer, scores, _slices(v, layer.num_heads), mask)
 
 
 def conv(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """The scores of a key and of the two before it, each by an embedding of its own, added up."""
-    each = [_slices(z, layer.key_heads) for z in _projected(layer, x, y)]
+    """A score adds up those of a key and of the two keys before it, each with its own embedding."""
+    projected = [_slices(z, layer.key_heads) for z in _projected(layer, x, y)]
     all_scores, values = [], []
     for i in range(layer.num_heads):
-        q, k, v = (heads[i % len(heads)] for heads in each)  # all, or the one for all
+        q, k, v = (heads[i % len(heads)] for heads in projected)  # n heads, or one for all
         scores = x.new_zeros(x.size(1), x.size(0), y.size(0))  # (B, T, S)
         for s in range(y.size(0)):
             for j in range(min(3, s + 1)):

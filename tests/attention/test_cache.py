@@ -1,4 +1,4 @@
-"""The cache: appending, reordering, and what an order means where rows are kept once a sentence."""
+"""The cache: appending, reordering, and orders of hypotheses that share a sentence's row."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from fairseq_mhe.attention.cache import KeyValueCache, sentence_order
 from tests.attention.conftest import random
 
 
-def test_one_tensor_for_keys_and_values_stays_one() -> None:
+def test_keys_that_are_also_values_stay_one_tensor() -> None:
     cache = KeyValueCache()
     for seed in (1, 2):
         part = random(2, 1, 3, 4, seed=seed)
@@ -17,7 +17,7 @@ def test_one_tensor_for_keys_and_values_stays_one() -> None:
     assert cache.key is cache.value
 
 
-def test_padding_that_comes_and_goes() -> None:
+def test_padding_of_some_steps_only() -> None:
     cache, new = KeyValueCache(), random(2, 1, 1, 4)
     for padding in (None, torch.tensor([[False], [True]]), None):
         cache.append(new, new, padding)
@@ -41,16 +41,16 @@ def test_sentence_order() -> None:
     assert sentence_order(torch.tensor([1, 0, 2, 2]), 2, 2) == (None, 2)
     rows, beam = sentence_order(torch.tensor([5, 4]), 3, 2)
     assert (rows.tolist(), beam) == ([2], 2)
-    rows, beam = sentence_order(torch.tensor([0, 2]), 2, 2)  # mixes two sentences in one group
+    rows, beam = sentence_order(torch.tensor([0, 2]), 2, 2)  # one beam would mix two sentences
     assert (rows, beam) == (None, 1)
     rows, beam = sentence_order(torch.tensor([3]), 2, 2)
     assert (rows.tolist(), beam) == ([1], 1)
-    unknown = torch.empty(4, dtype=torch.long, device="meta")  # which cannot be looked at
-    assert sentence_order(unknown, 1, 4) == (None, 4)
+    unreadable = torch.empty(4, dtype=torch.long, device="meta")
+    assert sentence_order(unreadable, 1, 4) == (None, 4)
 
 
 @pytest.mark.parametrize("inference", [False, True])
-def test_an_order_that_changed_in_place_is_asked_again(inference: bool) -> None:
+def test_an_order_changed_in_place_is_read_again(inference: bool) -> None:
     with torch.inference_mode(inference):
         order = torch.tensor([0, 1, 2, 3])
         rows, beam = sentence_order(order, 3, 2)

@@ -1,4 +1,4 @@
-"""Every kind in every place and precision beside float32 on the CPU, on a GPU if there is one."""
+"""Every kind, place and precision against float32 on the CPU; on a GPU if there is one."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import HEADS, PLACES, right_padding
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-#: The greatest difference relative to the greatest number: fp16 keeps 11 bits, bf16 8.
+#: Greatest allowed difference, relative to the greatest number: fp16 has 11 bits, bf16 8.
 TOLERANCES = {"float32": 1e-4, "float16": 5e-3, "bfloat16": 3e-2}
 B, T, S, EMBED_DIM = 8, 33, 40, 256
 
@@ -17,9 +17,9 @@ B, T, S, EMBED_DIM = 8, 33, 40, 256
 def output_and_gradients(
     layer: Attention, x: Tensor, y: Tensor, place: str, plain: bool = False
 ) -> list[Tensor]:
-    """The output (T, B, C) where no sentence is padded, and its gradients by input and weights.
+    """Return the output (T, B, C), 0 at padding, and its gradients by input and weights.
 
-    ``plain``: ask for the weights too, which takes the steps of the equation one by one.
+    ``plain``: compute step by step, without a fused kernel, by asking for attention weights too.
     """
     x = x.detach().requires_grad_()
     memory = y if place == "cross" else x
@@ -29,7 +29,7 @@ def output_and_gradients(
     out, _ = layer(x, memory, memory, **masks, need_weights=plain)
     if place != "cross":
         out = out * ~padding.t().unsqueeze(-1)
-    # The sum: a mean's gradients are too small for fp16, which training gives a loss scale.
+    # A sum, since the gradients of a mean are too small for fp16 without a loss scale.
     loss = out.float().square().sum()
     by_input, *by_weights = torch.autograd.grad(loss, [x, *layer.parameters()])
     return [out.detach(), by_input, torch.cat([weight.flatten() for weight in by_weights])]
@@ -37,34 +37,34 @@ def output_and_gradients(
 
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize("place", PLACES)
-def test_output_and_gradients(kind: str, place: str, precision: str) -> None:
+def test_output_and_gradients_equal_float32(kind: str, place: str, precision: str) -> None:
     dtype = getattr(torch, precision)
     layer = build_attention(kind, EMBED_DIM, HEADS)
-    # Rounded first, so that the computing is compared alone.
+    # Weights and inputs are rounded first, so that only the computation differs.
     layer.to(dtype).float()
     x, y = (torch.randn(length, B, EMBED_DIM).to(dtype).float() for length in (T, S))
     expected = output_and_gradients(layer, x, y, place, plain=True)
     layer.to(DEVICE, dtype)
-    found = output_and_gradients(layer, x.to(DEVICE, dtype), y.to(DEVICE, dtype), place)
-    for ours, theirs in zip(found, expected, strict=True):
-        error = (ours.float().cpu() - theirs).abs().max() / theirs.abs().max()
+    results = output_and_gradients(layer, x.to(DEVICE, dtype), y.to(DEVICE, dtype), place)
+    for result, exact in zip(results, expected, strict=True):
+        error = (result.float().cpu() - exact).abs().max() / exact.abs().max()
         assert float(error) <= TOLERANCES[precision]
 
 
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize("place", ["decoder", "cross"])
-def test_steps_of_decoding(kind: str, place: str, precision: str) -> None:
+def test_decoding_steps_equal_float32(kind: str, place: str, precision: str) -> None:
     dtype = getattr(torch, precision)
     layer = build_attention(kind, EMBED_DIM, HEADS, bias=True).to(dtype).float()
     x, y = (torch.randn(length, B, EMBED_DIM).to(dtype) for length in (T, S))
     decoder, padding = place == "decoder", right_padding(B, S)
-    given = {"attn_mask": CausalMask(T)} if decoder else {"key_padding_mask": padding}
-    expected, _ = layer(x.float(), (x if decoder else y).float(), **given)
+    masks = {"attn_mask": CausalMask(T)} if decoder else {"key_padding_mask": padding}
+    expected, _ = layer(x.float(), (x if decoder else y).float(), **masks)
     layer.to(DEVICE, dtype).make_generation_fast_()
-    given = {"incremental_state": {}, "static_kv": not decoder, "need_weights": False}
+    arguments = {"incremental_state": {}, "static_kv": not decoder, "need_weights": False}
     if not decoder:
-        given |= {"key": y.to(DEVICE), "key_padding_mask": padding.to(DEVICE)}
+        arguments |= {"key": y.to(DEVICE), "key_padding_mask": padding.to(DEVICE)}
     with torch.no_grad():
-        steps = [layer(step, **given)[0].float().cpu() for step in x.to(DEVICE).split(1)]
+        steps = [layer(step, **arguments)[0].float().cpu() for step in x.to(DEVICE).split(1)]
     error = (torch.cat(steps) - expected).abs().max() / expected.abs().max()
     assert float(error) <= TOLERANCES[precision]

@@ -1,4 +1,4 @@
-"""Every kind of attention on a GPU that is not there: devices, dtypes, and what it is asked."""
+"""Every kind on a simulated GPU: devices and dtypes of tensors, and values that the host reads."""
 
 import itertools
 from typing import Any
@@ -13,30 +13,30 @@ from tests.attention.conftest import EMBED_DIM, PLACES, make_layer
 from tests.fixtures.fake_cuda import CUDA, empty, fake_cuda, moved
 
 B, T, S = 3, 5, 7
-#: The only place that asks a GPU for a value in training.
+#: The only function that reads a value from a GPU in training.
 PADDING = "fairseq_mhe.attention.kernel.CausalMask.hides_padding"
 both_places = pytest.mark.parametrize("place", ["decoder", "cross"])
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16], ids=str)
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
-    """What models are trained and translated in on GPUs; fp16 takes the ways of bf16."""
+    """Run a test in both precisions that GPUs use; fp16 takes the same code paths as bf16."""
     return request.param
 
 
 def layer_for(kind: str) -> Attention:
-    """A sublayer with dropout, on the CPU."""
+    """Build a sublayer with dropout, on the CPU."""
     return make_layer(kind, dtype=torch.float32, dropout=0.1)
 
 
 def inputs(place: str, dtype: torch.dtype, **options: Any) -> tuple[Tensor, Tensor]:
-    """Queries (T, B, C), and keys (S, B, C), which in self-attention are the queries."""
+    """Return query input (T, B, C) and key input: the same in self-attention, else (S, B, C)."""
     x = empty(T, B, EMBED_DIM, dtype=dtype, **options)
     return x, empty(S, B, EMBED_DIM, dtype=dtype, **options) if place == "cross" else x
 
 
 def masks(place: str, keys: int, dtype: torch.dtype) -> list[dict[str, Any]]:
-    """Every combination of masks that fairseq gives a sublayer in this place, first none."""
+    """Return all combinations of masks that fairseq gives a sublayer in this place, none first."""
     causal: list[Any] = [None]
     left, right = CausalMask(T, CUDA), CausalMask(T, CUDA)  # for padding on either side
     if place != "cross":
@@ -45,25 +45,25 @@ def masks(place: str, keys: int, dtype: torch.dtype) -> list[dict[str, Any]]:
     return [
         {"attn_mask": mask, "key_padding_mask": hidden}
         for mask, hidden in itertools.product(causal, padding)
-        if mask is not right or hidden is not None  # without padding both are one
+        if mask is not right or hidden is not None  # without padding ``left`` is the same
     ]
 
 
-def turn(dtype: torch.dtype, number: int) -> int:
-    """0 or 1, in turns from dtype to dtype and from number to number."""
+def alternate(dtype: torch.dtype, number: int) -> int:
+    """Return 0 or 1, alternating between the dtypes and from number to number."""
     return (int(dtype == torch.float32) + number) % 2
 
 
-def check(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    assert (out.device, tuple(out.shape), out.dtype) == (CUDA, shape, dtype)
+def check(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    assert (tensor.device, tuple(tensor.shape), tensor.dtype) == (CUDA, shape, dtype)
 
 
 @both_places
-def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
-    """With every mask, in training and in evaluation, with weights and without.
+def test_forward_stays_on_the_gpu(kind: str, place: str, dtype: torch.dtype) -> None:
+    """Every combination of masks works, in training or evaluation, with weights or without.
 
-    What is asked, or hidden by nothing, is in both modes; else a mask is in the other mode in the
-    next dtype.
+    Those without masks, or for which the host reads a value, run in both modes; each other one runs
+    in one mode in float32 and in the other mode in bfloat16.
     """
     layer = layer_for(kind)
     answers = {PADDING: True}
@@ -72,18 +72,17 @@ def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
         x, y = inputs(place, dtype)
         for number, given in enumerate(masks(place, len(y), dtype)):
             watch.asked.clear()
-            both = (
-                isinstance(given["attn_mask"], CausalMask) and given["key_padding_mask"] is not None
-            )
-            modes = (False, True) if both or number == 0 else (bool(turn(dtype, number)),)
+            causal = isinstance(given["attn_mask"], CausalMask)
+            asks = causal and given["key_padding_mask"] is not None
+            modes = (False, True) if asks or number == 0 else (bool(alternate(dtype, number)),)
             for training in modes:
                 before = watch.fused
                 out, _ = layer.train(training)(x, y, y, need_weights=False, **given)
                 check(out, (T, B, EMBED_DIM), dtype)
-                # No kernel gives the sums of a row's weights, which differ from 1 with dropout.
+                # No fused kernel returns the row sums of weights, which dropout changes from 1.
                 assert watch.fused - before == (not (training and layer.needs_row_sums))
-            # The first asks for all layers of a step.
-            assert watch.asked.total() <= both
+            # The first layer of a step asks for all layers.
+            assert watch.asked.total() <= asks
             if watch.asked:
                 answers[PADDING] = False
         out, weights = layer(x, y, y, need_head_weights=True, **given)
@@ -92,14 +91,14 @@ def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
 
 
 @both_places
-def test_backward(kind: str, place: str, dtype: torch.dtype) -> None:
-    """Without masks or with both, in turns: each in every dtype, and in both places."""
+def test_gradients_stay_on_the_gpu(kind: str, place: str, dtype: torch.dtype) -> None:
+    """Every parameter gets a gradient of its dtype, without masks or with both masks."""
     layer = layer_for(kind).train()
     with fake_cuda({PADDING: False}):
         moved(layer, dtype)
         x, y = inputs(place, dtype, requires_grad=True)
         without, *_, with_both = masks(place, len(y), dtype)
-        given = (without, with_both)[turn(dtype, PLACES.index(place))]
+        given = (without, with_both)[alternate(dtype, PLACES.index(place))]
         layer(x, y, y, need_weights=False, **given)[0].sum().backward()
         for name, parameter in layer.named_parameters():
             assert parameter.grad is not None, name
@@ -115,8 +114,8 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests above turn red where a sublayer has one."""
+def test_the_simulated_gpu_detects_a_fault(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests above turn red if a sublayer has this fault."""
     broken, message = FAULTS[fault]
     layer, merge = layer_for("mha"), Attention.merge
     monkeypatch.setattr(Attention, "merge", lambda self, x, sums: broken(merge(self, x, sums)))

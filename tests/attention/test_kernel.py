@@ -1,4 +1,4 @@
-"""The fast paths of the kernel against its reference, and that no kept head is written out."""
+"""The kernel's fast paths against the plain equation, and which of torch's kernels it calls."""
 
 import hypothesis.strategies as st
 import pytest
@@ -16,7 +16,7 @@ from fairseq_mhe.attention.kernel import (
 )
 from tests.attention.conftest import Operators, random, right_padding
 
-# float64 sums in another order
+# Float64 sums in another order.
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
@@ -29,9 +29,9 @@ def attend_reference(
     key_padding_mask: Tensor | None = None,
     attn_mask: Mask | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The plain equation, H_i = softmax(Q_i K_i^T * scale) V_i, every head and row written out.
+    """The plain equation H_i = softmax(Q_i K_i^T * scale) V_i, with a copy of each shared head.
 
-    Args: as of ``attend``. Returns: heads (N, H, T, dv) and weights (N, H, T, S).
+    Arguments are those of ``attend``; returns heads (N, H, T, dv) and weights (N, H, T, S).
     """
     beam = query.size(0) // key.size(0)
     key, value = (
@@ -43,9 +43,9 @@ def attend_reference(
         hidden = key_padding_mask.repeat_interleave(beam, 0)
     scores = torch.zeros(*query.shape[:3], key.size(2), dtype=query.dtype)
     parts = query.unbind(3) if query.dim() == 5 else [query]
-    for j, part in enumerate(parts):  # of the key j places before
-        seen = key.masked_fill(hidden[:, None, :, None], 0.0) if part.shape != query.shape else key
-        product = part @ seen.transpose(-2, -1) * scale
+    visible = key if len(parts) == 1 else key.masked_fill(hidden[:, None, :, None], 0.0)
+    for j, part in enumerate(parts):  # part j meets the key j positions before
+        product = part @ visible.transpose(-2, -1) * scale
         scores[..., j:] += product[..., : key.size(2) - j]
     if attn_mask is not None:
         scores = scores + as_additive(attn_mask, scores.dtype)
@@ -57,26 +57,26 @@ def attend_reference(
 @given(
     sentences=st.integers(1, 3),
     beam=st.integers(1, 3),
-    kept=st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4])),
+    kv_heads=st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4])),
     lengths=st.tuples(st.integers(1, 6), st.integers(1, 6)),
     widths=st.tuples(st.integers(1, 5), st.integers(1, 5)),
-    together=st.integers(1, 3),
+    taps=st.integers(1, 3),
     padded=st.booleans(),
     masking=st.sampled_from(["none", "boolean", "float"]),
     contiguous=st.booleans(),
 )
 def test_equals_the_reference(
-    sentences, beam, kept, lengths, widths, together, padded, masking, contiguous
+    sentences, beam, kv_heads, lengths, widths, taps, padded, masking, contiguous
 ) -> None:
-    (key_heads, value_heads), (queries, keys), (dk, dv) = kept, lengths, widths
-    q = random(queries, sentences * beam, 4, together * dk).permute(1, 2, 0, 3)  # as split_heads
+    (key_heads, value_heads), (queries, keys), (dk, dv) = kv_heads, lengths, widths
+    q = random(queries, sentences * beam, 4, taps * dk).permute(1, 2, 0, 3)  # as split_heads
     q = q.contiguous() if contiguous else q
-    q = q.unflatten(3, (together, dk)) if together > 1 else q
+    q = q.unflatten(3, (taps, dk)) if taps > 1 else q
     k = random(sentences, key_heads, keys, dk, seed=1)
     v = random(sentences, value_heads, keys, dv, seed=2)
     padding = right_padding(sentences, keys) if padded else None
     if padding is not None:
-        padding[:, 0] = False  # every query sees something
+        padding[:, 0] = False  # every query sees a key
     mask = None
     if masking != "none":
         mask = random(queries, keys, seed=3) > 0.5
@@ -94,66 +94,67 @@ def test_equals_the_reference(
 RIGHT, MIDDLE = right_padding(3, 6), torch.arange(6).expand(3, 6) == 2
 
 
-@pytest.mark.parametrize("kept", [1, 2, 4])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("padding", [None, RIGHT, RIGHT.flip(1), MIDDLE])
-def test_causal_with_padding_anywhere(kept: int, padding) -> None:
-    q, k, v = (random(3, 4, 6, 5), random(3, kept, 6, 5, seed=1), random(3, kept, 6, 5, seed=2))
+def test_causal_attention_with_padding_anywhere(kv_heads: int, padding) -> None:
+    k, v = (random(3, kv_heads, 6, 5, seed=seed) for seed in (1, 2))
+    q = random(3, 4, 6, 5)
     arguments = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": CausalMask(6)}
     expected, _ = attend_reference(q, k, v, **arguments)
-    found, _, _ = attend(q, k, v, **arguments)
+    heads, _, _ = attend(q, k, v, **arguments)
     real = torch.ones(3, 6, dtype=torch.bool) if padding is None else ~padding
-    torch.testing.assert_close(found.transpose(1, 2)[real], expected.transpose(1, 2)[real], **EXACT)
+    torch.testing.assert_close(heads.transpose(1, 2)[real], expected.transpose(1, 2)[real], **EXACT)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("kept", [(1, 1), (2, 2), (4, 4), (1, 4)])
+@pytest.mark.parametrize("kv_heads", [(1, 1), (2, 2), (4, 4), (1, 4)])
 @pytest.mark.parametrize("width", [5, 8])
-def test_paths_for_gpus(
-    dtype: torch.dtype, kept: tuple[int, int], width: int, monkeypatch: pytest.MonkeyPatch
+def test_paths_for_gpus_equal_the_reference(
+    dtype: torch.dtype, kv_heads: tuple[int, int], width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shared masks, padded values, expanded keys and grouped heads, computed on the CPU."""
+    """Shared masks, padded values, expanded keys and grouped heads, all computed on the CPU."""
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
     q = random(6, 4, 7, width, dtype=dtype)
-    k = random(3, kept[0], 7, width, dtype=dtype, seed=1)
-    v = random(3, kept[1], 7, 5, dtype=dtype, seed=2)
+    k = random(3, kv_heads[0], 7, width, dtype=dtype, seed=1)
+    v = random(3, kv_heads[1], 7, 5, dtype=dtype, seed=2)
     causal, tolerance = CausalMask(7), 1e-6 if dtype == torch.float32 else 0.03
     paddings = None, right_padding(3, 7), right_padding(3, 7)
     paddings[2][0, 1:3] = True
     for mask in (None, causal, causal.hidden, as_additive(causal, dtype)):
         for padding in paddings:
-            # Hypotheses that share a sentence's keys have no causal mask.
+            # A causal mask never meets a beam: hypotheses share keys only in steps without a mask.
             rows = slice(None, None, 2 if isinstance(mask, CausalMask) else 1)
             given = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": mask}
-            found, *_ = attend(q[rows], k, v, **given)
-            again, *_ = attend(q[rows], k, v, **given)
+            first, *_ = attend(q[rows], k, v, **given)
+            second, *_ = attend(q[rows], k, v, **given)
             arguments = (x.double() for x in (q[rows], k, v))
             expected, _ = attend_reference(*arguments, **given)
             real = torch.ones(3, 7, dtype=torch.bool)
             if isinstance(mask, CausalMask) and padding is not None:
                 real = ~padding
-            real = real.repeat_interleave(len(found) // 3, dim=0)
-            found, again, expected = (x.transpose(1, 2)[real] for x in (found, again, expected))
-            torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
-            torch.testing.assert_close(found, again, rtol=0, atol=0)
+            real = real.repeat_interleave(len(first) // 3, dim=0)
+            first, second, expected = (x.transpose(1, 2)[real] for x in (first, second, expected))
+            torch.testing.assert_close(first.double(), expected, rtol=0, atol=tolerance)
+            torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("wanted", [False, True])
-def test_cudnn_only_if_wanted(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
+def test_only_a_variable_enables_cudnn(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    enabled = []
 
-    def watched(query: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
-        seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+    def attention(query: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        enabled.append(torch.backends.cuda.cudnn_sdp_enabled())
         return query
 
     monkeypatch.setenv("FAIRSEQ_MHE_CUDNN", "1" if wanted else "")
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
     q = random(3, 4, 6, 5)
     attend(q, q, q, scale=0.5)
-    assert (seen, torch.backends.cuda.cudnn_sdp_enabled()) == ([wanted], True)
+    assert (enabled, torch.backends.cuda.cudnn_sdp_enabled()) == ([wanted], True)
 
 
-def test_padding_side() -> None:
+def test_causal_mask_hides_padding_only_on_the_right() -> None:
     mask, right = CausalMask(5), right_padding(3, 5)
     one_on_the_left = torch.arange(5).expand(3, 5) < torch.tensor([[0], [1], [0]])
     in_between = one_on_the_left.roll(2, dims=1)
@@ -164,34 +165,34 @@ def test_padding_side() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("keys", [9, 16])
 def test_the_plain_softmax_is_computed_in_float32(keys: int, dtype: torch.dtype) -> None:
-    """Its result is rounded once, from float32.
+    """The result is rounded once, from float32.
 
-    The CPU's softmax of half precision happens to be as exact (torch 2.13), which other devices do
-    not promise: the operator's own type is what counts.
+    The CPU's softmax of half precision is as exact in torch 2.13, but other devices' may not be, so
+    the dtype of the operator is checked too.
     """
     q = 4 * random(2, 4, 9, 8, dtype=dtype)
     k, v = (4 * random(2, 4, keys, 8, dtype=dtype, seed=seed) for seed in (1, 2))
     with Operators() as operators:
         _, weights, _ = attend(q, k, v, scale=0.5, need_weights=True)
-    assert {out.dtype for name, out in operators.seen if "softmax" in name} == {torch.float32}
+    assert {out.dtype for name, out in operators.calls if "softmax" in name} == {torch.float32}
     scores = masked_scores(q, k, 0.5, None, None)
     assert scores.dtype == weights.dtype == dtype
-    # Half a unit in the last place, and float32's own few.
+    # Half a unit in the last place, and a few units of float32.
     rounded = {"rtol": 0.505 * torch.finfo(dtype).eps, "atol": 2**-25}
     torch.testing.assert_close(weights.double(), scores.double().softmax(dim=-1), **rounded)
 
 
 @settings(max_examples=60)
 @given(keys=st.integers(1, 40), queries=st.integers(1, 3), hidden=st.integers(0, 39))
-def test_softmax_of_any_length(keys: int, queries: int, hidden: int) -> None:
-    """Values and gradients are torch's, whatever a row lacks to a vector register."""
+def test_softmax_of_any_length_equals_torchs(keys: int, queries: int, hidden: int) -> None:
+    """Weights and gradients agree for rows shorter and longer than a vector register."""
     scores = random(2, 3, queries, keys)
     scores[..., keys - min(hidden, keys - 1) :] = float("-inf")
     ours, theirs = (scores.clone().requires_grad_() for _ in range(2))
     weights, expected = softmax(ours), theirs.softmax(dim=-1)
-    outer = random(2, 3, queries, keys, seed=1)
-    weights.backward(outer)
-    expected.backward(outer)
+    grad_output = random(2, 3, queries, keys, seed=1)
+    weights.backward(grad_output)
+    expected.backward(grad_output)
     torch.testing.assert_close(weights, expected, **EXACT)
     torch.testing.assert_close(ours.grad, theirs.grad, **EXACT)
 
@@ -206,9 +207,9 @@ def test_softmax_of_any_length(keys: int, queries: int, hidden: int) -> None:
 def test_short_bfloat16_trains_without_the_cpus_fused_kernel(
     dtype: torch.dtype, keys: int, training: bool, fused: bool
 ) -> None:
-    """Its backward pass takes many times as long there."""
+    """Its backward pass takes many times as long as separate steps."""
     q = random(2, 4, 5, 8, dtype=dtype).requires_grad_()
     k = random(2, 4, keys, 8, dtype=dtype)
     with torch.set_grad_enabled(training), Operators() as operators:
         attend(q, k, k, scale=0.3)
-    assert any("scaled_dot_product" in name for name, _ in operators.seen) == fused
+    assert any("scaled_dot_product" in name for name, _ in operators.calls) == fused

@@ -11,8 +11,8 @@ from fairseq_mhe.attention.kernel import CausalMask, as_additive
 from tests.attention.conftest import EMBED_DIM, HEADS, make_layer, random, right_padding
 
 EXACT = {"rtol": 0, "atol": 1e-12}
-# With static_kv fairseq computes its softmax in float32 whatever the input: 24 bits on values and
-# gradients up to 100.
+# With static_kv fairseq computes its softmax in float32 (24 bits) for any input; values and
+# gradients reach 100.
 FLOAT32_SOFTMAX = {"rtol": 1e-5, "atol": 1e-5, "check_dtype": False}
 B, T, S = 3, 5, 7
 
@@ -46,29 +46,29 @@ def test_equals_fairseqs_forward_and_backward(
     torch.testing.assert_close(fused[real], expected[real], **tolerance)
     torch.testing.assert_close(weights, expected_weights, **tolerance)
 
-    # Gradients are sums of terms of up to 100 that nearly cancel in the key's bias.
+    # The terms of a gradient reach 100, and nearly cancel in the key's bias.
     tolerance = {"rtol": 1e-4, "atol": 5e-4} if static_kv else {"rtol": 1e-10, "atol": 1e-10}
     leaves = [x, y] if place == "cross" else [x]
-    one = torch.autograd.grad(fused[real].square().sum(), [*ours.parameters(), *leaves])
-    two = torch.autograd.grad(expected[real].square().sum(), [*theirs.parameters(), *leaves])
-    by_name = dict(zip([n for n, _ in theirs.named_parameters()], two, strict=False))
-    for (name, _), gradient in zip(ours.named_parameters(), one, strict=False):
+    our_grads = torch.autograd.grad(fused[real].square().sum(), [*ours.parameters(), *leaves])
+    grads = torch.autograd.grad(expected[real].square().sum(), [*theirs.parameters(), *leaves])
+    by_name = dict(zip([n for n, _ in theirs.named_parameters()], grads, strict=False))
+    for (name, _), gradient in zip(ours.named_parameters(), our_grads, strict=False):
         torch.testing.assert_close(gradient, by_name[name], **tolerance)
-    for gradient, other in zip(one[-len(leaves) :], two[-len(leaves) :], strict=True):
+    for gradient, other in zip(our_grads[-len(leaves) :], grads[-len(leaves) :], strict=True):
         torch.testing.assert_close(gradient, other, **tolerance)
 
 
 @pytest.mark.parametrize("memory", [256, 128])
 def test_is_initialised_as_fairseqs(memory: int) -> None:
-    """fairseq's projections start smaller where all three could be one matrix."""
+    """fairseq's projections start smaller if all three have inputs of the same width."""
     torch.manual_seed(1)
-    place = {"self_attention": memory == 256, "encoder_decoder_attention": memory != 256}
+    role = {"self_attention": memory == 256, "encoder_decoder_attention": memory != 256}
     sizes = {"kdim": memory, "vdim": memory}
     ours = build_attention("mha", 256, 4, bias=True, **sizes)
-    theirs = FairseqAttention(256, 4, **place, **sizes)
+    theirs = FairseqAttention(256, 4, **role, **sizes)
     for name, parameter in theirs.named_parameters():
         other = ours.get_parameter(name)
-        # uniform on the same interval: 256 or more draws come near its ends and its deviation
+        # Both are uniform: 256 or more draws come near the ends and the deviation of the interval.
         largest, spread = parameter.abs().max().item(), parameter.std().item()
         assert other.abs().max().item() == pytest.approx(largest, rel=0.02), name
         assert other.std().item() == pytest.approx(spread, rel=0.1), name

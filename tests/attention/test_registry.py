@@ -1,4 +1,4 @@
-"""The registry: what cannot be built is refused in one clear line."""
+"""The registry refuses names, sizes and options that do not fit, in one clear line."""
 
 import math
 
@@ -8,7 +8,7 @@ from fairseq_mhe.attention import KINDS, build_attention
 
 EVERY = tuple(KINDS)
 ONE_INPUT = tuple(name for name, kind in KINDS.items() if kind.keys_are_values)
-#: Kinds, sizes, options and what the refusal says.
+#: Kinds, sizes, options and the error message.
 REFUSED = [
     (("mhe",), (8, 2), {}, r"unknown .*'mhe'.*mha, mhe_mul, mhe_add.* --user-dir"),
     (EVERY, (10, 4), {}, "embed_dim 10 is not divisible by num_heads 4"),
@@ -40,7 +40,7 @@ def test_bad_sizes_and_options_are_refused(
             build_attention(kind, *sizes, **options)
 
 
-def test_the_smallest_sizes_are_taken() -> None:
+def test_the_smallest_sizes_are_accepted() -> None:
     build_attention("gqa", 8, 2, kv_heads=1)
     build_attention("mla", 8, 2, latent_dim=1)
     build_attention("collaborative", 8, 2, collaborative_dim=1)

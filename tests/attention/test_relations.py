@@ -1,4 +1,4 @@
-"""With the right weights one kind is another exactly, whatever the shapes."""
+"""With the right weights one kind computes exactly the same as another, for all shapes."""
 
 from collections.abc import Callable
 
@@ -6,29 +6,27 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
-from torch import Tensor
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import PLACES, make_layer, random, right_padding
 
-# float64 sums in another order.
+# Float64 sums in another order.
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def copy_shared(one: Attention, other: Attention) -> None:
-    """Give ``one`` the weights of ``other`` that both have under the same name and shape."""
-    theirs = dict(other.named_parameters())
-    for name, parameter in one.named_parameters():
+def copy_shared(layer: Attention, source: Attention) -> None:
+    """Copy into ``layer`` those weights of ``source`` that have the same name and shape in both."""
+    theirs = dict(source.named_parameters())
+    for name, parameter in layer.named_parameters():
         if name in theirs and theirs[name].shape == parameter.shape:
             parameter.copy_(theirs[name])
 
 
 def collaborative_as_mha(mha: Attention, sizes: dict) -> Attention:
-    """D = n d, all of MHA's queries and keys side by side, of which head i mixes its own block.
+    """D = n d: MHA's queries and keys of all heads side by side; head i mixes only its own block.
 
-    MHA's biases leave one term that depends on the key alone, b_Q^i (Y W_K^i)^T; the softmax
-    ignores the others.
+    Of the terms with MHA's biases softmax ignores all but b_Q^i (Y W_K^i)^T, the content term.
     """
     width = mha.num_heads * mha.head_dim
     layer = make_layer("collaborative", **sizes, collaborative_dim=width)
@@ -53,14 +51,14 @@ def mhe_without_embeddings(kind: str) -> Callable[[Attention, dict], Attention]:
 
 
 def gqa_of_as_many(other: Attention, sizes: dict) -> Attention:
-    """As many groups as the other kind has key heads."""
+    """g is the number of the other kind's key heads."""
     layer = make_layer("gqa", **sizes, kv_heads=other.key_heads)
     layer.load_state_dict(other.state_dict())
     return layer
 
 
 def mha_from_skv(skv: Attention, sizes: dict) -> Attention:
-    """Keys and values from copies of one projection."""
+    """Both projections are copies of the shared one."""
     layer = make_layer("mha", **sizes)
     copy_shared(layer, skv)
     layer.k_proj.load_state_dict(skv.kv_proj.state_dict())
@@ -69,7 +67,7 @@ def mha_from_skv(skv: Attention, sizes: dict) -> Attention:
 
 
 def skv_from_el(el: Attention, sizes: dict) -> Attention:
-    """The input itself is what an identity projects to."""
+    """The identity as projection returns the input itself."""
     layer = make_layer("skv", **sizes)
     copy_shared(layer, el)
     layer.kv_proj.weight.copy_(torch.eye(el.embed_dim))
@@ -79,9 +77,9 @@ def skv_from_el(el: Attention, sizes: dict) -> Attention:
 
 
 def mla_of_everything(mha: Attention, sizes: dict) -> Attention:
-    """r = C and the identity as compression: the input itself is the latent vector.
+    """r = C and W_D is the identity: the input itself is the latent vector.
 
-    Weights sum to 1, so that what MHA's values have as a bias is a part of the output's.
+    Attention weights sum to 1, so the output's bias can contain the bias of MHA's values.
     """
     layer = make_layer("mla", **sizes, latent_dim=mha.embed_dim)
     copy_shared(layer, mha)
@@ -95,7 +93,7 @@ def mla_of_everything(mha: Attention, sizes: dict) -> Attention:
 
 
 def mla_of_one_key_and_value(mqa: Attention, sizes: dict) -> Attention:
-    """r = 2 d: the latent vector is the key and the value, of which each head takes its part."""
+    """r = 2 d: the latent vector is the key beside the value; W_UK and W_UV select one of them."""
     layer = make_layer("mla", **sizes)
     copy_shared(layer, mqa)
     projections = (layer.down_proj, mqa.k_proj, mqa.v_proj)
@@ -107,19 +105,13 @@ def mla_of_one_key_and_value(mqa: Attention, sizes: dict) -> Attention:
     return layer
 
 
-def with_factors_of(mul: Attention, kind: str, sizes: dict) -> tuple[Attention, Tensor]:
-    """MHE-Mul's projections, e^V a part of W_O; and its queries' factors (n, d)."""
-    layer = make_layer(kind, **sizes)
+def conv_without_neighbours(mul: Attention, sizes: dict) -> Attention:
+    """e_i1 = e_i2 = 0, so scores ignore the keys before; W_O contains the value's factors."""
+    layer = make_layer("mhe_conv", **sizes)
     copy_shared(layer, mul)
     layer.out_proj.weight.mul_(1 + mul.value_embedding.flatten())
-    return layer, (1 + mul.query_embedding) * (1 + mul.key_embedding)
-
-
-def conv_without_neighbours(mul: Attention, sizes: dict) -> Attention:
-    """e_i1 = e_i2 = 0: what comes before a key is not read."""
-    layer, factors = with_factors_of(mul, "mhe_conv", sizes)
     layer.taps.zero_()
-    layer.taps[:, 0] = factors
+    layer.taps[:, 0] = (1 + mul.query_embedding) * (1 + mul.key_embedding)
     return layer
 
 
@@ -131,7 +123,7 @@ def mha_conv_without_neighbours(mha: Attention, sizes: dict) -> Attention:
     return layer
 
 
-#: What a kind becomes -> that kind, and the layer of another kind that does the same.
+#: Relation -> the second kind, and a function that builds an equal layer of the first kind.
 RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "collaborative with D = n d and block mixing is mha": ("mha", collaborative_as_mha),
     "mhe_mul with zero embeddings is sha": ("sha", mhe_without_embeddings("mhe_mul")),
@@ -161,27 +153,27 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     need_weights=st.booleans(),
 )
 @torch.no_grad()
-def test_relation(
+def test_kinds_are_equal_with_the_right_weights(
     relation, place, batch, queries, keys, heads, head_dim, bias, padded, need_weights
 ) -> None:
     kind, convert = RELATIONS[relation]
     sizes = {"embed_dim": heads * head_dim, "num_heads": heads, "bias": bias}
-    one = make_layer(kind, **sizes)
-    other = convert(one, sizes)
+    original = make_layer(kind, **sizes)
+    converted = convert(original, sizes)
     x = random(queries, batch, heads * head_dim)
     y = random(keys, batch, heads * head_dim, seed=1) if place == "cross" else x
     padding = right_padding(batch, y.size(0)) if padded else None
     if padding is not None:
-        padding[:, 0] = False  # a row of nothing but padding has no defined output
+        padding[:, 0] = False  # a sentence of padding alone has no defined output
     mask = CausalMask(queries) if place == "decoder" else None
     arguments = {"key_padding_mask": padding, "attn_mask": mask, "need_head_weights": need_weights}
-    expected, expected_weights = one(x, y, y, need_weights=need_weights, **arguments)
-    found, weights = other(x, y, y, need_weights=need_weights, **arguments)
-    # What a padded query sees of its past is not defined, and ignored by fairseq's loss.
+    expected, expected_weights = original(x, y, y, need_weights=need_weights, **arguments)
+    out, weights = converted(x, y, y, need_weights=need_weights, **arguments)
+    # The output of a padded query is undefined in the decoder; fairseq's loss ignores it.
     real = torch.ones(queries, batch, dtype=torch.bool)
     if padded and place == "decoder":
         real = ~padding.t()
-    torch.testing.assert_close(found[real], expected[real], **EXACT)
+    torch.testing.assert_close(out[real], expected[real], **EXACT)
     if need_weights:  # (H, B, T, S) -> (T, B, H, S)
         by_query = (w.permute(2, 1, 0, 3)[real] for w in (weights, expected_weights))
         torch.testing.assert_close(*by_query, **EXACT)

@@ -1,4 +1,4 @@
-"""What every kind of attention must do, in every place: one suite, no special cases."""
+"""Properties that every kind of attention must have in every place; no kind is special."""
 
 import hypothesis.strategies as st
 import pytest
@@ -11,10 +11,10 @@ from fairseq_mhe.attention.kernel import CausalMask, as_additive
 from tests.attention.conftest import EMBED_DIM, HEADS, make_layer, random, right_padding
 from tests.attention.equations import EQUATIONS
 
-# float64 against float64: only the order of additions differs.
+# Both sides compute in float64; only the order of additions differs.
 EXACT = {"rtol": 0, "atol": 1e-12}
 B, T, S = 3, 5, 7
-#: Places and the mask that fairseq or a user gives there.
+#: Places, and the form of the causal mask that fairseq or a user passes there.
 MASKS = [
     ("cross", "none"),
     *(("decoder", mask) for mask in ("none", "causal", "boolean", "uint8", "float")),
@@ -28,13 +28,13 @@ a_search = given(
 
 
 def inputs(place: str) -> tuple[Tensor, Tensor]:
-    """X (T, B, C) and Y, which is X in self-attention and (S, B, C) in cross-attention."""
+    """Return X (T, B, C) and Y, which is X in self-attention and (S, B, C) in cross-attention."""
     x = random(T, B, EMBED_DIM)
     return x, random(S, B, EMBED_DIM, seed=1) if place == "cross" else x
 
 
 def plain(kind: str, layer, x: Tensor, y: Tensor, padding: Tensor | None = None, causal=False):
-    """The equation's output (T, B, C) and weights (H, B, T, S)."""
+    """Return output (T, B, C) and weights (H, B, T, S) of the paper's equation."""
     mask = torch.zeros(x.size(1), x.size(0), y.size(0), dtype=torch.bool)
     if padding is not None:
         mask |= padding[:, None, :]
@@ -62,7 +62,7 @@ def test_equals_the_plain_equation(
     fused, none = layer(x, y, y, need_weights=False, **arguments)
     stepwise, weights = layer(x, y, y, need_head_weights=True, **arguments)
     _, mean_weights = layer(x, y, y, need_weights=True, **arguments)
-    # Right-padded queries see nothing but their own past, which fairseq's loss ignores.
+    # The output of padded queries is undefined; fairseq's loss ignores it.
     real = slice(None) if padding is None or place == "cross" else ~padding.t()
     torch.testing.assert_close(fused[real], expected[real], **EXACT)
     torch.testing.assert_close(stepwise[real], expected[real], **EXACT)
@@ -73,7 +73,7 @@ def test_equals_the_plain_equation(
 
 @pytest.mark.parametrize("gpu", [False, True])
 def test_gradients_equal_the_plain_equations(kind: str, place: str, gpu: bool) -> None:
-    """By the path for CPUs and by the one for GPUs, computed on the CPU."""
+    """Both code paths are right, for CPUs and for GPUs; the CPU computes both."""
     layer = make_layer(kind)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
@@ -83,15 +83,15 @@ def test_gradients_equal_the_plain_equations(kind: str, place: str, gpu: bool) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.Tensor, "is_cuda", property(lambda self: gpu))
         out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=False)
-    found = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
-    for one, other in zip(found, expected, strict=True):
-        assert torch.isfinite(one).all()
+    gradients = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
+    for gradient, exact in zip(gradients, expected, strict=True):
+        assert torch.isfinite(gradient).all()
         # Gradients are sums of a few hundred products of numbers around 10.
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(gradient, exact, rtol=1e-10, atol=1e-10)
 
 
 def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
-    """Data-parallel training stops where one gets none; a gradient of zero is fine."""
+    """Data-parallel training stops at a parameter without a gradient; a gradient of 0 is enough."""
     layer = make_layer(kind, bias=True).train()
     x, y = inputs(place)
     layer(x, y, y)[0].sum().backward()
@@ -101,7 +101,7 @@ def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
 @pytest.mark.parametrize("gpu", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool, gpu: bool) -> None:
-    """By the path for CPUs with weights, and by the one for GPUs, ready for generation, without."""
+    """The CPU path returns attention weights; the GPU path, made fast for generation, does not."""
     layer = make_layer(kind, bias=gpu)
     x, mask = random(T, B, EMBED_DIM), CausalMask(T)
     padding = torch.zeros(B, T, dtype=torch.bool)
@@ -132,9 +132,9 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool, gpu: 
 def test_any_beam_reordering_equals_recomputing(
     data: st.DataObject, kind: str, beam: int, sentences: int
 ) -> None:
-    """Self-attention: hypotheses are copied and dropped, sentences finish; the cache follows."""
+    """In self-attention the cache follows hypotheses that are copied and dropped."""
     layer = make_layer(kind)
-    history = random(1, sentences * beam, EMBED_DIM)  # (t, N, C): what each hypothesis has had
+    history = random(1, sentences * beam, EMBED_DIM)  # (t, N, C), all inputs of each hypothesis
     state: dict = {}
     layer(history[-1:], incremental_state=state)
     for step in range(data.draw(st.integers(1, 4))):
@@ -149,10 +149,10 @@ def test_any_beam_reordering_equals_recomputing(
 
 @settings(max_examples=25)
 @a_search
-def test_cross_attention_kept_once_a_sentence(
+def test_cross_attention_shares_the_row_of_a_sentence(
     data: st.DataObject, kind: str, beam: int, sentences: int
 ) -> None:
-    """One row of keys a sentence, whatever reads it and however reordered, equals one row each."""
+    """One row of keys for a sentence equals one row for each hypothesis, after any reordering."""
     layer = make_layer(kind)
     memory, padding = random(S, sentences, EMBED_DIM, seed=1), right_padding(sentences, S)
     owner = torch.arange(sentences).repeat_interleave(beam)  # the sentence of each hypothesis
@@ -171,12 +171,12 @@ def test_cross_attention_kept_once_a_sentence(
 
 @st.composite
 def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
-    """What beam search asks for (some sentences go on, hypotheses come from their own), or any."""
+    """Draw an order of beam search (some sentences continue, none mix), or an arbitrary order."""
     if draw(st.booleans()):
         return draw(st.lists(st.integers(0, hypotheses - 1), min_size=1, max_size=hypotheses))
     groups = range(hypotheses // beam)
-    kept = sorted(draw(st.sets(st.sampled_from(groups), min_size=1))) if hypotheses >= beam else []
-    order = [g * beam + draw(st.integers(0, beam - 1)) for g in kept for _ in range(beam)]
+    going = sorted(draw(st.sets(st.sampled_from(groups), min_size=1))) if hypotheses >= beam else []
+    order = [g * beam + draw(st.integers(0, beam - 1)) for g in going for _ in range(beam)]
     return order or [0]
 
 
@@ -191,7 +191,7 @@ def test_sentences_stay_shared_through_a_search(kind: str) -> None:
 
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
-    """Other numbers in padded places change nothing for real queries."""
+    """Other numbers at padded positions do not change the output of real queries."""
     layer = make_layer(kind)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
@@ -199,9 +199,9 @@ def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
     other = y + 100 * random(*y.shape, seed=5) * padding.t().unsqueeze(-1)
     causal = CausalMask(T) if place == "decoder" else None
     arguments = {"key_padding_mask": padding, "attn_mask": causal, "need_weights": False}
-    one, two = (layer(x if place == "cross" else z, z, z, **arguments)[0] for z in (y, other))
+    before, after = (layer(x if place == "cross" else z, z, z, **arguments)[0] for z in (y, other))
     real = slice(None) if place == "cross" else ~padding.t()
-    torch.testing.assert_close(one[real], two[real], **EXACT)
+    torch.testing.assert_close(before[real], after[real], **EXACT)
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
@@ -220,12 +220,12 @@ def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
 def test_dropout_of_attention_weights_is_the_papers(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With weights W' of a known draw the output is concat_i(W'_i V_i) W_O with the paper's V_i."""
-    layer = make_layer(kind, dropout=0.25).train()  # not F.dropout's own 0.5
+    """With dropped weights W' the output is concat_i(W'_i V_i) W_O, V_i as in the paper."""
+    layer = make_layer(kind, dropout=0.25).train()  # not F.dropout's default of 0.5
     x = random(T, B, EMBED_DIM)
     whole, weights = plain(kind, layer, x, x)
-    drawn = layer.queries(x).size(1)  # H, or 1 where one head is repeated, dropped weights and all
-    by_sentence = weights[:drawn].transpose(0, 1).contiguous()  # (B, H or 1, T, S), as the layer's
+    heads = layer.queries(x).size(1)  # H, or 1 if one head with its dropped weights is repeated
+    by_sentence = weights[:heads].transpose(0, 1).contiguous()  # (B, H or 1, T, S), as in the layer
     torch.manual_seed(3)
     dropped = torch.nn.functional.dropout(by_sentence, 0.25)
     torch.manual_seed(3)
@@ -239,11 +239,11 @@ def test_dropout_of_attention_weights_is_the_papers(
     assert not torch.allclose(whole, expected)
 
 
-def test_other_key_width(kind: str) -> None:
-    """Cross-attention over an encoder of another width."""
+def test_keys_of_another_width_equal_the_plain_equation(kind: str) -> None:
+    """Cross-attention may read an encoder of another width."""
     if kind == "el":
         pytest.skip("EL-attention slices its input, which must be as wide as the heads together")
     layer = make_layer(kind, kdim=10, vdim=10)
     x, y = random(T, B, EMBED_DIM), random(S, B, 10)
-    found, _ = layer(x, y, y, need_weights=False)
-    torch.testing.assert_close(found, plain(kind, layer, x, y)[0], **EXACT)
+    out, _ = layer(x, y, y, need_weights=False)
+    torch.testing.assert_close(out, plain(kind, layer, x, y)[0], **EXACT)

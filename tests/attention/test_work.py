@@ -1,4 +1,4 @@
-"""How much a sublayer writes, in bytes and operators instead of seconds."""
+"""The work of a sublayer, measured as bytes written and operators called, not as seconds."""
 
 from typing import Any
 
@@ -22,23 +22,23 @@ def numbers(*shape: int) -> Tensor:
 
 @torch.no_grad()
 def after_many_steps(kind: str, place: str) -> tuple[Attention, dict[str, Any]]:
-    """A sublayer with ``PAST`` positions cached, and its next step's arguments but the query."""
+    """Return a sublayer whose cache has ``PAST`` positions, and its arguments besides the query."""
     layer = make_layer(kind, dtype=torch.float32, embed_dim=WIDTH, num_heads=HEADS)
-    rest: dict[str, Any] = {"incremental_state": {}, "need_weights": False}
+    arguments: dict[str, Any] = {"incremental_state": {}, "need_weights": False}
     if place == "cross":
         memory = numbers(PAST, SENTENCES, WIDTH)
-        rest |= {"key": memory, "value": memory, "static_kv": True}
-        layer(numbers(1, ROWS, WIDTH), **rest)
+        arguments |= {"key": memory, "value": memory, "static_kv": True}
+        layer(numbers(1, ROWS, WIDTH), **arguments)
     else:
-        layer(numbers(PAST, ROWS, WIDTH), attn_mask=CausalMask(PAST), **rest)
-    return layer, rest
+        layer(numbers(PAST, ROWS, WIDTH), attn_mask=CausalMask(PAST), **arguments)
+    return layer, arguments
 
 
 @torch.no_grad()
-def work_of_a_step(layer: Attention, rest: dict[str, Any]) -> Operators:
+def work_of_a_step(layer: Attention, arguments: dict[str, Any]) -> Operators:
     query = numbers(1, ROWS, WIDTH)
     with Operators() as work:
-        layer(query, **rest)
+        layer(query, **arguments)
     return work
 
 
@@ -46,67 +46,68 @@ def work_of_a_step(layer: Attention, rest: dict[str, Any]) -> Operators:
 def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
     kind: str, place: str
 ) -> None:
-    layer, rest = after_many_steps(kind, place)
-    work = work_of_a_step(layer, rest)
-    cache = layer._get_input_buffer(rest["incremental_state"])
+    layer, arguments = after_many_steps(kind, place)
+    work = work_of_a_step(layer, arguments)
+    cache = layer._get_input_buffer(arguments["incremental_state"])
     rows, keys, widest = (*cache.key.shape[:3:2], max(cache.key.size(3), cache.value.size(3)))
-    together = layer.queries(numbers(1, 1, WIDTH)).shape[3:].numel() // cache.key.size(3)
-    bound = ROWS * HEADS * together * max(keys, widest)  # scores; queries or heads
+    parts = layer.queries(numbers(1, 1, WIDTH)).shape[3:].numel() // cache.key.size(3)
+    bound = ROWS * HEADS * parts * max(keys, widest)  # scores, queries or heads
     if place == "decoder":
         bound = max(bound, cache.key.numel(), cache.value.numel())
-    if kind == "sha":  # its W_O, summed over equal heads
+    if kind == "sha":  # sha writes the sum of W_O's blocks
         bound = max(bound, WIDTH * layer.head_dim)
     assert max(work.written) <= bound * FLOAT
     if cache.value.size(1) == 1:
         assert max(work.written) < HEADS * widest * rows * keys * FLOAT
     weights = {p.untyped_storage().data_ptr() for p in layer.parameters()}
-    for given in work.kernel_inputs:  # each stored number is read once: nothing was repeated
-        storage = given.untyped_storage()
-        most = max(bound * FLOAT, storage_bytes(cache))
-        assert storage.data_ptr() in weights or storage.nbytes() <= most
+    for tensor in work.kernel_inputs:  # no input holds copies of key or value heads
+        storage = tensor.untyped_storage()
+        limit = max(bound * FLOAT, storage_bytes(cache))
+        assert storage.data_ptr() in weights or storage.nbytes() <= limit
 
 
 def test_a_reorder_writes_exactly_the_cache(kind: str) -> None:
-    layer, rest = after_many_steps(kind, "decoder")
-    order = torch.tensor([0, 0, 1, 4, 3, 3])
+    layer, arguments = after_many_steps(kind, "decoder")
+    state, order = arguments["incremental_state"], torch.tensor([0, 0, 1, 4, 3, 3])
     with Operators() as work:
-        layer.reorder_incremental_state(rest["incremental_state"], order)
-    size = storage_bytes(layer._get_input_buffer(rest["incremental_state"]))
+        layer.reorder_incremental_state(state, order)
+    size = storage_bytes(layer._get_input_buffer(state))
     assert size == ROWS * PAST * layer.cached_values * FLOAT
     assert sum(n for n in work.written if n > order.numel() * order.element_size()) == size
 
 
 @pytest.mark.parametrize("place", ["decoder", "cross"])
-def test_generation_computes_nothing_anew_that_depends_on_weights_alone(place: str) -> None:
-    """With head embeddings a step starts as many operators as multi-query attention does.
+def test_generation_computes_only_once_what_depends_on_weights_alone(place: str) -> None:
+    """A step of MHE-Mul calls as many operators as one of multi-query attention.
 
-    (MHE-Add's two sums stay: of the queries and of the heads.)
+    MHE-Add calls two more, which add its embeddings to the queries and to the heads.
     """
     counts = {}
     for kind in ("mqa", "mhe_mul", "mhe_add"):
-        layer, rest = after_many_steps(kind, place)
+        layer, arguments = after_many_steps(kind, place)
         layer.make_generation_fast_()
-        work_of_a_step(layer, rest)  # what is kept is computed
-        counts[kind] = len(work_of_a_step(layer, rest).written)
+        work_of_a_step(layer, arguments)  # the first step computes what later steps reuse
+        counts[kind] = len(work_of_a_step(layer, arguments).written)
     assert counts["mhe_mul"] == counts["mqa"]
     assert counts["mhe_add"] == counts["mqa"] + 2
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("gpu", [False, True])
-def test_generation_is_the_same_and_has_no_more_parameters(
+def test_fast_generation_gives_the_same_output_with_the_same_parameters(
     kind: str, place: str, gpu: bool, monkeypatch: Any
 ) -> None:
-    """Also by what runs on GPUs, computed on the CPU."""
+    """Both code paths are right, for CPUs and for GPUs; the CPU computes both."""
     monkeypatch.setattr(Tensor, "is_cuda", property(lambda self: gpu))
     layer = make_layer(kind, bias=True)
     x = random(5, 3, EMBED_DIM)
     y = random(7, 3, EMBED_DIM, seed=1) if place == "cross" else x
-    before, (expected, weights) = (dict(layer.state_dict()), layer(x, y, y, need_head_weights=True))
+    before = dict(layer.state_dict())
+    expected, weights = layer(x, y, y, need_head_weights=True)
     layer.make_generation_fast_()
     for _ in range(2):
-        found, same_weights = layer(x, y, y, need_head_weights=True)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        out, same_weights = layer(x, y, y, need_head_weights=True)
+        torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
         torch.testing.assert_close(same_weights, weights, rtol=0, atol=1e-12)
     after = layer.state_dict()
     assert list(after) == list(before) == [name for name, _ in layer.named_parameters()]

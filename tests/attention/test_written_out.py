@@ -1,4 +1,4 @@
-"""Every kind written out as ordinary heads computes what the sublayer computes."""
+"""Every kind written out as ordinary heads computes the same as the sublayer."""
 
 import re
 from typing import Any
@@ -15,13 +15,13 @@ from fairseq_mhe.common.errors import UserError
 from tests.attention.conftest import make_layer, random
 
 C, N = 12, 3
-#: Kinds that say why they have no ordinary heads.
+#: Kinds without ordinary heads; they give the reason.
 NO_HEADS = [name for name, kind in KINDS.items() if kind.no_heads]
 WRITTEN_OUT = [name for name in KINDS if name not in NO_HEADS]
 
 
-def by_hand(heads: WrittenOut, x: Tensor, y: Tensor) -> Tensor:
-    """(T, C), (S, M) -> (T, C), head by head as the docstring of ``WrittenOut`` says."""
+def attend_head_by_head(heads: WrittenOut, x: Tensor, y: Tensor) -> Tensor:
+    """(T, C), (S, M) -> (T, C), computed as the docstring of ``WrittenOut`` says."""
     output = heads.output_bias.clone()
     for i in range(len(heads.query)):
         query = x @ heads.query[i].T + heads.query_bias[i]
@@ -43,15 +43,16 @@ def test_written_out_heads_compute_the_same(kind: str, options: dict[str, Any]) 
     x, y = random(4, C), random(6, C, seed=1)
     expected = attention(x.unsqueeze(1), y.unsqueeze(1), y.unsqueeze(1))[0].squeeze(1)
     exact = {"rtol": 1e-10, "atol": 1e-10}
-    torch.testing.assert_close(by_hand(attention.written_out(), x, y), expected, **exact)
-    if kind != "collaborative":  # whose keys are wider than a stock head
-        wider = attention.written_out().of_width(8)
+    heads = attention.written_out()
+    torch.testing.assert_close(attend_head_by_head(heads, x, y), expected, **exact)
+    if kind != "collaborative":  # its keys are wider than a stock head
+        wider = heads.of_width(8)
         assert (wider.key.size(1), wider.value.size(1), wider.scale) == (8, 8, 8**-0.5)
-        torch.testing.assert_close(by_hand(wider, x, y), expected, **exact)
+        torch.testing.assert_close(attend_head_by_head(wider, x, y), expected, **exact)
 
 
 class SharedKey(MultiheadAttention):
-    """One key head for all, as its hook says and nothing else."""
+    """A user's kind that shares one key head and overrides only `build` and `keys_values`."""
 
     def build(self) -> None:
         super().build()
@@ -61,15 +62,15 @@ class SharedKey(MultiheadAttention):
         return split_heads(self.k_proj(key), 1), split_heads(self.v_proj(value), self.num_heads)
 
 
-def test_a_hook_counts_and_what_its_kind_inherits_leaves_it_out() -> None:
+def test_a_kind_with_a_hook_loses_the_shortcuts_that_bypass_it() -> None:
     layer = SharedKey(C, N, kind="mine")
     assert layer.cached_values == C // N + C
     assert not layer.projects_together
     assert layer.no_heads == "its class has a hook but no written_out()"
-    for each in (layer, *map(make_layer, NO_HEADS)):
-        reason = f"{each.kind} attention is not written out as ordinary heads: {each.no_heads}"
-        with pytest.raises(UserError, match=re.escape(reason)):
-            each.written_out()
+    for refused in (layer, *map(make_layer, NO_HEADS)):
+        error = f"{refused.kind} attention is not written out as ordinary heads: {refused.no_heads}"
+        with pytest.raises(UserError, match=re.escape(error)):
+            refused.written_out()
 
 
 def test_keys_of_another_width_than_the_queries_are_an_error() -> None:
