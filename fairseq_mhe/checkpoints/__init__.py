@@ -1,1 +1,1 @@
-"""Checkpoints: read safely, averaged, inspected, and as models in memory."""
+"""Opens checkpoints as models, writes, averages and inspects them."""

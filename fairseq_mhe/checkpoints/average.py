@@ -1,4 +1,4 @@
-"""``fairseq-mhe average``: the plain mean of several checkpoints' weights, as a checkpoint."""
+"""``fairseq-mhe average``: writes a checkpoint with the mean of several checkpoints' weights."""
 
 import argparse
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_output
 
-#: How the names of options begin that change what weights mean.
-_MEANING = (
+#: Options with these prefixes change what a model computes from its weights.
+_MODEL_OPTIONS = (
     "_name",
     "arch",
     "encoder",
@@ -33,15 +33,15 @@ _MEANING = (
     "collaborative",
     "no_token_positional_embeddings",
 )
-#: Parts of the names of options among them that only say how a model was trained or started.
-_HARMLESS = ("drop", "_path")
+#: Options with these words in their names matter in training only, even with such a prefix.
+_TRAINING_OPTIONS = ("drop", "_path")
 
 
 def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
-    """Write the mean of weights, accumulated in float64, in float32, whole or not at all.
+    """Write the mean of the weights atomically, in float32; the sums are in float64.
 
-    All else comes from the newest checkpoint, without the optimizer's state. UserError where they
-    are of different models, or folds whose mean means nothing.
+    All else comes from the newest checkpoint, without the optimizer's state. Raises UserError for
+    checkpoints of different models, and for folds that must be averaged before they are folded.
     """
     newest = max(paths, key=lambda path: updates_made(read_checkpoint(path)))
     state = read_checkpoint(newest)
@@ -53,13 +53,13 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
         for name, value in other["model"].items():
             if value.is_floating_point():
                 sums[name] = value.double() + sums.get(name, 0.0)
-    shared: dict[Any, Tensor] = {}  # tied embeddings stay tied, in a smaller file
+    means: dict[str, Tensor] = {}
+    shared: dict[Any, Tensor] = {}  # tied embeddings stay tied
     for name, total in sums.items():
         weight = state["model"][name]
-        mean = (total / len(paths)).float()
         memory = (weight.data_ptr(), weight.shape)
-        sums[name] = shared.setdefault(memory, mean)
-    state["model"] = {**state["model"], **sums}
+        means[name] = shared.setdefault(memory, (total / len(paths)).float())
+    state["model"] = {**state["model"], **means}
     state.pop("last_optimizer_state", None)
     state[SOURCES] = [path.name for path in paths]
     with atomic_path(output) as temporary:
@@ -67,13 +67,13 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
 
 
 def saved_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a training's folder by their updates, fewest first, each number once.
+    """Return a training's checkpoints in order of their updates, one for each number of updates.
 
-    Averages are left out, and the best, which repeat others or are not among the last. UserError
-    where there is none.
+    Averages are skipped; so are the best checkpoints, which repeat others or are older. Raises
+    UserError if none is there.
     """
     by_updates: dict[int, Path] = {}
-    # In falling order, so that numbered names replace checkpoint_last.
+    # In reverse order numbered checkpoints follow checkpoint_last and replace it here.
     for path in sorted(folder.glob("checkpoint*.pt"), reverse=True):
         if path.name.startswith(("checkpoint_best", "checkpoint.best_")):
             continue
@@ -87,20 +87,20 @@ def saved_checkpoints(folder: Path) -> list[Path]:
 
 
 def _check_same_model(state: Any, path: Path, other: Any, other_path: Path) -> None:
-    ours = _model(state)
-    theirs = _model(other)
-    for name in [*ours, *theirs]:
-        mine = ours.get(name, "absent")
-        its = theirs.get(name, "absent")
-        if mine != its:
+    model = _description(state)
+    other_model = _description(other)
+    for name in [*model, *other_model]:
+        value = model.get(name, "absent")
+        other_value = other_model.get(name, "absent")
+        if value != other_value:
             raise UserError(
-                f"{other_path} and {path} are not of the same model: {name} is {its} and "
-                f"{mine}; average checkpoints of one training run"
+                f"{other_path} and {path} are not of the same model: {name} is {other_value} "
+                f"and {value}; average checkpoints of one training run"
             )
 
 
 def _check_linear(state: dict[str, Any], path: Path) -> None:
-    """Refuse a fold whose weights are products: their mean is not the product of the means."""
+    """Raise UserError for a fold with products of weights, whose mean is no product of means."""
     history = provenance(state)
     if history.get("made_by") == "fold" and not history.get("linear"):
         kinds = ", ".join(sorted(set(history["source"]["attention"].values())))
@@ -110,40 +110,41 @@ def _check_linear(state: dict[str, Any], path: Path) -> None:
         )
 
 
-def _model(state: dict[str, Any]) -> dict[str, Any]:
-    """Each parameter's shape, and the options that no shape tells, such as the number of heads."""
-    model: dict[str, Any] = {}
+def _description(state: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters' shapes, and options that shapes do not show, such as number of heads."""
+    facts: dict[str, Any] = {}
     for name, value in state["model"].items():
-        model[name] = tuple(value.shape)
+        facts[name] = tuple(value.shape)
     for name, value in model_options(state).items():
-        harmless = any(word in name for word in _HARMLESS)
-        if name.startswith(_MEANING) and not harmless:
-            model[name] = value
-    return model
+        is_for_training = any(word in name for word in _TRAINING_OPTIONS)
+        if name.startswith(_MODEL_OPTIONS) and not is_for_training:
+            facts[name] = value
+    return facts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fairseq-mhe average``."""
+    """Add the options of ``fairseq-mhe average``."""
     add = parser.add_argument
     help_ = "checkpoints, or with --last a folder"
     add("checkpoints", nargs="+", type=Path, metavar="CKPT", help=help_)
-    help_ = "the averaged checkpoint"
+    help_ = "file for the averaged checkpoint"
     add("--output", required=True, type=Path, metavar="OUT", help=help_)
     help_ = "average the last N checkpoints of the folder CKPT"
     add("--last", type=positive, metavar="N", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Average and name what went in."""
-    chosen = args.checkpoints
+    """Average the checkpoints and print their paths."""
+    paths = args.checkpoints
     if args.last is not None:
-        if len(chosen) != 1:
+        if len(paths) != 1:
             raise UserError("--last takes exactly one folder")
-        saved = saved_checkpoints(chosen[0])
+        (folder,) = paths
+        saved = saved_checkpoints(folder)
         if len(saved) < args.last:
             count = f"{len(saved)} different updates, fewer than --last {args.last}"
-            raise UserError(f"{chosen[0]} has checkpoints of {count}")
-        chosen = saved[-args.last :]
-    check_output(args.output, *chosen)
-    average_checkpoints(chosen, args.output)
-    print(f"{args.output}: mean of {', '.join(str(path) for path in chosen)}")
+            raise UserError(f"{folder} has checkpoints of {count}")
+        paths = saved[-args.last :]
+    check_output(args.output, *paths)
+    average_checkpoints(paths, args.output)
+    print(f"{args.output}: mean of {', '.join(map(str, paths))}")

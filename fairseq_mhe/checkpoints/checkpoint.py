@@ -1,4 +1,4 @@
-"""A checkpoint of a Transformer, stock or ours, as a model in memory, and back to a file."""
+"""Loads the checkpoint of a Transformer, stock or ours, as a model of ours, and saves models."""
 
 import argparse
 import json
@@ -25,55 +25,55 @@ from fairseq_mhe.models.build import build_ours
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, family_of
 from fairseq_mhe.models.options import OPTIONS
 
-#: The key under which our commands write how a checkpoint was made.
+#: The key under which our commands record how they made a checkpoint.
 PROVENANCE = "fairseq_mhe"
 #: The key under which an averaged checkpoint names its sources.
 SOURCES = "averaged_from"
 
 
 def updates_made(state: dict[str, Any]) -> int:
-    """How many updates a checkpoint's model was trained for."""
+    """Return how many updates a checkpoint's model was trained for."""
     history = state.get("optimizer_history") or [{}]
     return int(history[-1].get("num_updates", 0))
 
 
 def provenance(state: dict[str, Any]) -> dict[str, Any]:
-    """What one of our commands wrote about how a checkpoint was made; empty where none did."""
+    """Return what a command of ours recorded about making a checkpoint; empty if none made it."""
     return plain(state.get(PROVENANCE) or {})
 
 
 def plain(value: Any) -> Any:
-    """A copy in dictionaries, lists, numbers, strings and None only, so that it loads anywhere."""
+    """Return a copy of only dictionaries, lists, numbers, strings and None, which load anywhere."""
 
-    def simple(other: Any) -> Any:
+    def to_plain(other: Any) -> Any:
         return vars(other) if isinstance(other, argparse.Namespace) else str(other)
 
-    return json.loads(json.dumps(value, default=simple, skipkeys=True))
+    return json.loads(json.dumps(value, default=to_plain, skipkeys=True))
 
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint: what fairseq saved, and our model of it, even where it was fairseq's own."""
+    """A checkpoint as fairseq saved it, and as a model of ours, even if it was a stock model."""
 
     path: Path
     state: dict[str, Any]
-    options: dict[str, Any]  # of our model
+    options: dict[str, Any]  # of ``model``
     family: Family
     model: nn.Module
 
     @property
     def row(self) -> str:
-        """The nearest row of its family."""
+        """The row with the fewest differences from the model's sizes."""
         return self.family.nearest_row(self.options)[0]
 
     @property
     def attention(self) -> dict[str, str]:
-        """The kind at each place that the model has."""
+        """The kind of attention at each of the model's places ("encoder", "decoder", "cross")."""
         return self.family.kinds(self.options)
 
     @property
     def attention_summary(self) -> str:
-        """The kinds at all places in a few words."""
+        """The kind, or a list such as "encoder mha, decoder mqa" if kinds differ."""
         kinds = self.attention
         if len(set(kinds.values())) == 1:
             return next(iter(kinds.values()))
@@ -81,47 +81,47 @@ class Source:
 
     @property
     def vocab_sizes(self) -> tuple[int, ...]:
-        """Sizes of its dictionaries: the source's and the target's, or the only one's."""
+        """The numbers of words in the source's and target's dictionary, or in the only one."""
         return self.family.vocab_sizes(self.state["model"])
 
     @property
     def stock_options(self) -> dict[str, Any]:
-        """The options of fairseq's own model of the same sizes."""
+        """The options of fairseq's own model with the same sizes."""
         sizes = {k: value for k, value in self.options.items() if k not in OPTIONS}
         return {**sizes, "_name": self.family.stock, "arch": self.family.stock}
 
     def task(self) -> Any:
-        """A task with dictionaries of the right sizes, of made-up words."""
+        """Return a fairseq task with dictionaries of `vocab_sizes`, filled with made-up words."""
         return self.family.task(*self.vocab_sizes)
 
-    def require_translation(self, what: str) -> None:
-        """Raises UserError where the model is none of translation, which ``what`` is for."""
+    def require_translation(self, feature: str) -> None:
+        """Raise UserError if it is no translation model, which ``feature`` needs."""
         if self.family is not TRANSLATION:
             raise UserError(
-                f"{what} is for translation models, but {self.path} is a {self.family.stock}: "
+                f"{feature} is for translation models, but {self.path} is a {self.family.stock}: "
                 "leave it out, or use another checkpoint"
             )
 
     def options_of_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
-        """The options with attention of one kind at all places; ``own``: the kind's own options."""
-        ours = dict.fromkeys(name for name in OPTIONS if name in self.options)
+        """Return the options with ``kind`` at all places; ``own``: further options of that kind."""
+        unset = dict.fromkeys(name for name in OPTIONS if name in self.options)
         chosen = {
             "_name": self.family.arch(self.row),
             "attention": kind,
             "attention_bias": bias,
             "attention_head_dim": self.options["attention_head_dim"],
         }
-        return {**self.options, **ours, **chosen, **own}
+        return {**self.options, **unset, **chosen, **own}
 
 
 def open_source(path: Path) -> Source:
-    """Read a checkpoint, or model.pt of a run folder, in float32 and evaluation mode."""
+    """Open a checkpoint, or a run folder's model.pt, as a float32 model in evaluation mode."""
     path = path / "model.pt" if path.is_dir() else path
     return source_of(path, read_checkpoint(path))
 
 
 def source_of(path: Path, state: dict[str, Any]) -> Source:
-    """The `Source` of what was read; UserError where it fits no model of ours, or is not finite."""
+    """Return the `Source` of a state; UserError if no model fits it or a weight is not finite."""
     try:
         options = _options(state)
         family = family_of(options)
@@ -131,7 +131,7 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
     except (UserError, ErrorExit) as error:
         why = error.message if isinstance(error, ErrorExit) else error
         raise UserError(f"{path}: {why}") from None
-    except Exception as error:  # fairseq does not check options
+    except Exception as error:  # fairseq does not check options: wrong ones fail anywhere
         raise UserError(f"no model can be made of {path}: {error!r}") from error
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
@@ -141,11 +141,11 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
 
 
 def _options(state: dict[str, Any]) -> dict[str, Any]:
-    """Every option of our model for what was saved."""
+    """Return every option of our model for a saved state."""
     given = model_options(state)
     family = family_of(given)
     options = {name: plain(value) for name, value in family.options(given).items()}
-    # What files of pretrained embeddings gave is in the checkpoint, and so are trained heads.
+    # The checkpoint itself holds pretrained embeddings and trained classification heads.
     if family is TRANSLATION:
         options |= {"encoder_embed_path": None, "decoder_embed_path": None}
     if family is ROBERTA:
@@ -155,7 +155,7 @@ def _options(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_by_fairseq(path: Path, task: Any) -> BaseFairseqModel:
-    """The model of a checkpoint as fairseq's own commands load it, stock where it is stock."""
+    """Load a model as fairseq's own commands do; that of a stock checkpoint is fairseq's own."""
     (model,), _ = checkpoint_utils.load_model_ensemble([str(path)], task=task)
     return model.eval()
 
@@ -167,9 +167,9 @@ def save_model(
     path: Path,
     facts: Mapping[str, Any],
 ) -> None:
-    """Write a checkpoint that fairseq loads, in plain values, as `save_checkpoint`.
+    """Write a checkpoint of plain values, which fairseq loads, to a path of `atomic_path`.
 
-    ``parameters``: its whole state; ``facts``: how it was made, ``made_by`` among them.
+    ``parameters``: the model's whole state; ``facts``: how it was made, including ``made_by``.
     """
     cfg = plain(source.state.get("cfg") or {})
     task = cfg.get("task") or plain(_task_options(source.state.get("args")))
@@ -178,7 +178,7 @@ def save_model(
     if isinstance(cfg.get("common"), dict):
         cfg["common"]["user_dir"] = None
     (*_, last) = source.state.get("optimizer_history") or [{}]
-    usual = {"lr_scheduler_state": {}, "optimizer_name": "", "criterion_name": ""}
+    required = {"lr_scheduler_state": {}, "optimizer_name": "", "criterion_name": ""}
     updates = {"num_updates": updates_made(source.state)}
     origin = {"name": source.path.name, "sha256": sha256(source.path)}
     record = {
@@ -187,14 +187,14 @@ def save_model(
         "before": provenance(source.state) or None,
         "versions": installed(("fairseq-mhe", "torch")),
     }
-    # A dictionary whose items are attributes too, which CTranslate2's converter reads.
+    # CTranslate2's converter reads options as attributes: here items are attributes, too.
     args = OrderedDict({**task, "task": task["_name"], **model})
     vars(args).update(args)
     state = {
         "args": args,
         "cfg": cfg,
         "model": dict(parameters),
-        "optimizer_history": [plain({**usual, **last, **updates})],
+        "optimizer_history": [plain({**required, **last, **updates})],
         "task_state": {},
         "extra_state": {"train_iterator": {"epoch": 1}},
         PROVENANCE: plain(record),
@@ -205,20 +205,20 @@ def save_model(
 
 
 def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
-    """Write a checkpoint, of the same content the same bytes, to a path of `atomic_path`."""
+    """Write a checkpoint to a path of `atomic_path`; equal content gives equal bytes."""
     try:
-        # Given a path, torch would write its name, which is another in each process.
+        # Given a path, torch would write its name, which is temporary, into the file.
         with path.open("wb") as stream:
             torch.save(state, stream)
     except RuntimeError as error:
-        hidden = error.__context__  # a full disk, which torch's writer hides
-        if isinstance(hidden, OSError):
-            raise hidden from None
+        cause = error.__context__  # for one a full disk, which torch's writer hides
+        if isinstance(cause, OSError):
+            raise cause from None
         raise
 
 
 def _task_options(args: argparse.Namespace | None) -> dict[str, Any]:
-    """The task's part of an old checkpoint's options."""
+    """Return the task's options among all options of an old checkpoint."""
     name = getattr(args, "task", "translation")
     known: type[FairseqDataclass] = TASK_DATACLASS_REGISTRY.get(name, TranslationConfig)
     declared = {field.name for field in fields(known)}

@@ -1,4 +1,4 @@
-"""``fairseq-mhe inspect``: what a checkpoint is, from its weights and options; nothing is run."""
+"""``fairseq-mhe inspect``: describes a checkpoint by its weights and options; runs no model."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from fairseq_mhe.models.build import place_of
 from fairseq_mhe.models.families import family_of
 from fairseq_mhe.models.options import kind_options
 
-#: In the names of weights of embeddings and outputs, which are often one and the same.
+#: Parts of the names of embeddings and output projections, which often share one weight.
 _OFTEN_TIED = (
     ".embed_tokens.",
     "decoder.output_projection.weight",
@@ -28,10 +28,10 @@ _OFTEN_TIED = (
 
 
 def inspect(path: Path) -> dict[str, Any]:
-    """What is known of a checkpoint of a model of fairseq's or of ours, as plain values.
+    """Describe the checkpoint of a Transformer of fairseq's or of ours, in plain values.
 
-    ``parameters``: all, shared ones once; ``made_by``: which of our commands wrote it, None after
-    training. UserError where it cannot be read safely, or is of another model.
+    ``parameters``: shared ones count once; ``made_by``: a command's record, None after training.
+    Raises UserError if the file cannot be read safely, or if it is of another model.
     """
     path = path / "model.pt" if path.is_dir() else path
     state = read_checkpoint(path)
@@ -71,14 +71,14 @@ def inspect(path: Path) -> dict[str, Any]:
 
 
 def _parameters(weights: dict[str, Tensor]) -> int:
-    """Numbers in parameters: tied embeddings once, fairseq's version marks not at all."""
+    """Count the parameters: tied embeddings once, fairseq's version marks not at all."""
     total = 0
-    tables = list[Tensor]()
+    tables: list[Tensor] = []
     for name, value in weights.items():
         if name.endswith((".version", "._float_tensor")):
             continue
         if any(part in name for part in _OFTEN_TIED):
-            # Compared by value: a checkpoint saved from a GPU holds tied tables apart.
+            # Compared by value: a checkpoint saved from a GPU has a copy of each tied table.
             if any(torch.equal(value, table) for table in tables):
                 continue
             tables.append(value)
@@ -87,27 +87,27 @@ def _parameters(weights: dict[str, Tensor]) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fairseq-mhe inspect``."""
+    """Add the options of ``fairseq-mhe inspect``."""
     add = parser.add_argument
-    help_ = "a fairseq checkpoint, stock or ours, or a run folder"
+    help_ = "checkpoint of fairseq's or ours, or a run folder"
     add("checkpoint", type=Path, metavar="CKPT", help=help_)
     add("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the summary."""
+    """Print the summary as a table, or as JSON."""
     summary = inspect(args.checkpoint)
     if args.json:
         print(json.dumps(summary, indent=2))
         return
-    # A terminal would obey control codes that are in the checkpoint.
+    # one_line escapes control characters in the checkpoint, which a terminal would obey.
     lines = [(name, one_line(value)) for name, value in describe(summary).items()]
     heading = ("checkpoint", one_line(summary["path"]))
     print(align(heading, lines, left=(0, 1)))
 
 
 def describe(summary: dict[str, Any]) -> dict[str, str]:
-    """The summary in words, by what each line is about."""
+    """Return the summary in words, by the label of each line."""
     differences = listed(summary["row_differences"])
     resumable = "yes" if summary["resumable"] else "no (no optimizer state)"
     lines = {
@@ -128,12 +128,12 @@ def describe(summary: dict[str, Any]) -> dict[str, str]:
 
 
 def _steps(history: dict[str, Any] | None) -> str:
-    """How our commands made it, the last first, and from what."""
+    """List our commands that made the checkpoint, and from what, the last command first."""
     steps = []
     while history:
         source = history["source"]
-        words = ", ".join(dict.fromkeys(source["attention"].values()))
-        steps.append(f"{history['made_by']} from {source['name']} ({words})")
+        kinds = ", ".join(dict.fromkeys(source["attention"].values()))
+        steps.append(f"{history['made_by']} from {source['name']} ({kinds})")
         history = history["before"]
     unmarked = f"training, or a tool that leaves no {checkpoint.PROVENANCE!r} mark"
     return ", that by ".join(steps) or unmarked
