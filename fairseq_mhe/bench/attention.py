@@ -1,4 +1,4 @@
-"""One attention sublayer, called with exactly what the model around it gives it."""
+"""Benchmarks of one attention sublayer, called with the arguments that its model passes to it."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from fairseq_mhe.bench.meters import Seconds, Stopwatch
 from fairseq_mhe.common.arguments import at_least, list_of, number, positive, some_of
 
 PLACES = ("encoder", "decoder", "cross", "cross_last")
-#: More positions than fairseq's models have unless asked, as language models do.
+#: More positions than fairseq's translation models have by default (1,024).
 _LONGEST = 4096
 _LENGTHS = list_of(at_least(2, _LONGEST))
-#: Two decoder layers, because stock fairseq treats the last one in another way.
+#: Two decoder layers, because stock fairseq's last layer also returns attention weights.
 _MODEL = (
     *("--encoder-layers", "1", "--decoder-layers", "2"),
     *("--max-source-positions", str(_LONGEST), "--max-target-positions", str(_LONGEST)),
@@ -25,7 +25,7 @@ _MODEL = (
 
 
 class AttentionBenchmark(Benchmark):
-    """Cells: ``place``, ``length`` of source and target, ``batch`` (sentences), ``dtype``."""
+    """A cell has ``place``, ``length`` of source and target, ``batch`` in sentences, ``dtype``."""
 
     title = "one attention sublayer, forward and backward"
     legend = "Milliseconds of one call, medians with quartiles."
@@ -46,11 +46,11 @@ class AttentionBenchmark(Benchmark):
         ),
         ("--seconds", "seconds of calls in a repetition", number, 0.2, "S"),
     )
-    defaults: ClassVar = {"vocab_size": 64}  # which a sublayer never sees
+    defaults: ClassVar = {"vocab_size": 64}  # does not affect a sublayer
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
-        """Batches have about the same number of tokens: what a CPU does in seconds, or a GPU."""
+        """Yield cells with about the same number of tokens in each batch, whatever the length."""
         tokens = args.tokens or (16384 if args.device == "cuda" else 2048)
         for cell in combinations(
             place=args.places, length=args.lengths, dtype=args.dtype
@@ -58,7 +58,7 @@ class AttentionBenchmark(Benchmark):
             yield {**cell, "batch": max(1, tokens // cell["length"])}
 
     def prepare(self, cell: Values) -> None:
-        """Record what the model calls the sublayer with, to call it with the same again."""
+        """Record the arguments of the model's call of the sublayer, for the repetitions."""
         dtype = cell["dtype"]
         settings = self.settings
         _, task, model = models.build(self.variant, settings, dtype, _MODEL)
@@ -73,46 +73,46 @@ class AttentionBenchmark(Benchmark):
         # fairseq's layers call attention with keywords only.
         calls: list[Values] = []
         recording = self._layer.register_forward_pre_hook(
-            lambda _, words, inputs: calls.append(inputs), with_kwargs=True
+            lambda _module, _args, kwargs: calls.append(kwargs), with_kwargs=True
         )
         with recording, torch.no_grad():
             model.train()(**batch)
         (self._inputs,) = calls
-        # Inputs that want a gradient; those that were one tensor stay one.
+        # The inputs become leaves with gradients. Equal inputs stay the same tensor.
         leaves: dict[Tensor, Tensor] = {}
         for name in ("query", "key", "value"):
             tensor = self._inputs[name]
             leaf = leaves.setdefault(tensor, tensor.detach().requires_grad_())
             self._inputs[name] = leaf
         self._leaves = [*leaves.values(), *self._layer.parameters()]
-        # The output is as large as the query.
-        self._gradient = torch.randn_like(self._inputs["query"])  # (T, B, C)
-        self._measure(1)
+        # The output has the shape of the query.
+        self._grad_output = torch.randn_like(self._inputs["query"])  # (T, B, C)
+        self._measure(1)  # a warm-up
         seconds = sum(self._measure(1).values())
-        self._times = max(1, round(settings.seconds / seconds))
+        self._calls = max(1, round(settings.seconds / seconds))
 
     def repetition(self) -> Seconds:
-        spent = self._measure(self._times)
-        parts = {part: seconds / self._times for part, seconds in spent.items()}
+        seconds = self._measure(self._calls)
+        parts = {part: value / self._calls for part, value in seconds.items()}
         return {"total": sum(parts.values()), **parts}
 
     def facts(self) -> Values:
         return {"weight_bytes": models.weight_bytes(self._layer)}
 
-    def _measure(self, times: int) -> Seconds:
+    def _measure(self, calls: int) -> Seconds:
         watch = Stopwatch(self.on_gpu)
-        for _ in range(times):
+        for _ in range(calls):
             with watch.part("forward"):
                 output = self._layer(**self._inputs)[0]  # (T, B, C)
             with watch.part("backward"):
-                gradient = self._gradient
-                torch.autograd.grad(output, self._leaves, gradient, allow_unused=True)
-            del output  # else the next call's peak would count it
+                grad_output = self._grad_output
+                torch.autograd.grad(output, self._leaves, grad_output, allow_unused=True)
+            del output  # otherwise the peak memory of the next call would include it
         return watch.seconds()
 
 
 class MemoryBenchmark(AttentionBenchmark):
-    """The same for its memory, of which Xue & Aletras 2023 report what is saved in percent."""
+    """The peak memory of a sublayer; Xue & Aletras 2023 report the saving in percent."""
 
     title = "memory of one attention sublayer, forward and backward, by length"
     saves_memory = True

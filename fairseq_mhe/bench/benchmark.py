@@ -1,4 +1,4 @@
-"""What a benchmark is: a class that owns its options, cells, work and columns."""
+"""The base class of benchmarks, which have options, cells to measure, work and columns."""
 
 import gc
 import itertools
@@ -11,16 +11,15 @@ import torch
 
 from fairseq_mhe.bench.meters import Seconds, gpu_work, peak_memory
 
-#: fairseq's own ``transformer``, biases and all, as it is shipped; ratios are relative to it.
+#: fairseq's own ``transformer`` as it is shipped, with biases; ratios are relative to it.
 STOCK = "stock"
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-#: Plain values by name: a cell, which all variants of one comparison share (shape, beam, dtype), or
-#: what was measured.
+#: Plain values by name: a cell (such as beam and dtype), which variants share, or measurements.
 Values = dict[str, Any]
 
 
 def combinations(**lists: Iterable[Any]) -> Iterator[Values]:
-    """Cells: by name one value of each list."""
+    """Yield a cell for each combination of the lists' values."""
     for values in itertools.product(*lists.values()):
         yield dict(zip(lists, values, strict=True))
 
@@ -28,9 +27,9 @@ def combinations(**lists: Iterable[Any]) -> Iterator[Values]:
 class Benchmark(ABC):
     """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention.
 
-    Its class methods belong to the command, its others to the process that measures a variant.
-    ``options``: name, help, type, default, metavar of each; ``flags``: help by name; ``columns``:
-    by heading the name of a fact or of a part of the time.
+    The command calls class methods; a process for each variant makes an instance and calls it.
+    ``options``: name, help, type, default, metavar of each; ``flags``: help by name;
+    ``columns``: by heading, the name of a fact or of a part of the time.
     """
 
     title: ClassVar[str]
@@ -45,16 +44,16 @@ class Benchmark(ABC):
         self.variant = variant
         self.settings = settings
         self.on_gpu = settings.device == "cuda"
-        self._is_first = True
+        self._is_first_cell = True
 
     @classmethod
     @abstractmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
-        """What to compare, one after another."""
+        """Yield the cells in the order of their measurement."""
 
     @classmethod
     def variants(cls, args: Namespace) -> dict[str, "type[Benchmark]"]:
-        """What is compared in each cell, and who does its work."""
+        """Return the variants to compare in each cell, and the class that measures each."""
         return dict.fromkeys([STOCK, *args.attention], cls)
 
     @abstractmethod
@@ -63,32 +62,33 @@ class Benchmark(ABC):
 
     @abstractmethod
     def repetition(self) -> Seconds:
-        """Do the work once: seconds by part, ``total`` among them."""
+        """Do the work once; return seconds by part, including ``total``."""
 
     @abstractmethod
     def facts(self) -> Values:
-        """What is known besides time, after at least one repetition; plain values."""
+        """Return results other than time, as plain values; called after a repetition."""
 
     def begin(self, cell: Values) -> None:
-        """Make everything ready for a cell, and do its work once, which shows its memory."""
+        """Prepare a cell, and measure the peak memory of a first repetition."""
         gc.collect()
         self.prepare(cell)
-        if self._is_first:  # libraries make buffers, which are no cell's memory
-            self.repetition()
+        if self._is_first_cell:
+            self.repetition()  # libraries allocate their buffers, which are no part of the peak
             self.prepare(cell)
-        self._is_first = False
+        self._is_first_cell = False
         self._peak = peak_memory(self.repetition, self.on_gpu)
 
     def turn(self) -> Seconds:
+        """Measure the time of one repetition."""
         if not self.on_gpu:
             return self.repetition()
-        self.repetition()  # once more, as the last turn gave its memory back
+        self.repetition()  # allocates the memory that the last turn released
         seconds = self.repetition()
         gc.collect()
-        torch.cuda.empty_cache()  # all processes share the GPU
+        torch.cuda.empty_cache()  # releases it again, because all processes share the GPU
         return seconds
 
     def result(self) -> Values:
-        """The facts, the peak of memory, and on a GPU what it does in a repetition."""
+        """Return the facts, the peak memory, and what a GPU does in a repetition."""
         work = gpu_work(self.repetition) if self.on_gpu else {}
         return {"peak_bytes": self._peak, **self.facts(), **work}

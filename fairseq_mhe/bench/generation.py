@@ -1,4 +1,4 @@
-"""Translation by fairseq's own beam search, or CTranslate2's; all outputs are as long as forced."""
+"""Benchmark of translation by fairseq's own beam search or CTranslate2's, with fixed lengths."""
 
 import itertools
 import tempfile
@@ -23,21 +23,20 @@ from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import convert
 
-#: Before the precision in the name of a variant that is CTranslate2's: alone the stock model, else
-#: after a kind of attention.
+#: CTranslate2's variants: this word and a precision, after a kind unless the model is stock.
 CTRANSLATE2 = "ctranslate2_"
 _PRECISIONS = {"cpu": "int8", "cuda": "float16"}
-#: Deviation of the logarithm and bounds of the lengths of a news test, in subwords.
+#: Lengths of a news test in subwords: standard deviation of their logarithms, and bounds.
 _SPREAD, _BOUNDS = 0.6, (4, 120)
-#: Most source tokens of a batch of sentences of such lengths.
-_BATCH_TOKENS = 4096
-_LENGTHS = list_of(at_least(2, 1024))  # fairseq's most positions
+_BATCH_TOKENS = 4096  # at most so many source tokens in a batch of such lengths
+_LENGTHS = list_of(at_least(2, 1024))  # fairseq's default number of positions
 
 
 class GenerationBenchmark(Benchmark):
-    """Cells: ``beam``, ``batch``, ``dtype``, and ``length`` of sources and outputs, ends included.
+    """A cell has ``beam``, ``batch``, ``dtype``, and either ``length`` or ``sentences``.
 
-    Or ``sentences``: how many, with lengths as in news, in batches of falling lengths.
+    ``length``: tokens of each source and output, including the end of sentence; ``sentences``:
+    their number, with lengths as in news, in batches of decreasing length.
     """
 
     title = "translation by fairseq's beam search"
@@ -52,21 +51,9 @@ class GenerationBenchmark(Benchmark):
 
     options: ClassVar = (
         ("--beams", "hypotheses; 1 is greedy", positive_list, "1,5", "N,..."),
-        (
-            "--lengths",
-            "tokens of every source and output",
-            _LENGTHS,
-            "25,100,400",
-            "N,...",
-        ),
+        ("--lengths", "tokens of source and output", _LENGTHS, "25,100,400", "N,..."),
         ("--batch-sizes", "sentences", positive_list, "1,8,32", "N,..."),
-        (
-            "--sentences",
-            "N sentences with lengths as in news, not --lengths",
-            positive,
-            None,
-            "N",
-        ),
+        ("--sentences", "sentences of news lengths, not --lengths", positive, None, "N"),
     )
     flags: ClassVar = {
         "--int8": "also time kinds with int8_generation",
@@ -86,8 +73,8 @@ class GenerationBenchmark(Benchmark):
     @classmethod
     def variants(cls, args: Namespace) -> dict[str, type[Benchmark]]:
         variants = super().variants(args)
-        is_possible = args.device == "cpu" and args.dtype == ["float32"]
-        if (args.int8 or args.bf16) and not is_possible:
+        in_float32_on_cpu = args.device == "cpu" and args.dtype == ["float32"]
+        if (args.int8 or args.bf16) and not in_float32_on_cpu:
             raise UserError("--int8 and --bf16 are for --device cpu and --dtype float32")
         suffixes = [INT8] * args.int8 + [BF16] * args.bf16
         for suffix, kind in itertools.product(suffixes, args.attention):
@@ -101,31 +88,31 @@ class GenerationBenchmark(Benchmark):
         return variants
 
     def prepare(self, cell: Values) -> None:
-        """The model as fairseq-generate makes it ready, its search, and the batch."""
+        """Prepare the model as fairseq-generate does, the beam search and the batches."""
         cfg, task, model = models.build(self.variant, self.settings, cell["dtype"])
-        limits = cfg.generation
-        limits.beam = cell["beam"]
-        limits.max_len_a = 0
+        search = cfg.generation
+        search.beam = cell["beam"]
+        search.max_len_a = 0
         self._task = task
         self._model = model.to(self.settings.device, DTYPES[cell["dtype"]])
         model.prepare_for_inference_(cfg)
-        self._generator = task.build_generator([model], limits)
-        words = task.source_dictionary
+        self._generator = task.build_generator([model], search)
+        dictionary = task.source_dictionary
         seed = self.settings.seed
         self._batches: list[Any] = []
         self._sentences = 0
         for sentences, length in shapes(cell):
-            batch = translation_batch(words, sentences, length, seed)
+            batch = translation_batch(dictionary, sentences, length, seed)
             batch = utils.move_to_cuda(batch) if self.on_gpu else batch
             self._batches.append((length - 1, batch))  # without the end of sentence
             self._sentences += sentences
-        self._held: Values = {}
+        self._state_bytes: Values = {}
 
     def repetition(self) -> Seconds:
-        """Seconds: ``total``, of it ``reorder`` (following the hypotheses)."""
+        """Translate the batches; ``total`` includes ``reorder``, where states follow hypotheses."""
         watch = Stopwatch(self.on_gpu)
         model = self._model
-        # The search fills the decoder's state in place: the last argument has all keys and values.
+        # The search extends the decoder's state in place, so the last argument has all its keys.
         state = _spy(model.decoder, "reorder_incremental_state_scripting", watch)
         output = _spy(model.encoder, "reorder_encoder_out", watch)
         for length, batch in self._batches:
@@ -133,28 +120,29 @@ class GenerationBenchmark(Benchmark):
             with watch.part("total"):
                 self._task.inference_step(self._generator, [model], batch)
             for name, last in (("cache_bytes", state), ("encoder_output_bytes", output)):
-                self._held[name] = max(storage_bytes(last), self._held.get(name, 0))
-                last.clear()  # else the next repetition's peak would count it
+                largest = self._state_bytes.get(name, 0)
+                self._state_bytes[name] = max(storage_bytes(last), largest)
+                last.clear()  # otherwise the peak memory of the next repetition would include it
         return watch.seconds()
 
     def facts(self) -> Values:
         weights = models.weight_bytes(self._model)
-        return {"units": self._sentences, "weight_bytes": weights, **self._held}
+        return {"units": self._sentences, "weight_bytes": weights, **self._state_bytes}
 
 
 class CTranslate2Benchmark(GenerationBenchmark):
-    """The same by CTranslate2; the dtype makes no difference."""
+    """Translation by CTranslate2, which ignores the cell's dtype."""
 
     _translator: Any = None
 
     def prepare(self, cell: Values) -> None:
-        """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
+        """Write sentences as words, without the end of sentence, which CTranslate2 adds itself."""
         if not self._translator:
             self._convert()
         self._beam = cell["beam"]
         self._batches = []
         self._sentences = 0
-        dictionary = self._words
+        dictionary = self._dictionary
         seed = self.settings.seed
         for sentences, length in shapes(cell):
             batch = translation_batch(dictionary, sentences, length, seed)
@@ -165,28 +153,28 @@ class CTranslate2Benchmark(GenerationBenchmark):
             self._sentences += sentences
 
     def _convert(self) -> None:
-        """Let CTranslate2's converter read a model, whose shared heads it keeps once."""
-        kind, _, precision = self.variant.rpartition(CTRANSLATE2)
+        """Convert the model to CTranslate2; shared heads of one of our kinds stay shared."""
+        prefix, _, precision = self.variant.rpartition(CTRANSLATE2)
+        kind = prefix.removesuffix("_")
         settings = self.settings
         options = vars(models.configuration(STOCK, settings, "float32").model)
-        ours = kind.removesuffix("_")
-        _, task, model = models.build(ours or STOCK, settings, "float32")
+        _, task, model = models.build(kind or STOCK, settings, "float32")
         weights = folded_parameters(model.eval()) if kind else model.state_dict()
-        self._words = task.source_dictionary
+        self._dictionary = task.source_dictionary
         with tempfile.TemporaryDirectory() as name:
             dictionaries = Path(name)
-            folder = dictionaries / "model"
+            output = dictionaries / "model"
             for language in LANGUAGES:
-                self._words.save(str(dictionaries / f"dict.{language}.txt"))
-            how = (folder, precision, bool(kind))
-            convert(self.variant, options, weights, dictionaries, LANGUAGES, *how)
-            import ctranslate2  # installed: `convert` needs it, too
+                self._dictionary.save(str(dictionaries / f"dict.{language}.txt"))
+            to = (output, precision, bool(kind))
+            convert(self.variant, options, weights, dictionaries, LANGUAGES, *to)
+            import ctranslate2  # `convert` raises UserError if it is not installed
 
             speed = {"compute_type": precision, "intra_threads": settings.threads}
             self._translator = ctranslate2.Translator(
-                str(folder), settings.device, **speed
+                str(output), settings.device, **speed
             )
-            self._weight_bytes = (folder / "model.bin").stat().st_size
+            self._weight_bytes = (output / "model.bin").stat().st_size
 
     def repetition(self) -> Seconds:
         watch = Stopwatch(self.on_gpu)
@@ -198,19 +186,19 @@ class CTranslate2Benchmark(GenerationBenchmark):
         return watch.seconds()
 
     def facts(self) -> Values:
-        """Sentences, and bytes of the weights; torch does not see the others."""
+        """Return no peak memory, because torch does not see what CTranslate2 allocates."""
         weights = self._weight_bytes
         return {"units": self._sentences, "weight_bytes": weights, "peak_bytes": None}
 
 
 def shapes(cell: Values) -> list[tuple[int, int]]:
-    """Sentences and tokens of the longest of each batch of a cell."""
+    """Return for each batch the number of sentences and the tokens of the longest one."""
     if "sentences" not in cell:
         return [(cell["batch"], cell["length"])]
-    random = np.random.default_rng(1)  # always the same
+    random = np.random.default_rng(1)  # independent of --seed
     news = models.random_lengths(random, cell["sentences"], _SPREAD)
-    drawn = np.clip(news, *_BOUNDS).astype(int)
-    lengths = sorted(drawn.tolist(), reverse=True)
+    clipped = np.clip(news, *_BOUNDS).astype(int)
+    lengths = sorted(clipped.tolist(), reverse=True)
     batches = []
     while lengths:
         size = min(cell["batch"], len(lengths), max(1, _BATCH_TOKENS // lengths[0]))
@@ -220,7 +208,7 @@ def shapes(cell: Values) -> list[tuple[int, int]]:
 
 
 def storage_bytes(value: Any) -> int:
-    """Bytes behind all tensors in nested dictionaries and lists; what several share counts once."""
+    """Return the bytes of all tensors in nested dictionaries and lists, shared memory once."""
     leaves = tree_leaves(value)
     caches = [vars(leaf) for leaf in leaves if isinstance(leaf, KeyValueCache)]
     leaves += tree_leaves(caches)
@@ -230,14 +218,14 @@ def storage_bytes(value: Any) -> int:
 
 
 def _spy(owner: nn.Module, name: str, watch: Stopwatch) -> list[Any]:
-    """Time a reordering method of one module; the list takes what its last call reordered."""
+    """Time a module's reordering method; the list will hold the state that it reordered last."""
     method = getattr(type(owner), name).__get__(owner)
     last: list[Any] = []
 
-    def timed(argument: Any, order: Tensor) -> Any:
-        last[:] = [argument]
+    def timed(state: Any, order: Tensor) -> Any:
+        last[:] = [state]
         with watch.part("reorder"):
-            return method(argument, order)
+            return method(state, order)
 
     setattr(owner, name, timed)
     return last

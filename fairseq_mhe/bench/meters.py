@@ -1,4 +1,4 @@
-"""What is measured inside a process: seconds by part, peak memory, kernels."""
+"""Measurements inside a process: seconds by part, peak memory, GPU kernels."""
 
 import contextlib
 import gc
@@ -13,12 +13,11 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity
 
-#: By part of the work.
-Seconds = dict[str, float]
+Seconds = dict[str, float]  # by the name of a part of the work
 
 
 class Stopwatch:
-    """Adds up seconds by part, of a wall clock on a CPU; on a GPU of events, which do not wait."""
+    """Adds up seconds by part: on a CPU by the clock, on a GPU by events, which do not block."""
 
     def __init__(self, on_gpu: bool) -> None:
         self._on_gpu = on_gpu
@@ -33,14 +32,15 @@ class Stopwatch:
         self._spans.append((name, start, self._now()))
 
     def seconds(self) -> Seconds:
-        """The parts' times, once the device has done its work."""
+        """Wait until the device has finished; return the seconds of each part."""
         if self._on_gpu:
             torch.cuda.synchronize()
         totals: Seconds = defaultdict(float)
         for name, start, end in self._spans:
-            # Events count milliseconds.
-            seconds = start.elapsed_time(end) / 1000 if self._on_gpu else end - start
-            totals[name] += seconds
+            if self._on_gpu:
+                totals[name] += start.elapsed_time(end) / 1000  # of milliseconds
+            else:
+                totals[name] += end - start
         return dict(totals)
 
     def _now(self) -> Any:
@@ -52,9 +52,9 @@ class Stopwatch:
 
 
 def peak_memory(call: Callable[[], object], on_gpu: bool) -> int:
-    """The most bytes that ``call`` has in tensors at once, above what was there before.
+    """Return the largest number of bytes in tensors during ``call``, beyond those before it.
 
-    Torch's allocators count them, unlike resident memory to the byte. On a CPU the call is slower.
+    torch's allocators count exactly, unlike resident memory. On a CPU this slows the call down.
     """
     gc.collect()
     if on_gpu:
@@ -73,12 +73,12 @@ def peak_memory(call: Callable[[], object], on_gpu: bool) -> int:
 
 
 def gpu_work(call: Callable[[], object]) -> dict[str, float]:
-    """How many ``kernels`` a call starts on the GPU, and ``busy_seconds`` in which it computes."""
+    """Return the number of ``kernels`` that a call launches, and the GPU's ``busy_seconds``."""
     with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as profiler:
         call()
-    # profiler.events() takes 50 microseconds an event, of which a translation has many thousands.
+    # The raw events: profiler.events() takes 50 µs for each of a translation's many thousands.
     results: Any = profiler.profiler
-    every = results.kineto_results.events()
-    events = [event for event in every if event.device_type() == DeviceType.CUDA]
-    busy = sum(event.duration_ns() for event in events)
-    return {"kernels": len(events), "busy_seconds": busy / 1e9}
+    events = results.kineto_results.events()
+    kernels = [event for event in events if event.device_type() == DeviceType.CUDA]
+    nanoseconds = sum(kernel.duration_ns() for kernel in kernels)
+    return {"kernels": len(kernels), "busy_seconds": nanoseconds / 1e9}

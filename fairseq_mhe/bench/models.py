@@ -1,4 +1,4 @@
-"""The models that are compared, built as fairseq-train would, and batches for them."""
+"""The models to compare, built as fairseq-train builds them, and batches for them."""
 
 import copy
 import functools
@@ -27,7 +27,7 @@ from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.models.packed import PackedLinear
 from fairseq_mhe.prepare.data_folder import open_binary
 
-#: After a kind of attention in the name of a variant that generates in 8 bits, or in bf16.
+#: Suffixes of variants: a kind of attention that generates with 8-bit weights, or in bf16.
 INT8, BF16 = "_int8", "_bf16"
 LANGUAGES = ("source", "target")
 _RECIPE = shlex.split("""
@@ -35,68 +35,66 @@ _RECIPE = shlex.split("""
     --label-smoothing 0.1 --adam-betas '(0.9, 0.98)' --clip-norm 0.0
     --lr-scheduler inverse_sqrt --lr 0.0005 --warmup-updates 4000
 """)
-#: Random sentence pairs, enough for batches of sentences of similar length, as real training has.
+#: Number of random pairs: enough that batches have sentences of similar length, as in training.
 _PAIRS = 20_000
-#: Deviations of the logarithms of source lengths and of target / source: those of the first 20,000
-#: pairs of Europarl v7 English-German, in words.
+#: Standard deviations of the logarithms of source length and of target / source length, from the
+#: first 20,000 pairs of Europarl v7 English-German, in words.
 _SPREAD, _RATIO_SPREAD = 0.68, 0.20
 _SHORTEST, _LONGEST = 3, 200
-#: fairseq-train's own: batches' sizes are multiples of it.
-_MULTIPLE = 8
-#: In a batch to translate, the shortest sentence has this share of the longest one's tokens:
-#: fairseq sorts by length.
+_MULTIPLE = 8  # fairseq-train's default of --required-batch-size-multiple
+#: Length of the shortest sentence / the longest one in a batch to translate: fairseq sorts them.
 _SHORTEST_SHARE = 0.9
 
 
 def configuration(
     variant: str, settings: Namespace, dtype: str, extra: Sequence[str] = ()
 ) -> DictConfig:
-    """Of ``STOCK``, or a kind with ``INT8`` or ``BF16`` behind it or not; and ``extra`` words."""
-    chosen: Values = {dtype: dtype != "float32", "cpu": settings.device == "cpu"}
-    chosen["seed"] = settings.seed
-    if variant == STOCK:  # without what is quicker of ours
-        chosen |= {"arch": "transformer", **sizes(settings.row).options()}
-        chosen |= {"criterion": criterion_for("float32"), "optimizer": "adam"}
+    """Return fairseq-train's configuration for a variant; ``extra``: further command-line words."""
+    train: Values = {dtype: dtype != "float32", "cpu": settings.device == "cpu"}
+    train["seed"] = settings.seed
+    if variant == STOCK:  # fairseq's own loss and optimizer, not our faster ones
+        train |= {"arch": "transformer", **sizes(settings.row).options()}
+        train |= {"criterion": criterion_for("float32"), "optimizer": "adam"}
     else:
-        chosen["arch"] = TRANSLATION.arch(settings.row)
-        chosen["attention"] = variant.removesuffix(INT8).removesuffix(BF16)
-        chosen["int8_generation"] = variant.endswith(INT8)
-        chosen["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"
-        chosen |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
-    words = ("no-data", *_RECIPE, *as_words(chosen), *extra)
+        train["arch"] = TRANSLATION.arch(settings.row)
+        train["attention"] = variant.removesuffix(INT8).removesuffix(BF16)
+        train["int8_generation"] = variant.endswith(INT8)
+        train["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"
+        train |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
+    words = ("no-data", *_RECIPE, *as_words(train), *extra)
     return copy.deepcopy(configuration_of(words))
 
 
 @functools.cache  # parsing takes longer than many a repetition
 def configuration_of(words: tuple[str, ...]) -> DictConfig:
-    """What ``fairseq-train`` would make of a command line; remembered, so not to be changed."""
+    """Parse fairseq-train's command line; the result is cached, so callers must not change it."""
     args = options.parse_args_and_arch(options.get_training_parser(), list(words))
     return convert_namespace_to_omegaconf(args)
 
 
 def build(variant: str, settings: Namespace, *rest: Any) -> tuple[DictConfig, Any, Any]:
-    """Its `configuration`, a task with a joined dictionary of made-up words, and the model."""
+    """Return a `configuration`, a task with one dictionary of made-up words, and the model."""
     cfg = configuration(variant, settings, *rest)
     task = make_task(settings.vocab_size, config=cfg.task)
     return cfg, task, build_model(cfg.model, task, cfg.common.seed)
 
 
 def weight_bytes(model: nn.Module) -> int:
-    """Bytes of parameters, shared ones once, and of the packed copies for inference on a CPU."""
+    """Return the bytes of parameters (shared ones count once) and of copies packed for a CPU."""
     packed = [module for module in model.modules() if isinstance(module, PackedLinear)]
     copies = sum(module.packed_bytes for module in packed)
     return copies + sum(weight.nbytes for weight in model.parameters())
 
 
 def random_lengths(random: np.random.Generator, count: int, spread: float) -> np.ndarray:
-    """Lengths (count,) in subwords, log-normal around 24 with this deviation of the logarithm."""
+    """Draw lengths (count,) in subwords: log-normal, median 24, ``spread`` of the logarithms."""
     return 24.0 * np.exp(spread * random.standard_normal(count))
 
 
 def random_batches(
     dictionary: Dictionary, max_tokens: int, count: int, seed: int
 ) -> Iterable[Values]:
-    """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``."""
+    """Return ``count`` random batches, as fairseq-train makes them by ``--max-tokens``."""
     random = np.random.default_rng(seed)
     longest = min(_LONGEST, max_tokens)
     source = random_lengths(random, _PAIRS, _SPREAD).round().clip(_SHORTEST, longest)
@@ -112,7 +110,7 @@ def random_batches(
 def real_batches(
     folder: Path, cfg: DictConfig, vocabulary: int, max_tokens: int
 ) -> Iterable[Values]:
-    """An epoch of a data folder's shuffled batches; UserError where ``vocabulary`` is too small."""
+    """Return an epoch of a data folder's batches; UserError if ``vocabulary`` is too small."""
     data = open_binary(folder)
     cfg = copy.deepcopy(cfg)
     cfg.data = str(data.binary)
@@ -136,10 +134,10 @@ def translation_batch(
     seed: int,
     with_target: bool = False,
 ) -> Values:
-    """One batch as fairseq-generate would see it: src_tokens (B, S), padded on the left.
+    """Return a batch as fairseq-generate makes it: src_tokens (B, S), padded on the left.
 
-    Sentences have ``length`` tokens, their ends included, or down to a tenth fewer.
-    ``with_target``: as fairseq-train would see it, targets as long as sources.
+    Sentences have ``length`` tokens, including the end, or up to a tenth fewer.
+    ``with_target``: a batch as fairseq-train makes it, with targets as long as their sources.
     """
     shortest = max(2.0, length * _SHORTEST_SHARE)
     lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)
@@ -151,15 +149,15 @@ def translation_batch(
 def _dataset(
     dictionary: Dictionary, seed: int, *lengths: np.ndarray
 ) -> LanguagePairDataset:
-    """Random sources, and targets if there are lengths for them, their ends among the tokens."""
+    """Return random sources of these lengths, and targets if ``lengths`` has two arrays."""
     sides: list[Any] = []
     for side, counts in enumerate(lengths):
         random = torch.Generator().manual_seed(seed + side)
-        least = dictionary.nspecial
-        tokens = torch.randint(least, len(dictionary), (counts.sum(),), generator=random)
+        first = dictionary.nspecial
+        tokens = torch.randint(first, len(dictionary), (counts.sum(),), generator=random)
         sentences = tokens.split(counts.tolist())
         for sentence in sentences:
             sentence[-1] = dictionary.eos()
         sides += [sentences, counts, dictionary]
-    # Not shuffled among those of one length, by a global seed: they are random as they are.
+    # The sentences are random already; shuffle=True would depend on numpy's global seed.
     return LanguagePairDataset(*sides, shuffle=False)

@@ -1,4 +1,4 @@
-"""The results as Markdown: a table of ratios for the eye, then all that was measured by cell."""
+"""Writes results as Markdown: first a table of speeds, then all measurements of each cell."""
 
 from typing import Any
 
@@ -7,19 +7,19 @@ import numpy as np
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Values
 from fairseq_mhe.common.tables import align
 
-#: Columns of all benchmarks, and on a GPU.
+#: Columns of every benchmark, and further ones on a GPU.
 _SHARED = {"peak, MiB": "peak_bytes", "weights, MiB": "weight_bytes"}
 _GPU = {"kernels": "kernels", "GPU waits": "busy_seconds"}
 _PEAK = "Peak: memory above what was in use once the model and the inputs were there."
 
 
 def label(cell: Values) -> str:
-    """A cell in words."""
+    """Return a cell in words, such as "beam 5, batch 8"."""
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in cell.items())
 
 
 def markdown(benchmark: type[Benchmark], results: Values) -> str:
-    """The report of a JSON file; ratios are of one round, in which all find the machine as busy."""
+    """Return the report; a ratio compares times of one round, when the machine was equally busy."""
     facts = {"date": results["date"]}
     facts["load average at the start"] = results["load_average"]
     facts |= {"command": f"`{results['command']}`", **results["machine"]}
@@ -32,9 +32,10 @@ def markdown(benchmark: type[Benchmark], results: Values) -> str:
         columns = {**benchmark.columns, **_SHARED, **(_GPU if on_gpu else {})}
         medians = []
         rows = []
+        stock_seconds = variants[STOCK]["seconds"]["total"]
         for variant, result in variants.items():
-            stock, own = (variants[name]["seconds"]["total"] for name in (STOCK, variant))
-            low, ratio, high = _quartiles(np.divide(stock, own))
+            ratios = np.divide(stock_seconds, result["seconds"]["total"])
+            low, ratio, high = _quartiles(ratios)
             medians.append(f"{ratio:.2f}")
             texts = [_text(result, *column) for column in columns.items()]
             rows.append([variant, f"{ratio:.2f} [{low:.2f}, {high:.2f}]", *texts])
@@ -50,20 +51,20 @@ def markdown(benchmark: type[Benchmark], results: Values) -> str:
 
 
 def memory_saved(cells: Values) -> tuple[str, str]:
-    """What each variant saves of MHA's peak memory, ours where it was measured, else stock's."""
+    """Return a heading and a table of the percent of MHA's (or stock's) peak that variants save."""
     rows = []
     for cell, variants in cells.items():
         base = "mha" if "mha" in variants else STOCK
-        whole = variants[base]["peak_bytes"]
-        saved = [100 * (1 - result["peak_bytes"] / whole) for result in variants.values()]
-        rows.append([cell, f"{whole / 2**20:,.1f}", *map("{:.1f}".format, saved)])
+        peak = variants[base]["peak_bytes"]
+        saved = [100 * (1 - result["peak_bytes"] / peak) for result in variants.values()]
+        rows.append([cell, f"{peak / 2**20:,.1f}", *map("{:.1f}".format, saved)])
     owner = "mha" if base == "mha" else "stock fairseq"
     table = align(["", f"{base}, MiB", *variants], rows)
     return f"## Memory saved, % of the peak of {owner}", table
 
 
 def _text(result: Values, heading: str, name: str) -> str:
-    """A value in the unit that its heading names: a part of the time with quartiles."""
+    """Return a value in the unit of its heading; times with quartiles, units per second."""
     seconds = result["seconds"]
     value = result.get(name)
     if name in seconds:

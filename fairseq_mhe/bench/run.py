@@ -1,7 +1,7 @@
 """``fairseq-mhe bench``: stock fairseq's Transformer and ours, measured side by side.
 
-Each variant of a cell has a process of its own, and all of them take turns: whatever the machine
-does meanwhile happens to all of them, and memory is each one's own.
+Each variant has its own process, so that its memory is measured alone. The processes take turns,
+so that a busy machine disturbs all variants alike.
 """
 
 import contextlib
@@ -53,26 +53,25 @@ _OPTIONS = (
     ("--vocab-size", "joined vocabulary", at_least(16), VOCABULARY, "N"),
     ("--out", _OUT, Path, None, "FILE"),
 )
-#: What the reports say was held fixed; the command names the rest.
+#: Settings that the reports list; the command, which they quote, has the others.
 _FIXED = ("row", "device", "threads", "vocab_size", "repetitions", "seed")
-#: What a report must share with the command that resumes it.
+#: A command resumes a report if these are equal.
 _SAME = ("command", "machine", "software")
-#: By variant.
-Workers = dict[str, ProcessPoolExecutor]
+Workers = dict[str, ProcessPoolExecutor]  # a pool of one process for each variant
 _ADVICE = "leave it out, or choose smaller batches"
-#: In a process that measures: its variant's benchmark.
+#: In a worker process: the benchmark of its variant.
 _benchmarks: dict[str, Benchmark] = {}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe bench``."""
+    """Add the options of ``fairseq-mhe bench``."""
     benchmarks = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
     for name, benchmark in BENCHMARKS.items():
         own = benchmarks.add_parser(
             name, help=benchmark.title, description=benchmark.title
         )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        help_ = "where to measure (default: %(default)s)"
+        help_ = "device to measure (default: %(default)s)"
         own.add_argument("--device", choices=["cpu", "cuda"], default=device, help=help_)
         for flag, text, kind, default, metavar in (*_OPTIONS, *benchmark.options):
             text += "" if default is None else " (default: %(default)s)"
@@ -84,7 +83,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Measure every cell that a stopped run left, and print or write the results."""
+    """Measure the cells that ``--out`` lacks; print the report and write it to ``--out``."""
     benchmark = BENCHMARKS[args.bench]
     board = Board("turns")
     sizes(args.row)
@@ -126,18 +125,17 @@ def run(args: Namespace) -> None:
 
 
 @contextlib.contextmanager
-def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[Workers]:
-    """A process for each variant, forked from a server that never computed: safe with CUDA."""
-    # Else torch's profiler prints when it starts, and when older memory is freed.
+def workers(types: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[Workers]:
+    """Start a process for each variant, from a fork server that never computed: safe with CUDA."""
+    # Otherwise torch's profiler prints lines when it starts and when older memory is freed.
     os.environ.update(KINETO_LOG_LEVEL="99", TORCH_CPP_LOG_LEVEL="ERROR")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        [__name__, *{make.__module__ for make in makes.values()}]
-    )
+    modules = {benchmark.__module__ for benchmark in types.values()}
+    context.set_forkserver_preload([__name__, *modules])
     started = {}
-    for variant, make in makes.items():
+    for variant, benchmark in types.items():
         started[variant] = ProcessPoolExecutor(
-            1, context, _start, (make, variant, settings)
+            1, context, _start, (benchmark, variant, settings)
         )
     try:
         yield started
@@ -145,25 +143,25 @@ def workers(makes: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[
         for process in multiprocessing.active_children():
             process.kill()
         for pool in started.values():
-            pool.shutdown()  # else Python's own end may write to a pool that breaks meanwhile
+            pool.shutdown()  # otherwise Python, at its exit, may write to a broken pool
 
 
-def _start(make: type[Benchmark], variant: str, settings: Namespace) -> None:
+def _start(benchmark: type[Benchmark], variant: str, settings: Namespace) -> None:
     end_with_parent()
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     torch.set_num_threads(settings.threads)
-    _benchmarks[variant] = make(variant, settings)
+    _benchmarks[variant] = benchmark(variant, settings)
 
 
 def _call(variant: str, method: str, *arguments: Any) -> Any:
-    """Call a method of this process' benchmark; UserError where its options or memory do not do."""
+    """Call this process's benchmark; UserError if its options are wrong or memory runs out."""
     try:
         return getattr(_benchmarks[variant], method)(*arguments)
     except ErrorExit as error:
         raise UserError(error.message) from None
     except (MemoryError, RuntimeError) as error:
-        if str(error).startswith("Library "):  # of CUDA 12, which CTranslate2 opens
+        if str(error).startswith("Library "):  # CTranslate2 misses a library of CUDA 12
             how = "pip install nvidia-cublas-cu12, and name its folder in LD_LIBRARY_PATH"
             raise UserError(f"{variant}: {error}: {how}") from None
         if isinstance(error, RuntimeError) and "memory" not in str(error):
@@ -175,30 +173,32 @@ def _call(variant: str, method: str, *arguments: Any) -> Any:
 def measure(
     workers: Workers, cell: Values, repetitions: int, progress: Callable[[int], None]
 ) -> dict[str, Values]:
-    """Repeat a cell's work, each variant once a round and another one first in each round.
+    """Measure a cell in rounds; a round has a turn of every variant and begins with another one.
 
-    Returns by variant the ``seconds`` of each round by part, and the benchmark's result; UserError
-    where a variant cannot be built or runs out of memory, or its process was killed.
+    Returns by variant the benchmark's result, and ``seconds``: by part, a list over the rounds.
+    Raises UserError if a variant cannot be built, runs out of memory, or loses its process.
     """
     variants = list(workers)
     results: dict[str, Values] = {
         name: {"seconds": defaultdict(list)} for name in variants
     }
 
-    def ask(variant: str, method: str, *arguments: Any) -> Any:
+    def call(variant: str, method: str, *arguments: Any) -> Any:
         try:
             return workers[variant].submit(_call, variant, method, *arguments).result()
         except BrokenProcessPool:
             raise UserError(f"the process of {variant} was killed: {_ADVICE}") from None
 
     for variant in variants:
-        ask(variant, "begin", cell)
+        call(variant, "begin", cell)
+    turns = 0
     for number in range(repetitions):
         first = number % len(variants)
-        for turn, variant in enumerate(variants[first:] + variants[:first], 1):
-            for part, seconds in ask(variant, "turn").items():
+        for variant in variants[first:] + variants[:first]:
+            for part, seconds in call(variant, "turn").items():
                 results[variant]["seconds"][part].append(seconds)
-            progress(number * len(variants) + turn)
+            turns += 1
+            progress(turns)
     for variant in variants:
-        results[variant] |= ask(variant, "result")
+        results[variant] |= call(variant, "result")
     return results

@@ -1,4 +1,4 @@
-"""A whole update, by fairseq's own Trainer: forward, loss, backward, optimizer."""
+"""Benchmark of a whole update by fairseq's Trainer: forward, loss, backward, optimizer."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ from fairseq_mhe.common.arguments import positive, positive_list
 
 
 class TrainingBenchmark(Benchmark):
-    """Cells: ``max_tokens`` of a batch, ``dtype``. A repetition is one update on each batch."""
+    """A cell has ``max_tokens`` of a batch and ``dtype``; a repetition updates on each batch."""
 
     title = "a full training step by fairseq's Trainer"
     legend = (
@@ -36,14 +36,14 @@ class TrainingBenchmark(Benchmark):
         ("--batches", "updates of a repetition", positive, 4, "N"),
         (
             "--data",
-            "data folder, each repetition on its next batches (default: random pairs)",
+            "data folder; each repetition takes the next batches (default: random pairs)",
             Path,
             None,
             "DATA",
         ),
     )
     flags: ClassVar = {
-        "--cuda-graphs": "train our models by CUDA graphs, recorded before"
+        "--cuda-graphs": "train our models with CUDA graphs, recorded beforehand"
     }
 
     @classmethod
@@ -54,10 +54,11 @@ class TrainingBenchmark(Benchmark):
     def prepare(self, cell: Values) -> None:
         tokens = cell["max_tokens"]
         settings = self.settings
-        # fairseq saves the state where an update fails; there is nothing worth keeping here.
+        # fairseq saves a checkpoint when an update fails; /dev/null discards it.
         extra = ["--max-tokens", str(tokens), "--save-dir", os.devnull]
-        graphs = settings.cuda_graphs and self.variant != STOCK
-        extra += ["--cuda-graphs"] * graphs
+        uses_graphs = settings.cuda_graphs and self.variant != STOCK
+        if uses_graphs:
+            extra.append("--cuda-graphs")
         cfg, task, model = models.build(self.variant, settings, cell["dtype"], extra)
         self.trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
         if settings.data:
@@ -66,8 +67,8 @@ class TrainingBenchmark(Benchmark):
         else:
             shape = tokens, settings.batches, settings.seed
             batches = models.random_batches(task.source_dictionary, *shape)
-        if graphs:
-            # A shape's first batch is trained without a graph, its second one records it.
+        if uses_graphs:
+            # The first batch of a shape is trained without a graph; the second records the graph.
             measured = settings.batches * settings.repetitions
             batches = list(itertools.islice(itertools.cycle(batches), measured))
             for batch in [*batches, *batches]:
@@ -85,7 +86,7 @@ class TrainingBenchmark(Benchmark):
         return watch.seconds()
 
     def facts(self) -> Values:
-        """Of a repetition the tokens, on average, that fairseq's words per second count."""
+        """Return the mean target tokens of a repetition, as fairseq counts words per second."""
         repetitions = len(self._done) / self.settings.batches
         tokens = sum(batch["ntokens"] for batch in self._done) / repetitions
         return {"units": tokens, "weight_bytes": models.weight_bytes(self.trainer.model)}

@@ -51,9 +51,7 @@ class Parser(ArgumentParser):
 def _path(text: str) -> Path:
     if text:
         return Path(text)
-    raise ArgumentTypeError(
-        "the path is empty: name a file or folder (the current folder is .)"
-    )
+    raise ArgumentTypeError("the path is empty: give a file or folder (. is this folder)")
 
 
 def at_least(low: int, high: int = 10**15) -> Callable[[str], int]:

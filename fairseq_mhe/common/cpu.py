@@ -12,8 +12,7 @@ from fairseq_mhe.common.system import cores, cpu_flags, memory
 SWITCH = "FAIRSEQ_MHE_CPU_TUNING"
 #: Variables by which users tune glibc's allocator themselves.
 OWN_TUNING = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
-# from glibc's <malloc.h>
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's <malloc.h>
 _MAX_THRESHOLD = 2**31 - 1
 _CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 #: oneDNN's default, and enough for a small corpus: an epoch of the quickstart needs some 4,000.

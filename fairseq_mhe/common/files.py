@@ -19,8 +19,7 @@ import yaml
 
 from fairseq_mhe.common.errors import UserError
 
-#: The content of a JSON file.
-Json = dict[str, Any]
+Json = dict[str, Any]  # the content of a JSON file
 #: The format of run and data folders: raise it with each change of what their files hold.
 FOLDER_VERSION = 4
 #: Prefix of temporary folders, by which `lock_folder` recognises those of a killed process.

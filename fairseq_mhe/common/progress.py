@@ -18,8 +18,7 @@ from rich.progress import (
 
 #: Seconds between two drawings on a terminal, and between two reports in lines.
 _DRAW_EVERY, _LINE_EVERY = 0.1, 15.0
-#: The speed of this many past seconds determines the time left.
-_SPEED_PERIOD = 60.0
+_SPEED_PERIOD = 60.0  # the speed in these past seconds determines the time left
 _WAITING, _DONE = "waiting", "done"
 Item = TypeVar("Item")
 
