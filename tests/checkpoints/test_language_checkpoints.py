@@ -69,7 +69,7 @@ def test_a_fold_is_fairseqs_own_model(family: tuple, kind: str, tmp_path: Path) 
 def test_scales_that_fairseq_loses_are_not_folded(tmp_path: Path, scale: str, capsys: Any) -> None:
     path = make_checkpoint(tmp_path / "in.pt", LM[0], **{f"scale_{scale}": True})
     assert cli.main(["fold", str(path), str(tmp_path / "out.pt")]) == 2
-    assert "has no stock form: fairseq's own loses them" in capsys.readouterr().err
+    assert "has no stock form: fairseq's own model loses" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("line", ["convert --to mhe_mul", "to-collaborative --dim 16"])
