@@ -44,7 +44,6 @@ _JOB_OPTIONS = "data out seeds epochs updates tokens batch gpus processes cpu"
 
 
 def pretrain_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe pretrain``."""
     add = parser.add_argument
     add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
     help_ = "kind of attention, as fairseq-train's --attention"
@@ -121,7 +120,6 @@ def finish(jobs: Sequence[Job], args: Namespace) -> list[Json]:
 
 
 def finetune_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe finetune``."""
     add = parser.add_argument
     add("task", type=Path, metavar="TASK-DATA", help=f"task folder of {_TASK_SCRIPTS}")
     help_ = "masked language model: a run folder, or a checkpoint (stock fairseq's, too)"
@@ -145,7 +143,6 @@ def finetune(args: Namespace) -> None:
 
 
 def nlu_table_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe nlu-table``."""
     add = parser.add_argument
     add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
     help_ = f"task folders of {_TASK_SCRIPTS} (masked models only)"

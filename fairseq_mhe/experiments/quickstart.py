@@ -21,7 +21,6 @@ _UPDATES = 3000
 
 
 def quickstart_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe quickstart``."""
     add = parser.add_argument
     help_ = "folder for data, runs and table (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/quickstart"), help=help_)
@@ -61,7 +60,6 @@ def quickstart(args: Namespace) -> None:
 
 
 def quickstart_lm_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe quickstart-lm``."""
     add = parser.add_argument
     help_ = "folder for data, runs and table (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/quickstart-lm"), help=help_)

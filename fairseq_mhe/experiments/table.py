@@ -31,7 +31,6 @@ _JOB_OPTIONS += "gpus processes cpu"
 
 
 def run_table_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe run-table``."""
     add = parser.add_argument
     help_ = f"model sizes: {', '.join(NAMES)} (default: the paper's)"
     add("--rows", metavar="ROW,...", help=help_)
@@ -46,7 +45,6 @@ def run_table_arguments(parser: ArgumentParser) -> None:
 
 
 def train_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe train``."""
     add = parser.add_argument
     help_ = f"size of the model: {', '.join(NAMES)}; leave it out with --recipe"
     add("row", metavar="ROW", nargs="?", help=help_)
@@ -172,9 +170,10 @@ def train(args: Namespace) -> None:
 
 def run_table(args: Namespace) -> None:
     """Train and score the unfinished cells and print the table, or submit the cells to SLURM."""
-    rows = ",".join(ROWS) if args.rows is None and args.recipe is None else args.rows
-    names = [None] if rows is None else dict.fromkeys(rows.lower().split(","))
-    recipes = [chosen_recipe(name, args) for name in names]
+    rows: Iterable[str | None] = [None] if args.recipe else ROWS
+    if args.rows is not None:
+        rows = dict.fromkeys(args.rows.lower().split(","))
+    recipes = [chosen_recipe(row, args) for row in rows]
     table = open_table(recipes, args.kinds, args.seeds, args)
     check_subset(table.data, args)
     waiting = table.waiting()
@@ -226,7 +225,6 @@ def _title(args: Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
 
 
 def evaluate_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe evaluate``."""
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="the folder of a trained run")
     add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
@@ -274,7 +272,6 @@ def check_subset(data: DataFolder, args: Namespace) -> None:
 
 
 def score_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe score``."""
     add = parser.add_argument
     help_ = "reference translations, detokenised, one a line"
     add("--reference", type=Path, required=True, metavar="F", help=help_)

@@ -15,9 +15,10 @@ LANGUAGE_MODELS: dict[str, dict[str, list[float]]] = _PRINTED["language_models"]
 
 def published(row: str, kind: str) -> dict[str, Any]:
     """Return the paper's parameters, BLEU and PRR of a row and kind, each None if unpublished."""
-    printed = TRANSLATION.get(row, {}).get(kind, (None, None, None))
     names = ("paper_parameters", "paper_bleu", "paper_prr")
-    return dict(zip(names, printed, strict=True))
+    if kind not in TRANSLATION.get(row, {}):
+        return dict.fromkeys(names)
+    return dict(zip(names, TRANSLATION[row][kind], strict=True))
 
 
 def prr(score: float, mha_score: float) -> float:

@@ -140,7 +140,8 @@ def check_scored_alike(cells: Sequence[Cell]) -> None:
 
 def label(cell: Cell, cells: Sequence[Cell]) -> str:
     """Return a cell's kind of attention, preceded by its row if ``cells`` have several rows."""
-    return cell.kind if len({c.row for c in cells}) == 1 else f"{cell.row} {cell.kind}"
+    rows = {other.row for other in cells}
+    return cell.kind if len(rows) == 1 else f"{cell.row} {cell.kind}"
 
 
 def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:

@@ -48,7 +48,8 @@ class Table:
     def markdown(self) -> str:
         parts = [f"# {one_line(self.title)}"]
         for block in self.blocks:
-            parts += [f"## {block.heading}"] if block.heading else []
+            if block.heading:
+                parts.append(f"## {block.heading}")
             parts.append(block.aligned())
         parts.append("\n".join(f"- {note}" for note in self.notes))
         return "\n\n".join(parts) + "\n"
