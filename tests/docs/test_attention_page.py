@@ -1,5 +1,5 @@
-"""What docs/attention.md counts is counted, and the example of add_a_kind.md passes the tests of
-every kind.
+"""docs/attention.md has the formulas, counts and options of the code; the kind that
+docs/add_a_kind.md writes passes the tests of every kind.
 """
 
 import argparse
@@ -40,7 +40,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE, TUTORIAL = ((DOCS / name).read_text() for name in ("attention.md", "add_a_kind.md"))
 PLAIN, EXAMPLE = re.findall(r"^```python\n(.*?)^```", PAGE + TUTORIAL, re.DOTALL | re.MULTILINE)
 NEW = "qk_shared"
-#: kind -> parameters, cached numbers, count in the BERT-base setting
+#: Kind -> the cells of its row: formulas of parameters and cached numbers, count in BERT-base.
 ROWS = {
     kind.strip("` "): tuple(cell.strip() for cell in cells)
     for kind, *cells in re.findall(r"\|([^|\n]*)" * 4 + r"\|(?:\n|`)", PAGE + TUTORIAL)
@@ -48,8 +48,8 @@ ROWS = {
 }
 
 
-def value(formula: str, **sizes: int) -> int:
-    """A formula of the page, such as 2·C·n·d + n·D, with numbers for its letters."""
+def evaluate(formula: str, **sizes: int) -> int:
+    """Evaluate a formula of the page, such as 2·C·n·d + n·D, for the sizes that letters name."""
     assert re.fullmatch(r"[CndgrD0-9·+() ]+", formula)
     product = formula.replace("·", "*")
     return eval(product, {"__builtins__": {}}, sizes)  # noqa: S307 - checked above
@@ -67,34 +67,34 @@ def test_every_kind_has_a_row_and_a_section() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("width", "heads"), [(24, 4), (48, 8)])
-def test_formulas_are_what_is_built(kind: str, width: int, heads: int) -> None:
+def test_formulas_equal_the_counts_of_a_built_layer(kind: str, width: int, heads: int) -> None:
     choices = {"gqa": {"kv_heads": 4}, "mla": {"latent_dim": 7}}
     choices["collaborative"] = {"collaborative_dim": 10}
     layer = build_attention(kind, width, heads, **choices.get(kind, {}))
     parameters, cached, _ = ROWS[kind]
     sizes = {"C": width, "n": heads, "d": width // heads, "g": 4, "r": 7, "D": 10}
-    assert value(parameters, **sizes) == attention_parameters(layer)
-    assert value(cached, **sizes) == layer.cached_values
+    assert evaluate(parameters, **sizes) == attention_parameters(layer)
+    assert evaluate(cached, **sizes) == layer.cached_values
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_column_of_bert_base_is_counted(kind: str) -> None:
+def test_the_column_of_bert_base_equals_the_model(kind: str) -> None:
     assert int(ROWS[kind][2].replace(",", "")) == attention_parameters(
         build_on_meta("roberta_mhe_base", kind)
     )
 
 
-def test_the_lines_of_plain_pytorch_run() -> None:
-    found: dict[str, Any] = {}
+def test_the_plain_pytorch_example_decodes_step_by_step_as_all_at_once() -> None:
+    names: dict[str, Any] = {}
     torch.manual_seed(1)
-    exec(PLAIN, found)  # noqa: S102 - our own page
-    assert (found["out"].shape, found["weights"].shape) == ((20, 4, 512), (4, 20, 20))
-    whole, _ = found["attention"](found["x"], attn_mask=found["future"])
-    torch.testing.assert_close(torch.cat(found["steps"]), whole, rtol=0, atol=1e-5)
+    exec(PLAIN, names)  # noqa: S102 - our own page
+    assert (names["out"].shape, names["weights"].shape) == ((20, 4, 512), (4, 20, 20))
+    whole, _ = names["attention"](names["x"], attn_mask=names["future"])
+    torch.testing.assert_close(torch.cat(names["steps"]), whole, rtol=0, atol=1e-5)
 
 
-def test_the_table_of_options_is_what_kinds_declare() -> None:
-    """As ``fairseq-train --help`` says it, whose words come before the colon."""
+def test_the_table_of_options_repeats_the_help_of_fairseq_train() -> None:
+    """The help names the kinds before a colon; the table has a column for them."""
     table = PAGE.split("| option | kinds | what it is |\n|---|---|---|\n")[1].split("\n\n")[0]
     expected = []
     for name, (_, users) in kind_options().items():
@@ -118,7 +118,7 @@ def qk_shared(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 @pytest.fixture
 def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The page's example as a user directory that fairseq has imported; forgotten afterwards."""
+    """Import the page's example with fairseq as a user-dir; unregister it afterwards."""
     user_dir = tmp_path / "my_attention"
     user_dir.mkdir()
     (user_dir / "__init__.py").write_text(EXAMPLE, encoding="utf-8")
@@ -135,20 +135,20 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 @pytest.fixture
 def kind(registered: Path) -> str:
-    """What the tests of every kind that are imported above shall test here."""
+    """Return the kind for the imported tests of every kind."""
     return NEW
 
 
-def test_the_example_has_the_row_and_the_parameters_it_says(registered: Path) -> None:
-    test_formulas_are_what_is_built(NEW, 24, 4)
-    test_the_column_of_bert_base_is_counted(NEW)
+def test_the_example_has_the_parameters_of_its_row_and_docstring(registered: Path) -> None:
+    test_formulas_equal_the_counts_of_a_built_layer(NEW, 24, 4)
+    test_the_column_of_bert_base_equals_the_model(NEW)
     assert f"Parameters: {ROWS[NEW][0].replace('·', ' ')}." in EXAMPLE
     with pytest.raises(ValueError, match="embed_dim 24 and kdim 10 must be equal"):
         build_attention(NEW, 24, 4, kdim=10, vdim=10)
 
 
-def test_the_example_translates(registered: Path) -> None:
-    """In a whole model, beam search with the cache gives the scores of a full pass."""
+def test_beam_search_with_the_example_scores_as_a_full_pass(registered: Path) -> None:
+    """A wrong cache of the kind would change the scores of the search."""
     model, batch = make_model(attention=NEW), make_batch()
     assert cache_bytes(model).per_target_token == 2 * 2 * 16 * 4
     hypothesis = search([model], batch)[0][0]
@@ -160,8 +160,8 @@ def test_the_example_translates(registered: Path) -> None:
     torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-5)
 
 
-def test_fairseq_train_takes_the_example(registered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its name, from its own user directory: what it does not use is refused by that name."""
+def test_fairseq_train_knows_the_example(registered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal of an option that the kind does not use names the kind."""
     words = ["--user-dir", str(registered), "--arch", "transformer_mhe_base", "--attention", NEW]
     words = ["fairseq-train", "no data", *words, "--collaborative-dim", "8"]
     monkeypatch.setattr(sys, "argv", words)
@@ -171,14 +171,14 @@ def test_fairseq_train_takes_the_example(registered: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def checkpoint(registered: Path, tmp_path: Path) -> Path:
-    """A checkpoint of a model of the example."""
+    """Save a model with the example's kind."""
     return save(tmp_path / "example.pt", make_model(attention=NEW), attention=NEW)
 
 
 @pytest.mark.parametrize(
     "words", [["fold"], ["to-collaborative", "--dim", "4"], ["convert", "--to", "mqa"]]
 )
-def test_what_starts_from_heads_refuses_the_example_in_one_line(
+def test_conversions_refuse_a_kind_without_stock_form_in_one_line(
     checkpoint: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, *options = words
@@ -195,8 +195,8 @@ def test_what_starts_from_heads_refuses_the_example_in_one_line(
 def test_our_commands_know_the_example(
     checkpoint: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three projections' worth of parameters, but four of multiply-adds a token: one serves
-    twice.
+    """``cost`` counts three projections of parameters, but four of multiply-adds: queries and keys
+    share one.
     """
     assert cli.main(["cost", "base", NEW, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

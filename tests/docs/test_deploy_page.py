@@ -1,4 +1,4 @@
-"""Every block of docs/deploy.md runs, in one folder, with a small run."""
+"""Every block of docs/deploy.md runs in one folder, with a small run in place of a quickstart's."""
 
 import importlib.util
 import json
@@ -21,7 +21,7 @@ BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```", PAGE, re.DOTALL | re.MULTIL
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a quickstart's."""
+    """Make a folder that holds a small run where the page expects a quickstart's."""
     folder = tmp_path_factory.mktemp("deploy page")
     quickstart = folder / "runs" / "quickstart"
     shutil.copytree(MADE / "data", quickstart / "data")
@@ -58,7 +58,7 @@ def test_every_format_has_a_row() -> None:
         assert f"| `{name}` |" in PAGE
 
 
-def test_numbers_are_those_of_the_measurement() -> None:
+def test_the_table_has_the_numbers_of_the_measurement() -> None:
     results = Path(__file__).parents[2] / "results" / "serving" / "serving.json"
     measured = json.loads(results.read_text())["rows"].values()
     engines = {"fairseq": "fairseq", "CTranslate2, one key and value head": "ctranslate2"}

@@ -1,4 +1,4 @@
-"""Links of the pages lead somewhere, and README and docs stay short and plain."""
+"""Links of the pages lead to files and headings; README and docs have short, plain sentences."""
 
 import ast
 import re
@@ -26,18 +26,18 @@ def name(page: Path) -> str:
 
 
 def prose(page: Path) -> str:
-    """Without blocks of code."""
+    """Return the text of a page without blocks of code."""
     return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as GitHub names them (the first of equal ones)."""
+    """Return the anchors that GitHub gives a page's headings (of equal headings, the first)."""
     headings = re.findall(r"^#+ (.*)$", prose(page), flags=re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def sentences(page: Path) -> list[str]:
-    """The prose of a page, without code, tables, headings and links' addresses."""
+    """Split a page into sentences, without code, tables, headings and addresses of links."""
     text = re.sub(r"\$\$.*?\$\$|<!--.*?-->", "", prose(page), flags=re.S)
     text = re.sub(r"^( {4}|\||#|!\[).*$", "", text, flags=re.M)
     text = re.sub(r"\]\([^)]*\)|\*\*|`", "", text)
@@ -45,7 +45,7 @@ def sentences(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", ALL, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_to_files_and_headings(page: Path) -> None:
     for file, anchor in re.findall(r"\]\((?!\w+:)([^)\s#]*)#?([^)\s]*)\)", prose(page)):
         target = page.parent / file if file else page
         assert target.exists(), f"{page.name} links to {file}, which is not there"

@@ -1,4 +1,4 @@
-"""What lies in results/: tables that the README names, and runs without the text of corpora."""
+"""results/README.md names every folder of tables; the kept runs hold no text of a corpus."""
 
 import re
 import tarfile
@@ -8,7 +8,7 @@ import pytest
 
 RESULTS = Path(__file__).parents[2] / "results"
 ARCHIVES = sorted(RESULTS.glob("*/runs.tar.xz"))
-#: Of a corpus, beside hypotheses of our own; it is not ours to pass on.
+#: Files with the text of a corpus, which is not ours to pass on.
 TEXTS = {"sources.txt", "references.txt", "references.tokens.txt"}
 
 
@@ -17,7 +17,7 @@ def test_kept_runs_hold_no_text_of_a_corpus(archive: Path) -> None:
     with tarfile.open(archive) as runs:
         names = {Path(name).name for name in runs.getnames()}
     assert "config.json" in names
-    assert not names & TEXTS, "pack what fairseq-mhe keep has made, before a table is made of it"
+    assert not names & TEXTS, "pack the output of fairseq-mhe keep, before a table is made of it"
     assert not any(name.endswith((".pt", ".lock")) for name in names)
 
 

@@ -10,7 +10,7 @@ from tests.fixtures.small_runs import MADE
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "train_your_own.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"(?<=\n\n)(?: {4}.+\n)+", PAGE)
-#: What makes a training of hours one of seconds.
+#: Text of the page -> text that makes the command take seconds, not hours.
 SHORTER = {
     "--rows small": "--rows tiny --cpu --updates 2",
     "--seeds 1,2,3": "--seeds 1",
