@@ -98,7 +98,7 @@ class Attention(nn.Module):
     out_proj: nn.Linear
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Reset two inherited shortcuts in a kind that overrides a hook: they bypass the hook."""
+        """Disable an inherited `queries_keys_values` or `written_out` that bypasses a new hook."""
         super().__init_subclass__(**kwargs)
         defined = vars(cls)
         if defined.keys().isdisjoint(("forward", "queries", "keys_values", "merge")):
@@ -108,7 +108,7 @@ class Attention(nn.Module):
         if "written_out" not in defined:
             cls.written_out = Attention.written_out  # type: ignore[method-assign]
             if "no_heads" not in defined:
-                cls.no_heads = "its class has a hook but no written_out()"
+                cls.no_heads = "its class overrides a hook, but not written_out()"
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Attention(nn.Module):
             sizes = f"embed_dim {embed_dim} and num_heads {num_heads}"
             raise ValueError(f"{sizes} must both be positive")
         if not 0 <= dropout <= 1:
-            raise ValueError(f"dropout is a probability, not {dropout}")
+            raise ValueError(f"dropout must be from 0 to 1, not {dropout}")
         self.kind = kind
         self.bias = bias
         self.dropout = dropout
@@ -140,8 +140,8 @@ class Attention(nn.Module):
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         if self.keys_are_values and self.kdim != self.vdim:
-            sizes = f"kdim {self.kdim} and vdim {self.vdim}"
-            raise ValueError(f"{kind} makes keys and values of one input: {sizes} differ")
+            sizes = f"kdim {self.kdim} and vdim {self.vdim} must be equal"
+            raise ValueError(f"{kind} has one input for keys and values: {sizes}")
         for option in self.OPTIONS:
             setattr(self, option.name, option.value(options.get(option.name)))
         if self.head_dim is None:
@@ -195,7 +195,7 @@ class Attention(nn.Module):
 
     @classmethod
     def fold_together(cls, sublayers: Sequence[Any]) -> None:
-        """Before a training pass on a GPU, compute what depends only on all sublayers' weights."""
+        """Compute what depends only on the weights of ``sublayers``, before a GPU training pass."""
 
     def written_out(self) -> WrittenOut:
         """Return ordinary heads that compute the same without dropout; UserError if none can."""
@@ -327,14 +327,14 @@ class Attention(nn.Module):
         return self.merge(heads, row_sums), weights
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Keep results of `compute_once` from now on, and dropout of weights if retained."""
+        """Let `compute_once` keep its results; keep dropping weights under --retain-dropout."""
         self._computed = {}
         modules = kwargs.get("retain_dropout_modules") or ("MultiheadAttention",)
         retained = bool(kwargs.get("retain_dropout"))
         self.dropout_in_inference = retained and "MultiheadAttention" in modules
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> Any:
-        """Make row ``new_order[i]`` of the cache row i, for the new hypotheses (new B,)."""
+        """Move row ``new_order[i]`` of the cache to row i; ``new_order`` (new B,): hypotheses."""
         cache = self._get_input_buffer(incremental_state)
         if cache is not None and cache.filled:
             cache.reorder(new_order)

@@ -9,8 +9,8 @@ The paper multiplies the query by m_i, the authors' fairseq fork the key. We mul
 that one key head serves all heads. As in that fork, the scale is d^-0.5 whatever D is (its d is
 always C / n), and mixing vectors start Xavier uniform.
 
-Of the biases softmax ignores all but Y v_i with v_i = W_K^i b_Q^i in R^kdim (section 3.3). This
-content term is one number for each head and key; the cache holds it beside the key.
+Of the terms with biases softmax ignores all but Y v_i, v_i = W_K^i b_Q^i in R^kdim (section 3.3).
+This content term is one number for each head and key; the cache holds it beside the key.
 """
 
 import torch

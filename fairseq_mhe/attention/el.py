@@ -2,7 +2,7 @@
 
 There is no key or value projection. Head i reads Y_i, slice i of Y, which is d wide:
 softmax(X W_Q^i Y_i^T / sqrt(d)) Y_i; the output is concat(heads) W_O. Parameters without biases:
-2 C n d, or 2 C^2 if n d = C, the paper's count, which allows no other reading of the paper.
+2 C n d, or 2 C^2 if n d = C. That is the paper's count; no other reading of it fits.
 (The EL-attention of Yan et al. 2021 is another method, a lossless rewriting of MHA.)
 """
 

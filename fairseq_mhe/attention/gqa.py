@@ -11,7 +11,7 @@ from fairseq_mhe.attention.base import Attention, Option
 
 _KV_HEADS_HELP = (
     "key/value heads, a divisor of the number of heads "
-    "(default: 2, or 1 where that number is odd)"
+    "(default: 2, or 1 for an odd number of heads)"
 )
 
 

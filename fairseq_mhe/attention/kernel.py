@@ -20,7 +20,7 @@ from fairseq_mhe.attention.cache import version
 _VECTOR_SIZE = 16  # float32 numbers in the longest vector register, AVX-512's
 _FUSED_BF16_KEYS = 512  # fewest keys that the CPU's fused kernel trains fast in bfloat16
 _FLASH_MAX_DIM = 256  # width of the widest head that flash attention accepts
-_MASK_STRIDE = 16  # row stride of a mask that the memory-efficient kernel does not copy
+_MASK_STRIDE = 16  # divides a mask's row stride, or the memory-efficient kernel copies it
 _LEVELS = 2**16  # different values of the 16 random bits that `drop` draws for a number
 
 
@@ -71,8 +71,8 @@ def attend(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Return H_i = softmax(Q_i K_i^T * scale) V_i without copying key and value heads H times.
 
-    Queries that read the same key head (from its group of heads and its sentence's hypotheses)
-    become rows of one matrix product, which reads each key and value once for all of them.
+    Queries that read the same key head (those of its group of heads, in all hypotheses of its
+    sentence) become rows of one matrix product, which reads each key and value only once.
 
     Args:
         query: (N, H, T, dk), the hypotheses of a sentence next to each other; or (N, H, T, J, dk):

@@ -16,7 +16,7 @@ class SingleHeadAttention(Attention):
 
     shared_projection_init = "packed"
     projects_together = True
-    written_out = Attention.written_out  # n equal heads, in spite of `merge`
+    written_out = Attention.written_out  # kept, although `merge` is a hook: n equal heads
 
     def build(self) -> None:
         self.project(1, kv_heads=1)

@@ -14,7 +14,7 @@ Projection = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class WrittenOut:
-    """n heads: head i of inputs x (C,) and y (M,) is softmax(scale q_i k_i) v_i, where
+    """n heads: head i of inputs x (C,) and y (M,) is softmax(scale q_i k_i^T) v_i, where
     q_i = query_i x + query_bias_i, k_i = key_i y + key_bias_i, v_i = value_i y + value_bias_i.
 
     Keys are k wide, values v wide: ``query`` (n, k, C), ``query_bias`` (n, k), ``key`` (n, k, M),
@@ -85,7 +85,7 @@ class WrittenOut:
             parameters[f"{name[0]}_proj.bias"] = bias.flatten()  # (n d,)
         parameters["out_proj.weight"] = self.output.transpose(0, 1).flatten(1)  # (C, n d)
         parameters["out_proj.bias"] = self.output_bias
-        return {name: each.float().contiguous() for name, each in parameters.items()}
+        return {name: x.float().contiguous() for name, x in parameters.items()}
 
 
 def head_projections(layer: nn.Linear, heads: int, own: int | None = None) -> Projection:

@@ -66,7 +66,7 @@ def test_a_kind_with_a_hook_loses_the_shortcuts_that_bypass_it() -> None:
     layer = SharedKey(C, N, kind="mine")
     assert layer.cached_values == C // N + C
     assert not layer.projects_together
-    assert layer.no_heads == "its class has a hook but no written_out()"
+    assert layer.no_heads == "its class overrides a hook, but not written_out()"
     for refused in (layer, *map(make_layer, NO_HEADS)):
         error = f"{refused.kind} attention is not written out as ordinary heads: {refused.no_heads}"
         with pytest.raises(UserError, match=re.escape(error)):
