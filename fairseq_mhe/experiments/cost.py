@@ -49,8 +49,10 @@ def run(args: Namespace) -> None:
     if args.row not in _MODELS:
         models = ", ".join(_MODELS)
         raise UserError(f"unknown row {args.row!r}; choose one of: {models}")
-    options = {name: getattr(args, name) for name in (*PLACES.values(), *size_options())}
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {}
+    for name in (*PLACES.values(), *size_options()):
+        if getattr(args, name) is not None:
+            given[name] = getattr(args, name)
     model = build_on_meta(args.row, args.attention, args.vocab_size, **given)
     # On average a target token attends to half of the target, and to itself.
     parts = costs(model, args.source, (args.target + 1) / 2)

@@ -35,7 +35,7 @@ from fairseq_mhe.runs.understanding import (
 )
 
 #: The architectures that have a recipe.
-_KNOWN = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
+_ARCHS = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
 #: The kinds in the paper's table, in its order.
 _KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
 _TASK_SCRIPTS = "data-prep/glue.sh, superglue.sh or squad.sh"
@@ -45,7 +45,7 @@ _JOB_OPTIONS = "data out seeds epochs updates tokens batch gpus processes cpu"
 
 def pretrain_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
+    add("arch", metavar="ARCH", choices=_ARCHS, help=", ".join(_ARCHS))
     help_ = "kind of attention, as fairseq-train's --attention"
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
     add_seed(parser)
@@ -88,7 +88,7 @@ def pretrain(args: Namespace) -> None:
 
 def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -> Job:
     """Plan a run by the architecture's recipe, with the changes that the options ask for."""
-    training = recipe(args.arch, _KNOWN).training
+    training = recipe(args.arch, _ARCHS).training
     training = training.shortened(args.updates or training.updates)
     if args.tokens:
         training = training.changed(tokens_per_sample=args.tokens)
@@ -144,7 +144,7 @@ def finetune(args: Namespace) -> None:
 
 def nlu_table_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
+    add("arch", metavar="ARCH", choices=_ARCHS, help=", ".join(_ARCHS))
     help_ = f"task folders of {_TASK_SCRIPTS} (masked models only)"
     add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=help_)
     help_ = "kinds of attention, or all (default: %(default)s)"

@@ -16,10 +16,8 @@ from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.report.table import Row, deviation
 
 #: Okabe and Ito's colours, distinct for every kind of colour vision, then a dark yellow and grey.
-_COLOURS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
-    *("#000000", "#8C8C00", "#7F7F7F"),
-)
+_BRIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_COLOURS = (*_BRIGHT, "#000000", "#8C8C00", "#7F7F7F")
 #: The style of each series: where a colour returns, it has another marker.
 LOOKS = cycler(color=_COLOURS * 2, marker="os^DvPX<>s^DvPX<>o")
 _STYLE: Any = {
@@ -60,7 +58,9 @@ def picture(
             figure.savefig(temporary, format="png")
 
 
-def plot(rows: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str) -> None:
+def plot_translation(
+    rows: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str
+) -> None:
     """Plot learning curves (label -> metrics.json), and BLEU against each cost."""
     with picture(path, title) as figure:
         left, *panels = figure.subplots(1, 3)

@@ -91,7 +91,7 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
                 raise run.unfinished(path.name)
         if not (run.subset(subset) / "scores.json").is_file():
             advice = f"fairseq-mhe evaluate {folder} --subset {subset}"
-            raise UserError(f"{folder} is not scored on {subset}: give {advice}")
+            raise UserError(f"{folder} is not scored on {subset}: run {advice}")
         results = groups.setdefault((run.row, run.kind), [])
         results.append(read_result(run, subset))
     cells = []
@@ -134,7 +134,7 @@ def check_scored_alike(cells: Sequence[Cell]) -> None:
         if result.texts["references"] != first.texts["references"]:
             raise UserError(f"{both} on different sentences: leave one out")
         if result.tokeniser != first.tokeniser:
-            advice = "give both to fairseq-mhe evaluate with the same --bleu-tokenizer"
+            advice = "score both with the same --bleu-tokenizer (fairseq-mhe evaluate)"
             raise UserError(f"{both} with different BLEU tokenizers: {advice}")
 
 

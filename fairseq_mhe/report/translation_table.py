@@ -29,8 +29,8 @@ PAPER_FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png"
 
 
 def _blocks(rows: Sequence[Row], paper: bool) -> list[Block]:
-    """Return the paper's two blocks or the quickstart's one, without columns that say nothing."""
-    rows = [_with_shown_values(row) for row in rows]
+    """Return the paper's two blocks or the quickstart's one, without uninformative columns."""
+    rows = [_with_table_values(row) for row in rows]
     if paper:
         return [Block(filled(columns(part), rows), rows) for part in ("paper", "more")]
     all_columns = columns("quickstart")
@@ -40,14 +40,19 @@ def _blocks(rows: Sequence[Row], paper: bool) -> list[Block]:
     return [Block([column for column in all_columns if column[0] in headings], rows)]
 
 
-def _with_shown_values(row: Row) -> Row:
-    """Add the values that only tables show; without a baseline "-" replaces the comparison."""
+def _with_table_values(row: Row) -> Row:
+    """Add the values that only tables show; without a baseline, "-" replaces the comparison."""
     interval = p_value = "-" if row["prr"] is None else ""
     if row["p_value"] is not None:
         interval = f"{row['prr_low']:.1f} to {row['prr_high']:.1f}"
         p_value = f"{row['p_value']:.4f}"
-    more = {"trainings": len(row["seeds"]), "millions": row["attention_parameters"] / 1e6}
-    return {**row, **more, "interval": interval, "p": p_value}
+    return {
+        **row,
+        "trainings": len(row["seeds"]),
+        "millions": row["attention_parameters"] / 1e6,
+        "interval": interval,
+        "p": p_value,
+    }
 
 
 def write_table(
@@ -66,13 +71,14 @@ def write_table(
     seeds = sorted({str(seed) for row in rows for seed in row["seeds"]})
     heading = f"{title}; {seed_words(seeds)}"
     if paper and len({row["row"] for row in rows}) > 1:
-        points = [
-            (r["attention"], r["row"], r["bleu"], r["bleu_confidence"]) for r in rows
-        ]
+        points = []
+        for row in rows:
+            bar = row["bleu_confidence"]
+            points.append((row["attention"], row["row"], row["bleu"], bar))
         plots.plot_categories(points, output / "picture.png", heading, plots.BLEU)
     else:
         curves = {label(cell, cells): cell.results[0].metrics for cell in cells}
-        plots.plot(rows, curves, output / "picture.png", heading)
+        plots.plot_translation(rows, curves, output / "picture.png", heading)
     table = Table(title, _blocks(rows, paper), notes)
     if paper:
         write_text(output / "table.tex", table.latex())
@@ -179,10 +185,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
     add("--out", type=Path, required=True, help=f"folder for {', '.join(FILES)}")
-    sets = ("quickstart", "paper")
     default = "(default: %(default)s)"
     help_ = f"paper: the columns of run-table, with the paper's numbers {default}"
-    add("--columns", choices=sets, default="quickstart", help=help_)
+    add("--columns", choices=("quickstart", "paper"), default="quickstart", help=help_)
     add("--subset", default="test", help=f"data set whose scores to show {default}")
     add("--title", default="Kinds of attention", help=f"heading {default}")
 

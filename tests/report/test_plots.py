@@ -9,7 +9,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.report.plots import LOOKS, plot, plot_categories, plot_perplexity, plot_tasks
+from fairseq_mhe.report import plots
 
 #: Label, places, values, bars.
 Drawn = list[tuple[str, list[float], list[float], list[float]]]
@@ -34,7 +34,7 @@ def test_error_bars_at_one_cost_stand_side_by_side(tmp_path: Path, drawn: Drawn)
     summary = {"bleu": 20.0, "bleu_confidence": 1.0}
     summary |= {"kv_bytes_per_token": 2048, "attention_parameters": 3_000_000}
     curves = {key: {"valid": []} for key in "abc"}
-    plot([summary] * 3, curves, tmp_path / "picture.png", "title")
+    plots.plot_translation([summary] * 3, curves, tmp_path / "picture.png", "title")
     assert len(drawn) == 6
     for panel in (drawn[:3], drawn[3:]):
         places = sorted(place for _, (place,), _, _ in panel)
@@ -45,7 +45,7 @@ def test_rows_and_tasks_are_drawn_side_by_side_with_their_bars(
     tmp_path: Path, drawn: Drawn
 ) -> None:
     points = [("mha", "base", 25.0, 1.0), ("mha", "12h", 26.0, 1.0), ("el", "12h", 24.0, 1.0)]
-    plot_categories(points, tmp_path / "rows.png", "title", "BLEU")
+    plots.plot_categories(points, tmp_path / "rows.png", "title", "BLEU")
     (mha, (base, first), bleus, bars), (el, (second,), *_) = drawn
     assert (mha, bleus, bars, el) == ("mha", [25.0, 26.0], [1.0, 1.0], "el")
     assert base + 1 == first < 1 < second
@@ -54,7 +54,7 @@ def test_rows_and_tasks_are_drawn_side_by_side_with_their_bars(
         {"attention": "mha", "scores": {"cola": [0.0, 0.0], "rte": [50.0, 54.0]}},
         {"attention": "mhe_mul", "scores": {"cola": [3.0, 5.0], "rte": [39.0, 39.0]}},
     ]
-    plot_tasks(scores, tmp_path / "tasks.png", "title")
+    plots.plot_tasks(scores, tmp_path / "tasks.png", "title")
     assert (tmp_path / "tasks.png").read_bytes().startswith(b"\x89PNG")
     assert [values for _, _, values, _ in drawn] == [[0.0, 52.0], [4.0, 39.0]]
     assert drawn[0][3] == pytest.approx([0, 8**0.5], abs=5e-5)  # of four digits
@@ -69,12 +69,12 @@ def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn
     )
     names = ("attention", "nats", "attention_parameters", "kv_bytes_per_token")
     rows = [dict(zip(names, values, strict=True)) for values in numbers]
-    plot_perplexity(rows, tmp_path / "loss.png", "title")
+    plots.plot_perplexity(rows, tmp_path / "loss.png", "title")
     assert [place for _, (place,), _, _ in drawn] == [3.0, 1.0, 2.0, 4.0, 1.0, 2.0]
     assert [value for _, _, (value,), _ in drawn[:2]] == [2.1, 2.5]
     assert [bar for *_, (bar,) in drawn[:3]] == pytest.approx([0.1414, 0.0, 0.0])
 
 
 def test_every_kind_has_a_look_of_its_own() -> None:
-    looks = {tuple(look.values()) for look in itertools.islice(LOOKS, len(KINDS))}
+    looks = {tuple(look.values()) for look in itertools.islice(plots.LOOKS, len(KINDS))}
     assert len(looks) == len(KINDS) > 9

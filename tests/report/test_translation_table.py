@@ -113,7 +113,7 @@ def test_only_seeds_of_one_model_belong_together(
 
 def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -> None:
     done, unfinished = make_run("mha", 3), make_run("mhe_add", None)
-    with pytest.raises(UserError, match="is not scored on test: give fairseq-mhe evaluate"):
+    with pytest.raises(UserError, match="is not scored on test: run fairseq-mhe evaluate"):
         gather([done.folder, unfinished.folder])
     unfinished.metrics.unlink()
     with pytest.raises(UserError, match=r"is not finished: it has no metrics\.json"):
