@@ -18,7 +18,7 @@ RIDGE = 1e-10
 
 @dataclass(frozen=True)
 class Components:
-    """Approximates head i's form (A, B) by the sum over r of ``mixing[i, r] query[r] key[r]^T``.
+    """Shared components: head i's form (A, B) is about sum_r ``mixing[i, r] query[r] key[r]^T``.
 
     ``mixing`` (n, D), ``query`` (D, A), ``key`` (D, B), all float64; ``error``: relative, in the
     Frobenius norm; ``iterations``: rounds of least squares that were made.
@@ -53,7 +53,7 @@ class Components:
 
 
 def decompose(forms: Tensor, dimensions: int, rank: int, iterations: int) -> Components:
-    """Approximate ``forms`` (n, A, B) of at most ``rank`` by ``dimensions`` shared components.
+    """Approximate bilinear ``forms`` (n, A, B) of at most ``rank`` by ``dimensions`` components.
 
     With ``dimensions`` >= n * ``rank`` the singular components of all heads together are exact.
     With fewer, alternating least squares with line search starts from the largest of them: on a

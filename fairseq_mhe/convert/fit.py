@@ -1,8 +1,8 @@
 """Fit each kind of attention to trained heads: the table ``FIT`` has a function for each kind.
 
-A head i is two maps, and a fit approximates both: its scores x^T A_i y (softmax ignores a part that
-is the same for every y) and its output B_i y. If inputs were measured on real sentences, errors
-are weighted as they occur there. Truncated singular value decompositions are exact minimisers.
+Head i consists of two maps, and a fit approximates both: its scores x^T A_i y (softmax ignores what
+is the same for every y) and its output B_i y. If inputs were measured on real sentences, their
+moments weight the errors. Truncated singular value decompositions are exact minimisers.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ FLOOR = 1e-6
 
 
 class Problem:
-    """Heads that a new sublayer shall approximate, with errors weighted by ``inputs``."""
+    """The heads that a new sublayer has to approximate, with errors weighted by ``inputs``."""
 
     #: The decomposition of the scores, which the fits of some kinds set.
     components: Components | None = None
@@ -92,8 +92,8 @@ class Problem:
         missing = (self.outputs - output @ repeated).sum(dim=0) @ self.inputs.memory.mean
         return missing + self.constant
 
-    def factors_of_scores(self) -> tuple[Parameters, Tensor]:
-        """Fit shared projections, and the factors (n, d) with which heads scale the query."""
+    def fit_factors(self) -> tuple[Parameters, Tensor]:
+        """Fit shared projections, and the factors (n, d) by which the heads multiply the query."""
         weighted = self.query_roots[0] @ self.scores @ self.memory_roots[0]  # (n, X, M)
         rank = self.heads.key.size(1)
         components = decompose(weighted, self.width, rank, self.iterations)
@@ -130,7 +130,7 @@ def fit_grouped(p: Problem) -> Parameters:
 
 def fit_mhe_mul(p: Problem) -> Parameters:
     """Fit MHE-Mul, whose scores are a CP decomposition; W_O includes the factors of the values."""
-    parameters, factors = p.factors_of_scores()
+    parameters, factors = p.fit_factors()
     offset = p.new.head_embedding_offset
     one = torch.full_like(factors, 1 - offset)
     # e^Q holds the whole factor. Were a factor 0 split in two, it would get no gradient.
@@ -142,24 +142,25 @@ def fit_mhe_mul(p: Problem) -> Parameters:
 
 def fit_mhe_conv(p: Problem) -> Parameters:
     """Fit mhe_conv like MHE-Mul, with 0 as the taps of earlier keys."""
-    parameters, factors = p.factors_of_scores()
+    parameters, factors = p.fit_factors()
     taps = [factors, *[torch.zeros_like(factors)] * (TAPS - 1)]  # (n, d) each
     parameters["taps"] = torch.stack(taps, dim=1)  # (n, 3, d)
     return parameters
 
 
 def fit_mhe_add(p: Problem) -> Parameters:
-    """Fit MHE-Add: one query fits the mean of the heads' scores, a shift each head's at mean x."""
+    """Fit MHE-Add: its query fits the heads' mean scores, a head's shift its scores at mean x."""
     heads = p.heads
     n, _, width = heads.query.shape  # width: C
     mean = p.inputs.query.mean  # (C,)
     half, inverse = root(p.inputs.query.covariance)
-    varying = p.scores[:, :width].mean(dim=0)  # (C, M)
-    at_mean = heads.query @ mean + heads.query_bias  # (n, k)
-    fixed = (at_mean.unsqueeze(1) @ heads.key).squeeze(1)  # (n, M)
-    # All n heads share the varying part, so its square errors count n times.
-    wanted = torch.cat((n**0.5 * half @ varying, fixed)).unsqueeze(0)  # (1, C + n, M)
-    key, factors = shared_rows(wanted, p.memory_roots, p.width)
+    mean_scores = p.scores[:, :width].mean(dim=0)  # (C, M)
+    query_at_mean = heads.query @ mean + heads.query_bias  # (n, k)
+    scores_at_mean = (query_at_mean.unsqueeze(1) @ heads.key).squeeze(1)  # (n, M)
+    # All n heads share the mean scores, so their squared errors count n times.
+    weighted = n**0.5 * half @ mean_scores  # (C, M)
+    forms = torch.cat((weighted, scores_at_mean)).unsqueeze(0)  # (1, C + n, M)
+    key, factors = shared_rows(forms, p.memory_roots, p.width)
     query = (inverse @ factors[0, :width] / n**0.5).T  # (d, C)
     shift = factors[0, width:] - query @ mean  # (n, d)
     value, output = shared_rows(p.outputs, p.memory_roots, p.width)
@@ -225,8 +226,9 @@ def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def shared_rows(
     forms: Tensor, roots: tuple[Tensor, Tensor], width: int
 ) -> tuple[Tensor, Tensor]:
-    """Approximate ``forms`` (n, A, M), with errors weighted by ``roots``, by factors @ rows: return
-    the best rows (width, M), which all forms share, and the factors (n, A, width).
+    """Approximate ``forms`` (n, A, M) by factors (n, A, width) times rows (width, M) for all forms.
+
+    Errors are weighted by the inputs whose ``roots`` are given. Returns the rows and the factors.
     """
     half, inverse = roots
     weighted = forms @ half  # (n, A, M)

@@ -34,7 +34,7 @@ _SCALES = re.compile(r"\.(c_attn|w_resid|(attn_ln|ffn_layernorm)\.weight)$")
 
 
 def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """Return the float32 state of fairseq's own ``transformer`` that computes what ``model`` does.
+    """Return the float32 state of fairseq's own model that computes the same as ``model``.
 
     Raises UserError if a sublayer has no exact stock form.
     """
@@ -125,7 +125,7 @@ def check_files(args: argparse.Namespace) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = "checkpoint with any kind of attention, or a translation run folder"
-    add_files(parser, source, "checkpoint to write: fairseq's own transformer")
+    add_files(parser, source, "checkpoint to write: the same model as fairseq's own")
     use = "data folder to compare both models on, also by beam search (default: random words)"
     add_data(parser, use, sentences=500)
     help_ = "split of DATA to compare on (default: %(default)s)"

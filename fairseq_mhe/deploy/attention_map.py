@@ -31,9 +31,7 @@ class AttentionMap:
     """The attention weights at one place of a model (a key of ``PLACES``) for one sentence."""
 
     layers: Sequence[Tensor]  # the weights (H, T, S) of each layer
-    queries: tuple[
-        str, ...
-    ]  # T tokens: the encoder's input, or what the decoder predicts
+    queries: tuple[str, ...]  # T tokens; the decoder's are those that it predicts
     keys: tuple[str, ...]  # S tokens to which the queries attend
 
 
@@ -86,7 +84,7 @@ def attention_map(
 def draw_sentence(
     trained: Trained, place: str, sentence: str, translation: str | None, output: Path
 ) -> AttentionMap:
-    """Draw and return the weights at ``place`` for plain text; None: the model translates it."""
+    """Draw the weights at ``place`` for plain text; without a translation, the model makes one."""
     source = encode(trained, sentence, 0)  # (1, S)
     target = (
         translate(trained, source)
@@ -113,8 +111,8 @@ def _weights(model: nn.Module, place: str, *inputs: Tensor) -> list[Tensor]:
     with ExitStack() as hooks:
         for _, sublayer_place, module in sublayers(model):
             if sublayer_place == place:
-                before = module.register_forward_pre_hook(request, with_kwargs=True)
-                hooks.enter_context(before)
+                handle = module.register_forward_pre_hook(request, with_kwargs=True)
+                hooks.enter_context(handle)
                 hooks.enter_context(module.register_forward_hook(record))
         model(*inputs)
     return layers
@@ -164,7 +162,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     help_ = "data folder that the model was trained on (default: the run's)"
     add("--data", type=Path, help=help_)
     add("--sentence", required=True, help="plain text in the source language")
-    help_ = "translation of it, as plain text (default: the model's, by beam search)"
+    help_ = "its translation, as plain text (default: the model's, by beam search)"
     add("--target", help=help_)
     help_ = "attention to draw (default: %(default)s)"
     add("--place", choices=PLACES, default="cross", help=help_)

@@ -1,4 +1,4 @@
-"""Translate with a model in CTranslate2's format. This module imports neither torch nor fairseq."""
+"""Translate by CTranslate2 with a model in its format, without importing torch or fairseq."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ class Translation(NamedTuple):
 
 
 class CTranslate2Engine:
-    """Translates on a GPU if CTranslate2 sees one, in at most ``longest`` tokens with </s>."""
+    """Uses a GPU if CTranslate2 sees one. Targets have at most ``longest`` tokens, with </s>."""
 
     name = "ctranslate2"
 
@@ -45,9 +45,7 @@ class CTranslate2Engine:
         options = {"compute_type": compute_type, "intra_threads": threads}
         try:
             self._translator = ctranslate2.Translator(str(folder), device, **options)
-            if (
-                on_gpu
-            ):  # the first translation loads CUDA's libraries, which may be missing
+            if on_gpu:  # only a translation shows whether CUDA's libraries are missing
                 self._translator.translate_batch([["a"]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot load {folder}: {error}") from None

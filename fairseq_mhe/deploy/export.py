@@ -67,7 +67,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
             scores = [f"- test: {line}" for line in described(read_json(path))]
     pairs = [f"{split} {count:,}" for split, count in manifest.get("lines", {}).items()]
     facts = {
-        **trained.text.settings,  # the languages
+        **trained.text.settings,  # of these the card uses the languages
         "library": "transformers" if format == "huggingface" else format,
         "text": json.dumps(trained.text.settings),
         "row": run.row if run else source.row,

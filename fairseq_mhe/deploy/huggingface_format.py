@@ -29,20 +29,20 @@ def write(trained: Trained, folder: Path) -> None:
     require("tokenizers")
     _check(trained)
     folder.mkdir()
-    words = trained.task.source_dictionary
-    tokenizer, rows = make_tokenizer(trained.text, words)
+    dictionary = trained.task.source_dictionary
+    tokenizer, rows = make_tokenizer(trained.text, dictionary)
     tokenizer.save(str(folder / "tokenizer.json"))
-    marks = {"bos": words.bos_word, "pad": words.pad_word, "eos": words.eos_word}
-    ids = {
-        f"{name}_token_id": tokenizer.token_to_id(word) for name, word in marks.items()
-    }
+    tokens = {}
+    ids = {}
+    for name in ("bos", "pad", "eos"):
+        token = getattr(dictionary, f"{name}_word")
+        tokens[f"{name}_token"] = token
+        ids[f"{name}_token_id"] = tokenizer.token_to_id(token)
     ids["decoder_start_token_id"] = ids["eos_token_id"]
-    settings = {f"{name}_token": word for name, word in marks.items()}
-    settings["model_max_length"] = trained.positions[0]
     contents = {
         "config": _config(trained, len(rows)) | ids,
         "generation_config": _generation(trained, ids) | ids,
-        "tokenizer_config": settings,
+        "tokenizer_config": tokens | {"model_max_length": trained.positions[0]},
     }
     for name, content in contents.items():
         write_json(folder / f"{name}.json", _CONSTANTS[name] | content)
@@ -69,16 +69,16 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     parameters = folded_parameters(model)
     unknown = trained.task.source_dictionary.unk()
     known = torch.tensor([unknown if row is None else row for row in rows])
-    never = torch.tensor([_NEVER if row is None else 0.0 for row in rows])
+    bias = torch.tensor([_NEVER if row is None else 0.0 for row in rows])
     table = parameters["decoder.embed_tokens.weight"]  # (V, C)
-    weights = {"final_logits_bias": never[None], "model.shared.weight": table[known]}
+    weights = {"final_logits_bias": bias[None], "model.shared.weight": table[known]}
     for name, value in parameters.items():
         if ".layers." in name or ".layer_norm." in name:
             weights[f"model.{name}"] = value
     for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
         no_padding = side.padding_idx + 1
-        symbols = torch.full((1, trained.positions[0]), no_padding)  # (1, S)
-        weights[f"model.{name}.embed_positions.weight"] = side.embed_positions(symbols)[0]
+        tokens = torch.full((1, trained.positions[0]), no_padding)  # (1, S)
+        weights[f"model.{name}.embed_positions.weight"] = side.embed_positions(tokens)[0]
     return {name: value.detach().contiguous() for name, value in weights.items()}
 
 

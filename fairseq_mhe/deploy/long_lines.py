@@ -20,10 +20,10 @@ def cut(line: str, fits: Callable[[str], bool]) -> tuple[list[str], bool]:
     word that does not fit, between characters.
     """
     parts = _split(line, _ENDS_OF_SENTENCES, fits)
-    inside = not all(map(fits, parts))
+    sentence_cut = not all(map(fits, parts))
     for boundary in (r"\s+", r"\X"):  # a space, a character with its accents
         parts = [piece for part in parts for piece in _split(part, boundary, fits)]
-    return [part.strip() for part in parts if part.strip()], inside
+    return [part.strip() for part in parts if part.strip()], sentence_cut
 
 
 def _split(text: str, boundary: Any, fits: Callable[[str], bool]) -> list[str]:

@@ -1,9 +1,9 @@
 """Moses' tokeniser and detokeniser, as in sacremoses, as rules that a tokenizer.json can hold.
 
 A tokenizer.json replaces each match of a regular expression by a fixed text. So a rule here matches
-the places between characters where Moses puts a space (Oniguruma has lookbehind of any length). To
-join tokens, a rule replaces a space by a mark, and the last rule removes the marks, since the rules
-between need to see where tokens end. Rules get normalised text: its only white space is the space.
+the places between characters where Moses puts a space (Oniguruma has lookbehind of any length). A
+rule that joins tokens replaces the space by a mark, so that later rules still see where tokens end;
+the last rules remove the marks. Rules get normalised text: its only white space is the space.
 """
 
 import re
@@ -71,16 +71,16 @@ def _full_stops(moses: MosesTokenizer, alpha: str) -> Rule:
     numeric = set(moses.NUMERIC_ONLY_PREFIXES)
     prefixes = {word for word in moses.NONBREAKING_PREFIXES if " " not in word} - numeric
     letter = _one_of(alpha)
-    kept = [f"(?<!{letter}[^ ]*\\.[^ ]*\\.)(?<!\\.[^ ]*{letter}[^ ]*\\.)"]
-    kept.append(f"(?! {_one_of(moses.IsLower)})")
-    beside = {
+    conditions = [f"(?<!{letter}[^ ]*\\.[^ ]*\\.)(?<!\\.[^ ]*{letter}[^ ]*\\.)"]
+    conditions.append(f"(?! {_one_of(moses.IsLower)})")
+    abbreviations = {
         r"(?<!(?:^| )(?:{})\.)": prefixes,
         r"(?!(?<=(?:^| )(?:{})\.) [0-9])": numeric,
     }
-    for rule, words in beside.items():
+    for condition, words in abbreviations.items():
         if words:
-            kept.append(rule.format("|".join(sorted(map(re.escape, words)))))
-    return rf"(?<=[^ .])\.(?= |$){''.join(kept)}", " ."
+            conditions.append(condition.format("|".join(sorted(map(re.escape, words)))))
+    return rf"(?<=[^ .])\.(?= |$){''.join(conditions)}", " ."
 
 
 def detokenising(lang: str) -> list[Rule]:
@@ -97,15 +97,15 @@ def detokenising(lang: str) -> list[Rule]:
     moses = MosesDetokenizer(lang=lang)
     cjk = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJKChars().ranges)
     letter = _one_of(moses.IsAlpha)
-    last = f"(?={_GAP}|$)"
+    token_end = f"(?={_GAP}|$)"
     opening = _one_of(re.sub(f"[{cjk}]", "", moses.IsSc), "([{¿¡")
     rules: list[Rule] = [("^|$", " "), (" @-@ ", "-"), (" +", " "), ("^ | $", "")]
     if lang == "fr":
-        rules.append((f" (?=[?!:;\\\\%]{last})", _KEPT))
+        rules.append((f" (?=[?!:;\\\\%]{token_end})", _KEPT))
     if lang != "ko":
         rules.append((f"(?<=[{cjk}]) (?=[{cjk}])", _MARK))
     rules.append((f"(?<=(?:^|{_GAP}){opening}+) ", _MARK))
-    rules.append((f" (?=[,.?!:;\\\\%}}\\])]+{last})", _MARK))
+    rules.append((f" (?=[,.?!:;\\\\%}}\\])]+{token_end})", _MARK))
     if lang == "en":
         rules.append((f" (?='{letter})", _MARK))
     if lang in ("fr", "it", "ga"):
@@ -138,8 +138,8 @@ def _english_apostrophes(word: str) -> list[Rule]:
     So a quotation opens only at the line's start, after a token that does not end in -s, or after
     such an apostrophe.
     """
-    last = _char_but("s'")
-    in_s, not_in_s = f"(?:{_CHAR}*s{_GAP})", f"(?:(?:{_CHAR}*{last}|{_CHAR}+'){_GAP})"
+    not_s = _char_but("s'")
+    in_s, not_in_s = f"(?:{_CHAR}*s{_GAP})", f"(?:(?:{_CHAR}*{not_s}|{_CHAR}+'){_GAP})"
     pair = f"'{_GAP}(?:{word}{_GAP})*'{_GAP}"
     outside = f"^(?:{not_in_s}|{in_s}+(?:{not_in_s}|'{_GAP})|{pair})*"
     belongs = (f" (?='(?:{_GAP}|$))(?<={outside}{in_s}+)", _MARK)

@@ -1,4 +1,4 @@
-"""Write a model's text processing as Hugging Face's tokenizer.json, which gives equal subwords."""
+"""Turn a model's text processing into Hugging Face's tokenizer.json, which gives equal subwords."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from fairseq_mhe.prepare.tokenise import ESCAPED
 TokenizerRows = tuple[Any, list[int | None]]
 _CONTROL = "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]|\x00"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"
-#: Name of Unigram's unknown piece. Unigram matches names in text, but no normalised text has this.
+#: Name of Unigram's unknown piece. Unigram finds its pieces in text, but no normalised text has it.
 _UNKNOWN = "\x00"
 
 
@@ -68,7 +68,7 @@ def _decoder(text: TextProcessing, *join_subwords: Any) -> Any:
 
 
 def _bpe(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
-    """Use subword-nmt's merges, and the ids of fairseq's dictionary; other tokens come after."""
+    """Make a tokenizer of subword-nmt's merges, with fairseq's ids; other tokens come after."""
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
 
@@ -95,9 +95,9 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
 
 
 def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
-    """Use SentencePiece's pieces with its ids; the dictionary's other words come after.
+    """Make a tokenizer of SentencePiece's pieces, with its ids; the dictionary's words come after.
 
-    fairseq's special symbols are not among them, since Unigram would match them in text.
+    The dictionary's special symbols are left out, since Unigram would find them in text.
     """
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import Unigram

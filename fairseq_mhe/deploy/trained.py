@@ -1,4 +1,4 @@
-"""Trained models that fairseq can run: opened, written as bundles, and used for translation."""
+"""Open trained models that fairseq can run, write them as bundles, and translate with them."""
 
 import importlib.util
 import shutil
@@ -36,7 +36,7 @@ WEIGHTS, OPTIONS = "model.safetensors", "config.json"
 
 @dataclass(frozen=True)
 class Trained:
-    """A model in float32 with all that its use needs."""
+    """A trained model in float32, with what its use and export need."""
 
     source: Source
     text: TextProcessing
@@ -84,7 +84,7 @@ def read_bundle(bundle: Bundle) -> Trained:
         task = TranslationTask(
             TranslationConfig(), *map(Dictionary.load, map(str, files))
         )
-    except (Exception, ErrorExit) as error:  # damage of any kind
+    except (Exception, ErrorExit) as error:  # each kind of damage raises another one
         reason = error.__cause__ or error
         raise UserError(
             f"{folder} cannot be read ({reason}): get the bundle again"
@@ -181,9 +181,16 @@ def open_engine(
 def write_ctranslate2(trained: Trained, folder: Path) -> None:
     """Write a CTranslate2 model in float32, equal heads once; UserError if it is not exact."""
     source = trained.source
-    weights = folded_parameters(source.model)
-    to = trained.folder, trained.text.languages, folder, "float32", True
-    convert(source.path, source.stock_options, weights, *to)
+    convert(
+        source.path,
+        source.stock_options,
+        folded_parameters(source.model),
+        trained.folder,
+        trained.text.languages,
+        folder,
+        quantization="float32",
+        shared_heads=True,
+    )
     compare_probabilities(source, trained.task, folder)
 
 

@@ -54,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int | None:
-    """Translate, and print or write the translations; Ctrl-C stops after the printed lines."""
+    """Translate, and print or write the translations; Ctrl-C ends this with status 130."""
     if args.out:
         check_output(args.out, *args.files)
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files or ["-"]]
@@ -116,7 +116,7 @@ def _translations(
 
 
 def _chunks(lines: Iterator[str], are_files: bool) -> Iterator[list[str]]:
-    """Yield lines to translate together; from a pipe, those that arrived in the meantime.
+    """Yield lines to translate together; from a pipe, those that came during the last translation.
 
     Raises UserError at a line that is not valid text, after yielding the lines before it.
     """

@@ -85,7 +85,7 @@ class Translator:
         try:
             trained = read_bundle(bundle) if bundle else open_trained(path, folder)
             return cls(trained, open_engine(trained, engine, precision, cpu, threads))
-        except ErrorExit as error:  # code that fairseq calls raises this
+        except ErrorExit as error:  # raised by our code that fairseq calls
             raise UserError(error.message) from None
 
     def translate(
@@ -157,8 +157,8 @@ class Translator:
             if len(subwords) <= self._longest:
                 parts.append([subwords] if subwords else [])
                 continue
-            texts, inside = cut(normalise(lines[number - 1]), fits)
-            if inside:
+            texts, sentence_cut = cut(normalise(lines[number - 1]), fits)
+            if sentence_cut:
                 on_cut(number)
             parts.append(self._segment(texts))
         return parts

@@ -19,7 +19,7 @@ text, decoding = bundle["text"], bundle["decoding"]
 source, target = bundle["moses"]
 has_tokens = text["tokenizer"] != "none"
 has_escapes = text["tokenizer"] == "moses-escaped"
-marks = MosesPunctNormalizer(source, post_remove_control_chars=True)
+normalizer = MosesPunctNormalizer(source, post_remove_control_chars=True)
 tokenizer, detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
 if text["subword"] == "bpe":
     bpe = BPE((folder / "bpe.codes").open(encoding="utf-8"))
@@ -30,7 +30,7 @@ for line in sys.argv[1:] or ["Hello."]:
     line = " ".join(unicodedata.normalize("NFC", line).split())
     line = "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cs"))
     if text["punctuation"]:
-        line = marks.normalize(line)
+        line = normalizer.normalize(line)
     if has_tokens:
         line = tokenizer.tokenize(line, return_str=True, escape=has_escapes)
     if text["lowercase"]:
