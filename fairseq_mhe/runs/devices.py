@@ -46,7 +46,7 @@ class Device:
     def rank_options(self, rank: int, port: int) -> dict[str, Any]:
         """Return fairseq's options for one of the ``workers``, which connect at a local ``port``.
 
-        Each is started by itself, as by torchrun: fairseq's own spawning fails without a GPU.
+        `train` starts each process, as torchrun does: fairseq's own spawning fails without a GPU.
         """
         if self.workers == 1:
             # By default fairseq uses all GPUs, which multiplies the batch.
@@ -113,9 +113,8 @@ def precision(args: Namespace) -> str:
     if args.precision != "auto":
         return str(args.precision)
     if on_gpu(args):
-        return (
-            "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-        )
+        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bf16" if has_bf16 else "fp16"
     return "bf16" if has_fast_bf16() else "float32"
 
 

@@ -1,4 +1,4 @@
-"""One training and its run folder: config.json holds the settings, other files the results."""
+"""One training and its run folder: config.json has the settings, the other files the results."""
 
 import filecmp
 import shutil
@@ -52,7 +52,7 @@ class Job:
     model = _path("model.pt")  # averaged checkpoint of a translation model
     counts = _path("counts.json")  # parameters and cache size of model.pt
     scores = _path("scores.json")  # of a language model; see `subset` for translation
-    row = _setting("row")  # name of the model's size
+    row = _setting("row")  # name of the recipe and model size, such as base
     seed = _setting("seed")
 
     @property
@@ -82,7 +82,7 @@ class Job:
         write_json(self.folder / "config.json", self.config)
 
     def input_path(self, name: str) -> Path:
-        """Return the path of the "data" or the "start" checkpoint when the job was planned."""
+        """Return where the "data" or the "start" checkpoint lay when the job was planned."""
         return Path(self.config["surroundings"][name])
 
     def open_data(self, moved: Path | None = None) -> DataFolder:
@@ -106,8 +106,8 @@ class Job:
             advice = "give the run folder of a translation model"
             return UserError(f"{self.folder} is a language model: {advice}")
         return UserError(
-            f"{self.folder} is not finished: it has no {missing}; run the same training command "
-            "again, which resumes, or fairseq-mhe evaluate for a data set's scores"
+            f"{self.folder} is not finished: it has no {missing}; give its training command again "
+            "to resume it, or fairseq-mhe evaluate to score it on a data set"
         )
 
 
@@ -189,7 +189,7 @@ def read_job(folder: Path) -> Job:
 
 
 def keep_arguments(parser: ArgumentParser) -> None:
-    """Add the options of ``fairseq-mhe keep``."""
+    """Options of ``fairseq-mhe keep``."""
     add = parser.add_argument
     add("runs", type=Path, nargs="+", metavar="RUN", help="finished run folders")
     help_ = "folder that gets a copy of each run without its checkpoints"

@@ -20,6 +20,7 @@ OWN_USER_DIR = "FAIRSEQ_MHE_USER_DIR"
 _MIN_FREE_BYTES = 1 << 20  # a disk with less free space counts as full
 #: The system's message, and the messages of torch when it could not write all of a file.
 _SIGNS_OF_A_FULL_DISK = (os.strerror(errno.ENOSPC), "unexpected pos", "iostream error")
+#: A line of a log that says why the process failed.
 _ERROR_LINE = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)"
 )
@@ -52,7 +53,7 @@ class Child:
         with log.open("ab") as output:
             output.write(f"--- {headline}\n".encode())
             output.flush()
-            self._unread = output.tell()
+            self._offset = output.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-P", child.__file__, module, *arguments],
                 stdin=subprocess.PIPE,  # closes with this process, which ends the child
@@ -70,9 +71,9 @@ class Child:
     def new_lines(self) -> list[str]:
         """Return the complete lines logged since the last call."""
         with self.log.open("rb") as stream:
-            stream.seek(self._unread)
+            stream.seek(self._offset)
             *whole, rest = stream.read().split(b"\n")
-            self._unread = stream.tell() - len(rest)
+            self._offset = stream.tell() - len(rest)
         return [line.decode("utf-8", "replace") for line in whole]
 
     def stop(self) -> None:
@@ -81,7 +82,7 @@ class Child:
         self._process.wait()
 
     def check(self, what: str) -> None:
-        """Wait for the end; on failure raise UserError with ``what`` failed, the reason and log."""
+        """Wait for the process; if it failed, raise UserError with ``what``, the reason and log."""
         code = self._process.wait()
         if code:
             raise UserError(

@@ -218,18 +218,19 @@ def _options(groups: Json) -> Iterator[tuple[str, Any]]:
     for group, values in groups.items():
         if group in _OTHER_GROUPS:
             continue
-        chosen = "arch" if group == "model" else group
-        named = {"_name": values} if isinstance(values, str) else values
-        for name, value in named.items():
+        by_name = {"_name": values} if isinstance(values, str) else values
+        for name, value in by_name.items():
+            if name == "_name":
+                name = "arch" if group == "model" else group
             if name not in _SET_BY_COMMANDS and value is not None:
-                yield (chosen if name == "_name" else name), value
+                yield name, value
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe recipe``."""
     help_ = f"{', '.join(_names())}; or a YAML file of your own"
     parser.add_argument("name", metavar="NAME", help=help_)
-    help_ = "print the YAML, to be changed and given as --recipe FILE"
+    help_ = "print the recipe's YAML file; change a copy and give it as --recipe FILE"
     parser.add_argument("--yaml", action="store_true", help=help_)
 
 
@@ -245,5 +246,5 @@ def run(args: Namespace) -> None:
         path = Path(args.name) if own else FOLDER / f"{chosen.row}.yaml"
         print(path.read_text("utf-8"), end="")
         return
-    usual = "--user-dir fairseq_mhe --attention mhe_mul --seed 1"
-    print(f"fairseq-train DATA/bin {usual} {shlex.join(chosen.training.words())}")
+    example = "--user-dir fairseq_mhe --attention mhe_mul --seed 1"
+    print(f"fairseq-train DATA/bin {example} {shlex.join(chosen.training.words())}")

@@ -1,4 +1,4 @@
-"""Score detokenised text with sacreBLEU; scores have signatures and 95% intervals."""
+"""Score detokenised text with sacreBLEU: BLEU and chrF with signatures and 95% intervals."""
 
 import re
 from argparse import ArgumentParser
@@ -15,7 +15,7 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.prepare.tokenise import tokeniser
 
 Lines = Sequence[str]
-#: A hyphen inside a word; as in the Perl script, only the first hyphen of a-b-c matches.
+#: A hyphen inside a word; as in get_ende_bleu.sh, only the first hyphen of a-b-c matches.
 _COMPOUND = re.compile(r"(\S)-(\S)")
 #: Number of bootstrap resamples for intervals and p-values, and their seed: sacreBLEU's defaults.
 RESAMPLES = 1000
@@ -127,7 +127,7 @@ def read_aligned(paths: Sequence[Path], advice: str) -> list[list[str]]:
 
 
 def read_translations(folder: Path) -> dict[str, list[str]]:
-    """Return name -> lines of a data set: references, sources, hypotheses, tokens if there are."""
+    """Return the texts of a data set by name: references, sources, hypotheses, given tokens."""
     names = ["references", "sources", "hypotheses"]
     if (folder / "hypotheses.tokens.txt").exists():
         names += ["references.tokens", "hypotheses.tokens"]
@@ -139,17 +139,16 @@ def read_translations(folder: Path) -> dict[str, list[str]]:
 def described(scores: Json) -> list[str]:
     """Return a line for each score of scores.json, with its signature."""
     count = f", {scores['sentences']} sentences"
-    lines = [f"BLEU {_described(scores['bleu'], count)}"]
-    lines.append(f"chrF {_described(scores['chrf'], count)}")
+    lines = [f"BLEU {_with_signature(scores['bleu'], count)}"]
+    lines.append(f"chrF {_with_signature(scores['chrf'], count)}")
     if bleu := scores.get("tokenised"):
-        lines.append(
-            f"tokenised, compounds split, as in older papers: {_described(bleu)}"
-        )
+        label = "tokenised, compounds split, as in older papers"
+        lines.append(f"{label}: {_with_signature(bleu)}")
     if bleu := scores.get("given_tokens"):
         lines.append(f"on the tokens of the given text: {bleu['line']}")
     return lines
 
 
-def _described(score: Json, count: str = "") -> str:
+def _with_signature(score: Json, count: str = "") -> str:
     value = f"{score['score']:.2f} ± {score['confidence']:.2f}"
     return f"{value}  ({score['signature']}{count})"

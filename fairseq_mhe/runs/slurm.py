@@ -39,9 +39,8 @@ def add_table_arguments(parser: ArgumentParser) -> None:
 
 def is_requested(args: Namespace) -> bool:
     """Return whether to submit jobs; raises UserError for --slurm-... options without --slurm."""
-    if (args.slurm_parallel or args.slurm_option) and not (
-        args.slurm or args.finished_only
-    ):
+    has_options = args.slurm_parallel or args.slurm_option
+    if has_options and not (args.slurm or args.finished_only):
         raise UserError(
             "--slurm-... options say how jobs are submitted: give --slurm too, or leave them out"
         )
@@ -116,7 +115,7 @@ def run(args: Namespace) -> None:
     jobs = read_json(args.jobs, list)
     if args.number >= len(jobs):
         raise UserError(
-            f"{args.jobs} has {len(jobs)} jobs, numbered from 0: no {args.number}"
+            f"{args.jobs} has no job {args.number}: its {len(jobs)} jobs are numbered from 0"
         )
     words = jobs[args.number]["words"]
     os.execv(sys.executable, [sys.executable, "-m", "fairseq_mhe.cli", *words])  # noqa: S606

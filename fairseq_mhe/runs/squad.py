@@ -84,7 +84,7 @@ def squad_scores(answers: Mapping[str, str], gold: Gold) -> dict[str, float]:
 
 
 def threshold(answers: Mapping[str, Answer], gold: Gold) -> float:
-    """Return the limit of odds that gives `answers_up_to` its best F1; -inf: no answer at all."""
+    """Return the ``limit`` for which `answers_up_to` has the best F1; -inf: all are empty."""
     gain = best = 0.0
     limit = -math.inf
     for question, answer in sorted(answers.items(), key=lambda pair: pair[1].odds):
@@ -110,7 +110,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe score-squad``."""
     add = parser.add_argument
     add("data", type=Path, metavar="DATA", help="the official file of SQuAD 1.1 or 2.0")
-    add("predictions", type=Path, metavar="PREDICTIONS", help="JSON, question id: answer")
+    help_ = "JSON file of {question id: answer}"
+    add("predictions", type=Path, metavar="PREDICTIONS", help=help_)
 
 
 def run(args: Namespace) -> None:

@@ -87,7 +87,7 @@ def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
 
 
 def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:
-    """Show a job's progress; return whether all its processes ended, UserError if one failed."""
+    """Show a job's progress; return whether its processes have ended. UserError if one failed."""
     running = any(child.running() for child in children)
     for child in children[:1]:  # the first process writes the job's log
         lines = child.new_lines()
@@ -108,10 +108,10 @@ def training_arguments(job: Job, device: Device) -> list[str]:
     if "start" in job.settings:
         # fairseq loads only the weights of this checkpoint: training begins at update 0.
         options["finetune_from_model"] = job.input_path("start")
-    # fairseq then builds an epoch's batches from the epoch's number: a resumed training sees those
-    # of an uninterrupted one. By default they depend on the epoch in which the process started.
+    # With this option a resumed training sees the batches of an uninterrupted one. By default the
+    # batches of an epoch depend on the epoch in which the process started.
     options["update_epoch_batch_itr"] = "True"
-    # fairseq logs a hundred times in all, or more often to log thrice between two checkpoints.
+    # Log a hundred times in all, or more often: at least three times between two checkpoints.
     log_interval = max(1, min(training.updates // 100, training.interval // 3))
     options |= {"log_format": "json", "log_interval": log_interval, "cpu": not device.gpu}
     data = str(job.input_path("data") / "bin")
@@ -134,7 +134,9 @@ def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
         port = probe.getsockname()[1]
     children = []
     for rank in range(device.workers):
-        log = job.log.with_name(f"train.process{rank}.log") if rank else job.log
+        log = job.log
+        if rank > 0:
+            log = log.with_name(f"train.process{rank}.log")
         words = [*shared, *as_words(device.rank_options(rank, port))]
         child = Child(
             "fairseq_cli.train", words, log, device.threads, headline, environment
@@ -153,8 +155,10 @@ def _write_metrics(job: Job) -> None:
     lines = job.log.read_text("utf-8", "replace").split("\n")
     starts = (_HEADLINE.fullmatch(line) for line in lines)
     where = ", then ".join(dict.fromkeys(start[1] for start in starts if start))
-    ended = {"ended_by_patience": updates} if updates < total else {}
-    write_json(job.metrics, {**learning_curve(lines), "measured": where, **ended})
+    metrics = {**learning_curve(lines), "measured": where}
+    if updates < total:
+        metrics["ended_by_patience"] = updates
+    write_json(job.metrics, metrics)
 
 
 def _logged(tag: str, lines: Iterable[str]) -> Iterator[dict[str, float]]:
@@ -191,9 +195,9 @@ DAMAGED = ".damaged"
 
 
 def restore(folder: Path, workers: int = 1) -> int:
-    """Make checkpoint_last.pt a copy of the newest whole checkpoint; return its updates, or 0.
+    """Make checkpoint_last.pt the newest whole checkpoint; return its number of updates, or 0.
 
-    fairseq copies another checkpoint to this name, so that a kill can leave half a file. Damaged
+    fairseq writes it by copying another checkpoint, so that a kill can leave half a file. Damaged
     files are renamed. Raises UserError if a checkpoint cannot be read for another reason, or if
     another number of ``workers`` trained it, since each worker reads its share of an epoch.
     """
@@ -211,8 +215,9 @@ def restore(folder: Path, workers: int = 1) -> int:
     if not states:
         return 0
     newest = max(states, key=lambda path: updates_made(states[path]))
-    config = (states[newest].get("cfg") or {}).get("distributed_training") or {}
-    before = config.get("distributed_world_size", workers)
+    config = states[newest].get("cfg") or {}
+    distributed = config.get("distributed_training") or {}
+    before = distributed.get("distributed_world_size", workers)
     if before != workers:
         raise UserError(
             f"{newest} was trained on {before} devices, not {workers}: resume on as many as before"

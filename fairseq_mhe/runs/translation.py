@@ -53,7 +53,7 @@ def make_model(job: Job) -> None:
 
 
 def count(job: Job) -> None:
-    """Write parameters and cache sizes (`counting.CacheBytes`) of a job's model: counts.json."""
+    """Write counts.json of a job's model: parameters, and cache sizes as `counting.CacheBytes`."""
     model = open_source(job.model).model
     cache = cache_bytes(model)
     counts = {
@@ -71,7 +71,7 @@ def translate(
     """Translate ``subset`` of a data folder with a trained job's model, unless that is done.
 
     Writes hypotheses.txt, references.txt, sources.txt, generate.log and at last generation.json
-    with the speed; for a corpus of given tokens also hypotheses and references in these tokens.
+    with the speed. If the corpus was given in tokens, writes hypotheses and references so, too.
     """
     folder = job.subset(subset)
     decoding = job.decoding
@@ -112,7 +112,7 @@ def _generate(
     options |= {"required_batch_size_multiple": 1, "num_workers": 0, "log_format": "none"}
     options |= {**asdict(job.decoding), "cpu": not device.gpu}
     log = job.subset(subset) / "generate.log"
-    done = 0
+    translated = 0
     log.unlink(missing_ok=True)  # from a killed process
     words = [str(data.binary), *as_words(options)]
     child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
@@ -121,8 +121,8 @@ def _generate(
             time.sleep(0.2)
             lines = child.new_lines()
             board.warn(job.name, logged_warnings(lines))
-            done += sum(line.startswith("H-") for line in lines)
-            board.update(job.name, done)
+            translated += sum(line.startswith("H-") for line in lines)
+            board.update(job.name, translated)
         child.check(f"generating with {job.name}'s model")
     finally:
         child.stop()
@@ -130,7 +130,7 @@ def _generate(
 
 
 def parse_hypotheses(lines: Iterable[str], count: int, folder: Path) -> list[str]:
-    """Return each sentence's best hypothesis in fairseq-generate's log; or UserError."""
+    """Return each sentence's best hypothesis in generate.log; UserError if a sentence has none."""
     hypotheses: dict[int, str] = {}
     for line in lines:
         if match := _HYPOTHESIS.match(line):  # the first of several is the best

@@ -58,7 +58,7 @@ def test_a_half_trained_run_is_refused(table: Path, tmp_path: Path, capsys: Capt
     for name in ("model.pt", "metrics.json"):
         (run / name).unlink()
     assert cli.main(["evaluate", str(run), "--cpu", "--subset", "valid"]) == 2
-    advice = f"has no model.pt of all {TABLE_UPDATES} updates; run the same training command again"
+    advice = f"has no model.pt of all {TABLE_UPDATES} updates; give its training command again"
     assert advice in capsys.readouterr().err
     assert cli.main(["evaluate", str(tmp_path), "--cpu"]) == 2
     assert "is no run folder" in capsys.readouterr().err

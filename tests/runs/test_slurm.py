@@ -118,7 +118,7 @@ def test_a_job_is_done_by_its_number(
     assert not (out / "tiny-mha-seed1" / "metrics.json").exists()
     capsys.readouterr()
     assert cli.main(["run-jobs", str(out / "jobs.json"), "8"]) == 2
-    assert "has 8 jobs, numbered from 0: no 8" in capsys.readouterr().err
+    assert "has no job 8: its 8 jobs are numbered from 0" in capsys.readouterr().err
 
 
 def test_what_cannot_be_submitted_is_one_line(
