@@ -54,7 +54,7 @@ def cache_bytes(model: nn.Module) -> CacheBytes:
 
 @torch.no_grad()
 def attention_work(attention: Attention) -> tuple[int, int, int]:
-    """Count multiply-adds: projections per query, per key; score and weighted sum per pair of them.
+    """Return the multiply-adds per query, per key, and per pair of both (score and weighted sum).
 
     Elementwise work and work on weights alone (sha sums the rows of W_O once a call) do not count.
     """

@@ -28,7 +28,7 @@ from fairseq_mhe.models.transformer import MHEModel, TransformerMHEModel
 class Family:
     """fairseq's model of one shape, and our model of the same shape."""
 
-    name: str  # of our model
+    name: str  # name of our model
     stock: str  # name of fairseq's model
     model: type[MHEModel]
     rows: Mapping[str, Row]  # the key completes the architecture's name, see `arch`
@@ -70,7 +70,7 @@ class Family:
         return self.flags | vars(filled).keys() | declared | {"tokens_per_sample"}
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all options of our model for the ``given`` ones, ours or of fairseq's model."""
+        """Complete the ``given`` options, of our or fairseq's model, to all options of our model."""
         filled = argparse.Namespace(**given)
         ARCHITECTURES[given.get("_name") or given["arch"]](filled)
         fill(filled, self.model.CONFIG)
@@ -98,7 +98,7 @@ class Family:
             register_model_architecture(self.name, arch)(configure)
 
     def configure(self, row: Row, args: Any) -> None:
-        """Complete fairseq's options ``args``; ErrorExit if they are unknown or do not fit."""
+        """Set the options that ``args`` lacks; ErrorExit for unknown or unsuitable ones."""
         with one_clear_line(ValueError):
             # Only a user's hydra configuration is checked: a checkpoint's, which has every size,
             # also has options of the task, and fairseq's parser checks a command line.
@@ -138,7 +138,7 @@ class Family:
         return name, differences
 
 
-@functools.lru_cache(maxsize=8)  # a large one takes as long as a model without memory
+@functools.lru_cache(maxsize=8)  # building a large one takes as long as `build_on_meta`
 def make_dictionary(words: int) -> Dictionary:
     """Return a cached dictionary of made-up words; its size counts the four special symbols."""
     dictionary = Dictionary()

@@ -18,10 +18,10 @@ from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention.kernel import CausalMask
 
-#: The numbers of sentences and of tokens are padded at least to multiples of these.
+#: A batch is padded at least to these multiples of sentences and of tokens per sentence.
 _SENTENCES, _TOKENS = 8, 4
 
-#: Options of a model with which different batches start different kernels.
+#: Options of a model with which batches of one shape start different kernels.
 _VARYING = (
     *("checkpoint_activations", "offload_activations", "encoder_layerdrop"),
     *("decoder_layerdrop", "adaptive_input", "character_embeddings", "base_layers"),
@@ -44,7 +44,7 @@ def round_up(size: int, multiple: int, maximum: int = sys.maxsize) -> int:
 
 
 def graph_recorder() -> Callable[[Work], Work]:
-    """Return a function that records kernels as a graph and returns the function to replay it."""
+    """Return a function that records the kernels of a `Work` as a graph, and returns its replay."""
     pool = torch.cuda.graph_pool_handle()  # graphs run one at a time and share memory
 
     def record(work: Work) -> Work:
@@ -94,8 +94,8 @@ class Graphs:
 
     def __call__(self, *tokens: Tensor) -> Tensor | None:
         """tokens (B, S), (B, T) -> features (B, T, C), or None if no graph can be used: for the
-        first batch of a shape, if memory lacks for a new graph, before the backward pass of the
-        last batch, and if the last tokens are not padded on the right.
+        first batch of a shape, without memory for a new graph, before the backward pass of the last
+        batch, or if the last tokens are not padded on the right.
         """
         sentences, length = tokens[-1].shape
         shape: tuple[int, ...] = (round_up(sentences, _SENTENCES),)

@@ -26,17 +26,17 @@ class _RobertaEncoder(RobertaEncoder):
     """fairseq's embeddings and language model head around our encoder."""
 
     def build_encoder(
-        self, args: Any, dictionary: Dictionary, table: nn.Embedding
+        self, args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding
     ) -> Encoder:
-        return Encoder(TransformerConfig.from_namespace(args), dictionary, table)
+        return Encoder(TransformerConfig.from_namespace(args), dictionary, embed_tokens)
 
 
 @register_model(ROBERTA)
 class RobertaMHEModel(MHEModel, RobertaModel):
     """RoBERTa (Liu et al. 2019, arXiv 1907.11692) with any of ``KINDS`` as its attention.
 
-    Weights start as BERT's: linear layers and embeddings N(0, 0.02), biases 0. As in translation
-    start head embeddings, mixing vectors, and projections that start at zero (content terms).
+    Weights start as BERT's: linear layers and embeddings N(0, 0.02), biases 0. Head embeddings,
+    mixing vectors, and projections that are zero at first (content terms) start as in translation.
     """
 
     PLACES = ("encoder",)
@@ -125,8 +125,6 @@ def _positions(args: argparse.Namespace, task: Any) -> int:
     for options in (args, getattr(task, "args", None)):
         for name in ("max_target_positions", "tokens_per_sample"):
             value = getattr(options, name, None)
-            if isinstance(
-                value, int
-            ):  # not a reference such as ${task.tokens_per_sample}
+            if isinstance(value, int):  # not a reference such as ${task.max_positions}
                 return value
     return transformer_lm.DEFAULT_MAX_TARGET_POSITIONS

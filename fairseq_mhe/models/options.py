@@ -131,7 +131,7 @@ def check_options(args: Any, places: Sequence[str]) -> None:
     """Raise ValueError for an unknown kind, sizes that do not fit, or an option without effect."""
     with torch.device("meta"):  # builds sublayers without memory and without random draws
         for place in places:
-            build_place(args, place)
+            build_sublayer(args, place)
     chosen = dict.fromkeys(kinds(args)[place] for place in places)
     for name, (_, users) in kind_options().items():
         given = getattr(args, name, None) is not None
@@ -143,7 +143,7 @@ def check_options(args: Any, places: Sequence[str]) -> None:
             )
 
 
-def build_place(args: Any, place: str) -> Attention:
+def build_sublayer(args: Any, place: str) -> Attention:
     """Build the attention of a place, from flat options or fairseq's nested configuration."""
     kind = kinds(args)[place]
     side = "encoder" if place == "encoder" else "decoder"

@@ -34,7 +34,7 @@ class EncoderLayer(transformer_layer.TransformerEncoderLayerBase):
     """fairseq's encoder layer with our self-attention."""
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        return our_options.build_place(cfg, "encoder")
+        return our_options.build_sublayer(cfg, "encoder")
 
 
 class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
@@ -46,10 +46,10 @@ class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         self.need_attn = False
 
     def build_self_attention(self, embed_dim: int, cfg: Any, **_: Any) -> Attention:
-        return our_options.build_place(cfg, "decoder")
+        return our_options.build_sublayer(cfg, "decoder")
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        return our_options.build_place(cfg, "cross")
+        return our_options.build_sublayer(cfg, "cross")
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Ignore fairseq's call, which would set ``need_attn``: `Decoder` chooses the layer."""
@@ -63,7 +63,7 @@ class Encoder(stock.TransformerEncoderBase):
             return super().build_encoder_layer(cfg)
 
     def forward_scriptable(self, tokens: Tensor, *options: Any) -> Any:
-        """Encode tokens (B, S); on a GPU skip fairseq's test for padding, for which layers wait."""
+        """Encode tokens (B, S); on a GPU without fairseq's padding test, which stalls layers."""
         if not tokens.is_cuda:
             return super().forward_scriptable(tokens, *options)
         _, return_all_hiddens, embeddings = options
@@ -211,7 +211,7 @@ class MHEModel(BaseFairseqModel):
             # Version 0.2 built these sublayers to check them. Their random draws must stay: they
             # decide the initial weights of a seed, and so the numbers in results/.
             for place in (*cls.PLACES, *cls.PLACES):
-                our_options.build_place(options, place)
+                our_options.build_sublayer(options, place)
             name = option_without_graphs(vars(options))
             if name and getattr(options, "cuda_graphs", False):
                 both = f"--cuda-graphs and --{name.replace('_', '-')}"

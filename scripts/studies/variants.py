@@ -15,7 +15,7 @@ from fairseq_mhe.convert.change_kind import TARGETS
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.models.meta import without_memory
-from fairseq_mhe.models.options import PLACES, build_place
+from fairseq_mhe.models.options import PLACES, build_sublayer
 from fairseq_mhe.runs.job import kind_name
 from fairseq_mhe.runs.recipes import Recipe
 
@@ -181,7 +181,7 @@ def parameters(row: str, kinds: tuple[str, ...], heads: int, width: int) -> int:
     vars(options).update(zip(PLACES.values(), kinds, strict=True))
     try:
         with without_memory():
-            of_layer = sum(total_parameters(build_place(options, place)) for place in PLACES)
+            of_layer = sum(total_parameters(build_sublayer(options, place)) for place in PLACES)
     except ValueError:
         return 0
     return sizes(row).layers * of_layer
