@@ -30,12 +30,12 @@ from fairseq_mhe.common.quiet import quieten_start_up
 
 
 def apply() -> None:
-    """Apply the fixes that need fairseq's modules to be imported: `fairseq_mhe.register` does."""
-    if "fairseq_cli" in sys.modules:  # not a program of a user's own
+    """Apply the fixes that need all of fairseq's modules; `fairseq_mhe.register` calls this."""
+    if "fairseq_cli" in sys.modules:  # in fairseq's commands, not in users' programs
         quieten_start_up()
         keep_compiled_products()
         if "fairseq_cli.eval_lm" in sys.modules:
-            # eval_lm logs its results, but its basicConfig() comes after that of an import.
+            # eval_lm logs its results, but an import has called logging.basicConfig() before it.
             utils.reset_logging()
     # The one class that old checkpoints of fairseq hold besides tensors.
     torch.serialization.add_safe_globals([argparse.Namespace])
@@ -67,7 +67,7 @@ def _replaces(
 @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
 @_replaces(checkpoint_utils, "load_model_ensemble_and_task")
 def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
-    """Read checkpoints weights-only first, which runs no code of theirs; report faults in one line.
+    """Read checkpoints weights-only first, which runs no code in them; report faults in one line.
 
     It can go when fairseq passes ``weights_only`` itself and names the file.
     """
@@ -84,7 +84,7 @@ def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _is_about_parameters(record: logging.LogRecord) -> bool:
-    """Return False for lines on shared biases: fairseq takes missing biases (None) for shared."""
+    """Drop the log lines that call biases shared: fairseq takes missing ones (None) for shared."""
     line = record.getMessage()
     return not (line.startswith("detected shared parameter: ") and line.endswith("bias"))
 

@@ -70,7 +70,7 @@ class Family:
         return self.flags | vars(filled).keys() | declared | {"tokens_per_sample"}
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Complete the ``given`` options, of our or fairseq's model, to all options of our model."""
+        """Complete the ``given`` options of our model or fairseq's to all options of our model."""
         filled = argparse.Namespace(**given)
         ARCHITECTURES[given.get("_name") or given["arch"]](filled)
         fill(filled, self.model.CONFIG)

@@ -107,5 +107,5 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
             self._multiply_factor = 1.0 / float(self.scaler.loss_scale)
 
 
-# fairseq's Trainer builds this attribute, and stores its class name in checkpoints.
+# fairseq's Trainer looks the class up here, and stores its name in checkpoints.
 optim.FP16Optimizer = FP16Optimizer

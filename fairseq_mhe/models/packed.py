@@ -114,8 +114,8 @@ def _greatest(logits: Tensor) -> Tensor:
     """
     blocks = logits.shape[1] // _BLOCK
     in_blocks = blocks * _BLOCK
-    whole = logits[:, :in_blocks].unflatten(1, (_BLOCK, blocks))
-    best = whole.amax(1).topk(min(_EXACT, blocks)).indices  # (N, k)
+    by_block = logits[:, :in_blocks].unflatten(1, (_BLOCK, blocks))  # (N, _BLOCK, blocks)
+    best = by_block.amax(1).topk(min(_EXACT, blocks)).indices  # (N, k)
     members = best.unsqueeze(-1) + blocks * torch.arange(_BLOCK)  # (N, k, _BLOCK)
     rest = torch.arange(in_blocks, logits.shape[1]).expand(len(logits), -1)
     candidates = torch.cat((members.flatten(1), rest), dim=1)
