@@ -1,4 +1,4 @@
-"""What the command itself does: imports, its overview, and unknown options."""
+"""The command ``fairseq-mhe`` itself: its imports, its overview, unknown options."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def test_commands_without_a_model_import_neither_torch_nor_fairseq(words: list[s
     assert imported & {"torch", "fairseq", "matplotlib"} == kinds_are_built
 
 
-def test_alone_it_lists_all_commands_the_main_ones_first(
+def test_without_a_subcommand_it_lists_all_and_the_main_ones_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit, match="0"):
@@ -38,7 +38,7 @@ def test_alone_it_lists_all_commands_the_main_ones_first(
 @pytest.mark.parametrize(
     ("words", "near"), [(["cost", "--jsn", "base"], "--json"), (["train", "--dta=X"], "--data")]
 )
-def test_an_unknown_option_is_answered_by_the_subcommand_before_one_that_is_missing(
+def test_a_subcommand_reports_an_unknown_option_before_a_missing_one(
     words: list[str], near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):

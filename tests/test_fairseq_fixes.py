@@ -60,7 +60,7 @@ def test_no_sentence_is_lost(
 
 
 def test_single_lines_are_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A causal model goes on with such, and --sample-break-mode eos trains on them."""
+    """A causal model continues single lines, and --sample-break-mode eos trains on them."""
     words = [torch.tensor([4, 5, 2]), torch.tensor([6, 2])], [3, 2], None, 1, 2, "eos"
     assert [block.tolist() for block in TokenBlockDataset(*words)] == [[4, 5, 2], [6, 2]]
     monkeypatch.delattr(np, "compat")
@@ -137,7 +137,7 @@ def bf16_trainer() -> Trainer:
     return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))
 
 
-def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
+def test_checkpoints_of_bf16_hold_float32_weights(tmp_path: Path) -> None:
     """A step in bf16, saved and loaded with the fix and without: the optimizer's own weights."""
     first = bf16_trainer()
     first.optimizer.backward(sum(parameter.sum() for parameter in first.model.parameters()))
@@ -169,7 +169,7 @@ def test_bf16_keeps_the_gpu() -> None:
     assert without.tpu, "fairseq's --bf16 no longer means --tpu: remove the fix"
 
 
-def test_fp16_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fp16_without_a_gpu_needs_no_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
     args = parsed("--arch", "transformer", "--fp16", "--cpu")
     assert args.fp16_no_flatten_grads
     parameters = [torch.nn.Parameter(torch.ones(2, 3, dtype=torch.float16))]
@@ -218,7 +218,7 @@ def test_attention_of_fairseqs_own_is_left_to_it(arch: str) -> None:
     assert parsed("--arch", arch, "--decoder-attention", "False").decoder_attention == "False"
 
 
-def test_only_biases_that_exist_are_called_shared(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_biases_are_not_called_shared(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("fairseq.trainer")
     with caplog.at_level(logging.INFO, logger=log.name):
         for name in ("bias", "weight"):

@@ -1,4 +1,4 @@
-"""What the fork server runs for the tests is as in a process of its own."""
+"""A command that the fork server runs for the tests behaves as in a fresh process."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from fairseq_mhe.common import cpu
 from tests.fixtures.processes import PYTHON, python
 from tests.fork_server.client import early_variables
 
-#: Stands for a command of fairseq: it is not loaded before, and found by PYTHONPATH.
+#: A stand-in for a command of fairseq, which Python finds by PYTHONPATH.
 _PROBE = """
 import os, signal, sys, time
 if sys.argv[1:] == ["state"]:
@@ -80,7 +80,7 @@ def test_it_ends_as_a_fresh_process_does(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_who_is_killed_is_gone(environment: dict[str, str], number: int) -> None:
+def test_a_killed_command_is_gone(environment: dict[str, str], number: int) -> None:
     command = [sys.executable, "-m", "fairseq_cli.probe", "sleep"]
     place = environment["PYTHONPATH"]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -89,7 +89,7 @@ def test_who_is_killed_is_gone(environment: dict[str, str], number: int) -> None
         process = int(client.stdout.readline())
         client.send_signal(number)
         assert client.wait() == -number
-    # Once the next has begun, the one before is gone.
+    # The server ends a command before it starts the next one.
     assert ask(sys.executable, environment, "0").returncode == 0
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
@@ -104,7 +104,7 @@ def test_what_it_starts_goes_through_the_server_too(environment: dict[str, str])
 
 
 def test_trainings_on_a_cpu_are_forked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What they are given for speed does not start a Python of their own each time."""
+    """Their tuning of memory is no reason to start a fresh Python each time."""
     for name in cpu.OWN_TUNING:
         monkeypatch.delenv(name, raising=False)
     before, tuning = early_variables(), cpu.with_huge_pages()

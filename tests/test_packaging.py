@@ -1,4 +1,4 @@
-"""The wheel has all that works outside a clone, and says what it is."""
+"""The wheel holds the whole package; citation, changelog and docs state its version."""
 
 import re
 import shutil
@@ -18,11 +18,11 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-
 
 
 def test_the_wheel_has_every_file_of_the_package(tmp_path: Path) -> None:
-    """Built of a copy, so that nothing is left in the repository."""
+    """The wheel is built from a copy, so that the repository stays clean."""
     tracked = ["git", "ls-files", "-zco", "--exclude-standard", "fairseq_mhe", "*.toml"]
     listed = subprocess.run(tracked, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     if listed.returncode:
-        pytest.skip("no clone of git's is here to build a wheel of")
+        pytest.skip("this is not a git clone")
     files = [name for name in listed.stdout.split("\0") if (REPOSITORY / name).is_file()]
     for name in ("README.md", "LICENSE", "setup.py", *files):
         target = tmp_path / "source" / name
@@ -31,9 +31,9 @@ def test_the_wheel_has_every_file_of_the_package(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
     command += ["--no-build-isolation", "--wheel-dir", str(tmp_path), str(tmp_path / "source")]
     subprocess.run(command, check=True, capture_output=True)
-    (made,) = tmp_path.glob("*.whl")
+    (wheel,) = tmp_path.glob("*.whl")
     own = {name for name in files if name.startswith("fairseq_mhe/")}
-    assert own - set(zipfile.ZipFile(made).namelist()) == {"fairseq_mhe/ruff.toml"}
+    assert own - set(zipfile.ZipFile(wheel).namelist()) == {"fairseq_mhe/ruff.toml"}
 
 
 def test_citation_changelog_and_page_know_the_version() -> None:
@@ -52,7 +52,7 @@ def test_citation_changelog_and_page_know_the_version() -> None:
 def test_without_fairseq_one_line_says_so(words: list[str], status: int) -> None:
     """pip without the extra [fairseq] installs none."""
     done = python(f"{WITHOUT_FAIRSEQ}from fairseq_mhe import cli; sys.exit(cli.main({words!r}))")
-    told = "fairseq-mhe bench: error: fairseq is not installed: pip install 've-fairseq"
+    expected = "fairseq-mhe bench: error: fairseq is not installed: pip install 've-fairseq"
     assert done.returncode == status, done.stderr
-    assert done.stderr.startswith(told) if status else not done.stderr
+    assert done.stderr.startswith(expected) if status else not done.stderr
     assert len(done.stderr.splitlines()) == (1 if status else 0)

@@ -20,7 +20,7 @@ FLOORS = (
     ("experiments", "bench", "deploy"),
     ("cli",),
 )
-#: Modules that need an optional package at their top, so that who needs them imports them late.
+#: Modules that import an optional package at their top; other modules import them late.
 OPTIONAL = {
     "fairseq_mhe.convert.shared_heads": "ctranslate2",
     "fairseq_mhe.deploy.trained": "fairseq",
@@ -40,7 +40,7 @@ def imported(node: ast.AST) -> Iterator[str]:
 
 
 def rooms(node: ast.AST) -> list[str]:
-    """The rooms among them; a module at the top is a room of its own."""
+    """The rooms of the modules that a statement imports; a top-level module is its own room."""
     names = [name.split(".") for name in imported(node)]
     return [parts[1] for parts in names if parts[0] == "fairseq_mhe" and len(parts) > 1]
 

@@ -14,7 +14,7 @@ import fairseq_mhe
 from tests.fixtures.processes import fairseq
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
-SENTENCES = 13  # no multiple of 8, fairseq's --required-batch-size-multiple
+SENTENCES = 13  # not a multiple of 8, the default of --required-batch-size-multiple
 WORDS = ["a", "rose", "is", "red", "and", "the", "sky", "was", "blue", "over", "our", "old", "town"]
 
 
@@ -58,7 +58,7 @@ def generate(folder: Path, *words: str, kind: str = "mhe_mul") -> str:
     return run("generate", *line, *usual.split(), *words).stdout
 
 
-def hypotheses(output: str) -> list[int]:  # their numbers
+def sentence_numbers(output: str) -> list[int]:
     return sorted(int(n) for n in re.findall(r"^H-(\d+)\t", output, re.MULTILINE))
 
 
@@ -68,13 +68,13 @@ PRECISIONS = ["--fp16", "--bf16", "--memory-efficient-fp16"]
 
 
 @pytest.mark.parametrize("options", [*PRECISIONS, MIXED, "--checkpoint-activations"])
-def test_training_options(folder: Path, tmp_path: Path, options: str) -> None:
+def test_training_runs_with_options_of_fairseq(folder: Path, tmp_path: Path, options: str) -> None:
     done = train(folder, tmp_path, *options.split())
     assert "num_updates 2" in done.stderr + done.stdout
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 
-def test_the_command_that_convert_prints(folder: Path, tmp_path: Path) -> None:
+def test_the_command_that_convert_prints_trains_on(folder: Path, tmp_path: Path) -> None:
     sizes = "--encoder-layers 2 --decoder-layers 2 --encoder-ffn-embed-dim 512"
     post_norm = f"--arch transformer_mhe_multi30k {sizes} --decoder-ffn-embed-dim 512"
     train(folder, tmp_path / "run", *post_norm.split())
@@ -99,19 +99,19 @@ def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Pat
 @pytest.mark.parametrize(("kind", "beam"), [("mhe_mul", 1), ("mha+mhe_mul+mhe_add", 5)])
 def test_generation_translates_every_sentence(folder: Path, kind: str, beam: int) -> None:
     output = generate(folder, "--beam", str(beam), "--lenpen", "0.6", kind=kind)
-    assert hypotheses(output) == list(range(SENTENCES))
+    assert sentence_numbers(output) == list(range(SENTENCES))
 
 
-def test_interactive_and_validate(folder: Path) -> None:
+def test_interactive_translates_and_validate_prints_a_loss(folder: Path) -> None:
     path = str(folder / "mhe_mul" / "checkpoint_last.pt")
     words = [str(folder / "bin"), "--user-dir", USER_DIR, "--path", path, "--cpu"]
     done = run("interactive", *words, "--max-len-b", "9", input="a rose\nthe sky\n")
-    assert hypotheses(done.stdout) == [0, 1]
+    assert sentence_numbers(done.stdout) == [0, 1]
     done = run("validate", *words, "--task", "translation", "--max-tokens", "60")
     assert re.search(r"valid on 'valid' subset \| loss \d", done.stderr + done.stdout)
 
 
-def test_hydra_train(folder: Path, tmp_path: Path) -> None:
+def test_a_model_of_hydra_train_translates(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mhe.yaml").write_text(f"""
 common: {{user_dir: {USER_DIR}, cpu: true}}
 task: {{_name: translation, data: {folder / "bin"}, source_lang: en, target_lang: de}}
@@ -125,7 +125,7 @@ optimization: {{max_update: 2, lr: [0.001]}}
 checkpoint: {{save_dir: {folder / "hydra"}}}
 """)
     run("hydra-train", "--config-dir", str(tmp_path), "--config-name", "mhe", cwd=tmp_path)
-    assert hypotheses(generate(folder, kind="hydra")) == list(range(SENTENCES))
+    assert sentence_numbers(generate(folder, kind="hydra")) == list(range(SENTENCES))
 
 
 def test_a_checkpoint_of_another_kind_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What ``cost`` states is what a beam search holds and a forward pass computes."""
+"""The counts of ``cost``: the cache of a beam search, the multiply-adds of a forward pass."""
 
 from copy import copy
 from typing import Any
@@ -15,9 +15,9 @@ from fairseq_mhe.models.counting import Cost, cache_bytes, costs
 from tests.fixtures.models import make_dictionary, make_model, search
 
 SENTENCES, SOURCE, BEAM = 3, 7, 4
-TARGET = 13  # the most that `search` lets a hypothesis have, its end included
+TARGET = 13  # tokens of the longest hypothesis of `search`, with the end of the sentence
 MIXED = {"attention": "mha", "encoder_attention": "sha", "cross_attention": "skv"}
-#: Several sizes that no two kinds share by chance; biases add to collaborative's keys.
+#: Every kind, then options that change the cache: biases make collaborative's keys wider.
 MODELS = [
     *({"attention": kind} for kind in KINDS),
     {"attention": "collaborative", "attention_bias": True, "collaborative_dim": 5},
@@ -57,7 +57,7 @@ def bytes_held(buffers: list[KeyValueCache]) -> int:
 
 
 @pytest.mark.parametrize("options", MODELS, ids=str)
-def test_cache_is_what_a_beam_search_holds(options: dict) -> None:
+def test_cache_bytes_equal_those_of_a_beam_search(options: dict) -> None:
     model = make_model(**options)
     stated = cache_bytes(model)
     steps = state_after_each_step(model)
@@ -69,8 +69,8 @@ def test_cache_is_what_a_beam_search_holds(options: dict) -> None:
 
 
 @pytest.mark.parametrize("options", MODELS, ids=str)
-def test_multiply_adds_of_a_forward_pass(options: dict) -> None:
-    """Exactly, where every target token attends to all, as the kernel computes a causal mask."""
+def test_costs_equal_the_multiply_adds_of_a_forward_pass(options: dict) -> None:
+    """Each target token attends to all of them, because the kernel computes masked scores, too."""
     model = make_model(**options)
     inputs = {**sources(), "prev_output_tokens": torch.full((SENTENCES, TARGET), 5)}
     total = sum(costs(model, SOURCE, past=TARGET).values(), Cost())

@@ -1,4 +1,4 @@
-"""Whole models on a GPU that is not there: what they ask of it, in training and a step."""
+"""Models on a simulated GPU: how often they wait for it, and how many kernels they start."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.fixtures.models import make_model
 B, BEAM, S, T = 3, 2, 7, 5
 PADDING = "fairseq_mhe.attention.kernel.CausalMask.hides_padding"
 ORDER = "fairseq_mhe.attention.cache._listed"
-#: fairseq's own question in a step of decoding: whether anything is padded.
+#: fairseq's own test for padding in a decoding step, which waits for the GPU.
 DECODER = f"{TransformerDecoderBase.__module__}.TransformerDecoderBase.extract_features_scriptable"
 
 
@@ -28,7 +28,7 @@ every_kind = pytest.mark.parametrize(
 
 
 def model_of(kind: str) -> TransformerMHEModel:
-    """Of one layer of the encoder, and two of the decoder: its last one returns weights."""
+    """A model with one encoder layer and two decoder layers; the last one returns weights."""
     # fairseq's sinusoidal positions read a shape from memory, which fake tensors have not.
     options: dict[str, Any] = {"encoder_learned_pos": True, "decoder_learned_pos": True}
     options |= {"max_source_positions": 32, "max_target_positions": 32}
@@ -36,14 +36,14 @@ def model_of(kind: str) -> TransformerMHEModel:
 
 
 @every_kind
-def test_training_asks_no_more_than_it_must_and_gradients_stay(kind: str, dtype: str) -> None:
+def test_training_waits_for_the_gpu_once_and_gradients_stay_on_it(kind: str, dtype: str) -> None:
     model = model_of(kind).train()
     with fake_cuda({PADDING: False}) as watch:
         moved(model, DTYPES[dtype])
         source, target = (empty(B, length, dtype=torch.long) for length in (S, T))
         scores = model(source, empty(B, dtype=torch.long), target)[0]
         assert (scores.device, scores.dtype) == (CUDA, DTYPES[dtype])
-        # All layers ask once what the causal mask hides; kinds without a fused kernel do not ask.
+        # All layers share one test of the padding; kinds without a fused kernel need none.
         assert watch.asked.total() <= 1
         model.get_normalized_probs((scores, None), log_probs=True).sum().backward()
         for name, parameter in model.named_parameters():
@@ -53,7 +53,7 @@ def test_training_asks_no_more_than_it_must_and_gradients_stay(kind: str, dtype:
 
 
 @every_kind
-def test_what_a_graph_records_asks_nothing(kind: str, dtype: str) -> None:
+def test_the_passes_of_a_cuda_graph_never_wait_for_the_gpu(kind: str, dtype: str) -> None:
     model = model_of(kind).train()
     with fake_cuda({}) as watch:
         moved(model, DTYPES[dtype])
@@ -63,8 +63,8 @@ def test_what_a_graph_records_asks_nothing(kind: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "most"), [("mhe_mul", 715), ("mhe_conv", 950)])
-def test_kernels_of_an_update(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row base in bf16, with loss and optimizer, of which stock fairseq starts 3,774."""
+def test_update_starts_few_kernels(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row base in bf16 with loss and optimizer, for which stock fairseq starts 3,774 kernels."""
     words = (
         f"no-data --arch transformer_mhe_base --attention {kind} --share-all-embeddings --bf16 "
         "--cpu --optimizer adam_fused --lr 0.1 --clip-norm 1 --dropout 0.1 "
@@ -113,8 +113,8 @@ def test_a_step_of_decoding_starts_few_kernels() -> None:
 
 
 @every_kind
-def test_decoding_asks_no_more_than_it_must(kind: str, dtype: str) -> None:
-    """Two models, as in an ensemble: all layers of both ask together how a search went on."""
+def test_a_decoding_step_waits_once_for_the_order_of_hypotheses(kind: str, dtype: str) -> None:
+    """In an ensemble of two models all layers share one read of the order."""
     models = [model_of(kind), model_of(kind)]
     answers = {DECODER: True, ORDER: [0, 0, 3, 2, 5, 5]}
     with fake_cuda(answers) as watch, torch.no_grad():

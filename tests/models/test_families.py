@@ -1,4 +1,4 @@
-"""Rows, architectures and options: published sizes, the same model by every way, clear refusals."""
+"""Rows, architectures and options: published sizes, one model from every input, clear errors."""
 
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,12 @@ TABLE = {
     "12h": (12, 768, 12, 64, 0.15, 42_467_328, 13_312_512),
     "big": (12, 1024, 16, 64, 0.3, 75_497_472, 22_468_608),
 }
-#: Whoever looked for it would fail in another way.
+#: Reading this data would fail with another message, so options are checked before.
 NO_DATA = "/no such folder/bin"
 
 
 def parse(*words: str) -> Any:
-    """What fairseq-train does before it touches data."""
+    """Parse options as fairseq-train does before it reads data."""
     return options.parse_args_and_arch(options.get_training_parser(), [NO_DATA, *words])
 
 
@@ -65,7 +65,7 @@ def test_row_has_the_published_size_and_counts(row: str) -> None:
     assert f"{mhe / 1e6:.2f}" == PUBLISHED[row]["mhe_mul"][0]
 
 
-#: Each family's first row, and one with other values that fairseq's architectures set.
+#: For each family its default, and a row with other values from fairseq's architectures.
 ARCHS = [
     ("transformer_mhe", "transformer_mhe_tiny"),
     ("roberta_mhe", "roberta_mhe_small"),
@@ -122,7 +122,7 @@ def test_without_memory_all_shapes_are_the_same_and_later_models_have_their_posi
 
 
 @pytest.mark.parametrize("row", [*ROWS, *SMALL_ROWS])
-def test_a_row_is_known_by_its_sizes(row: str) -> None:
+def test_the_nearest_row_of_a_rows_sizes_is_the_row_itself(row: str) -> None:
     assert TRANSLATION.nearest_row(TRANSLATION.rows[row].options()) == (row, {})
 
 
@@ -144,7 +144,7 @@ MUL = {"attention": "mhe_mul", "head_embedding_offset": 0.0, "attention_bias": T
         ("roberta_mhe_tiny", "masked_lm", {"untie_weights_roberta": True}),
     ],
 )
-def test_the_flags_of_a_model_build_the_same_one(arch: str, task: str, different: dict) -> None:
+def test_training_options_build_the_same_model(arch: str, task: str, different: dict) -> None:
     line = ("--task", task, "--criterion", "cross_entropy")
     wanted = {**vars(parse("--arch", arch, "--attention", "mqa", *line)), **different}
     built = vars(parse(*as_words(training_options(wanted)), *line))
@@ -185,7 +185,7 @@ def test_options_at_their_limits_are_accepted(words: str) -> None:
     parse("--arch", "transformer_mhe_base", *words.split())
 
 
-def test_fairseq_train_itself() -> None:
+def test_fairseq_train_prints_the_error_alone_before_it_reads_data() -> None:
     words, message = BAD[0]
     user_dir = str(Path(fairseq_mhe.__file__).parent)
     line = ["--user-dir", user_dir, "--arch", "transformer_mhe_base", *words.split()]

@@ -1,6 +1,6 @@
-"""CUDA graphs in training: the same logits and gradients as without, batch for batch.
+"""CUDA graphs in training: every batch has the logits and gradients of a model without graphs.
 
-Without a GPU a graph is stood in for by a function that computes again: all but the recording.
+Without a GPU a function that computes again replaces the recording of a graph.
 """
 
 import copy
@@ -19,7 +19,7 @@ from tests.fixtures.models import make_batch, make_model
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 #: Relative to the greatest number; a GPU adds up in another order for other shapes.
 TOLERANCE = 1e-4 if DEVICE == "cuda" else 1e-5
-#: Sentences and longest of batches, which are padded to two shapes.
+#: Batches: number of sentences, length of the longest. They are padded to two shapes.
 SHAPES = ((5, 7), (6, 8), (3, 5), (17, 11), (18, 9), (4, 7))
 
 
@@ -93,7 +93,7 @@ def test_logits_and_gradients_are_those_without_graphs(kind: str, arch: str) -> 
 
 @pytest.mark.parametrize("together", [False, True])
 def test_gradients_of_several_batches_add_up(together: bool) -> None:
-    """fairseq's --update-freq: graphs write where the last gradients are; or one backward pass."""
+    """With --update-freq a graph overwrites earlier gradients; or all share one backward pass."""
     model = model_of()
     batches = [batch_of(*shape) for shape in ((5, 7), (6, 8), (5, 7))]
     results = []
@@ -107,7 +107,7 @@ def test_gradients_of_several_batches_add_up(together: bool) -> None:
     assert_close(results[1], results[2])
 
 
-def test_what_a_graph_cannot_do_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_that_no_graph_fits_run_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of()
     batch = batch_of(5, 7)
     moved = {**batch, "prev_output_tokens": batch["prev_output_tokens"].flip(1)}
@@ -127,7 +127,7 @@ def test_what_a_graph_cannot_do_is_done_without(monkeypatch: pytest.MonkeyPatch)
     assert not recorded(model)
 
 
-def test_options_that_change_from_batch_to_batch_are_refused() -> None:
+def test_options_with_other_kernels_for_each_batch_are_refused() -> None:
     refusal = "--cuda-graphs and --checkpoint-activations do not go together: leave one out"
     with pytest.raises(SystemExit, match=refusal):
         model_of(checkpoint_activations=True)
@@ -135,7 +135,7 @@ def test_options_that_change_from_batch_to_batch_are_refused() -> None:
         model_of(arch="transformer_lm_mhe_tiny", adaptive_input=True)
 
 
-def test_sizes_are_rounded_up_to_few() -> None:
+def test_sizes_up_to_512_round_up_to_24_sizes() -> None:
     sizes = [round_up(size, 4) for size in range(1, 513)]
     for size, padded in enumerate(sizes, 1):
         assert size <= padded < max(size + 4, size * 1.25)

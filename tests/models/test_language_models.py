@@ -1,4 +1,4 @@
-"""RoBERTa and the causal language model are fairseq's own, whatever the padding and decoding."""
+"""RoBERTa and the causal language model equal fairseq's, with any padding and step by step."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ def test_mha_with_biases_is_fairseqs(family: tuple, normalize_before: bool, scal
 
 
 def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
-    """What transformer_lm_wiki103 is made of: tables of falling widths, tied to the softmax."""
+    """As in transformer_lm_wiki103: embeddings of decreasing widths, shared with the softmax."""
     adaptive = {"activation_fn": "gelu", "share_decoder_input_output_embed": False}
     adaptive |= dict.fromkeys(("adaptive_input_cutoff", "adaptive_softmax_cutoff"), "10,20")
     adaptive |= dict.fromkeys(("adaptive_input_factor", "adaptive_softmax_factor"), 2)
@@ -63,7 +63,7 @@ def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
 @each_family
 @each_kind
 def test_padding_changes_nothing(family: tuple, kind: str) -> None:
-    """A sentence gives the same alone as beside longer ones (pangolinn's property)."""
+    """A sentence has the same logits alone and beside longer ones (as pangolinn tests)."""
     model, tokens = make_random(family[0], attention=kind), sentences()
     together = logits(model, tokens)
     for row, sentence in enumerate(tokens):
@@ -84,7 +84,7 @@ def test_incremental_decoding_is_full_decoding(kind: str) -> None:
 
 
 @pytest.mark.parametrize("positions", [40, None])
-def test_a_causal_model_has_its_positions_or_those_of_a_block(positions: int | None) -> None:
+def test_a_causal_model_has_the_given_positions_or_the_block_size(positions: int | None) -> None:
     """``tokens_per_sample`` is 32."""
     model = make_language_model(LM[0], max_target_positions=positions)
     assert model.max_positions() == (positions or 32)

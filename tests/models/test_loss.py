@@ -1,4 +1,4 @@
-"""The losses by rows are fairseq's, and so are their gradients; elsewhere it is fairseq's code."""
+"""The losses by rows and their gradients equal fairseq's; elsewhere fairseq's code runs."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ BOTH = (LabelSmoothedCrossEntropyByRows, LabelSmoothedCrossEntropyCriterion)
 
 
 class Model:
-    """What the criterion asks of a model, whose output is given."""
+    """A stand-in for a model, with a given output."""
 
     decoder = SimpleNamespace(adaptive_softmax=None)
 
@@ -56,16 +56,16 @@ def batch() -> Batch:
 
 
 @pytest.mark.parametrize("values", [1, 100, 2**18])
-def test_it_is_fairseqs(batch: Batch, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_equals_fairseqs(batch: Batch, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "_VALUES", values)
     ours, theirs = (losses(criterion, *batch) for criterion in BOTH)
     torch.testing.assert_close(ours[:2], theirs[:2], rtol=1e-6, atol=0)
-    # The gradient is bfloat16's, in which fairseq rounds once and we twice.
+    # The gradient is in bfloat16: fairseq rounds it once, our loss twice.
     torch.testing.assert_close(ours[2], theirs[2], rtol=2**-7, atol=1e-6)
     assert ours[2][4, 1:].count_nonzero() == 0, "padding teaches nothing"
 
 
-def test_words_whose_probability_is_zero_have_torchs_loss(batch: Batch) -> None:
+def test_loss_of_words_with_probability_zero_equals_torchs(batch: Batch) -> None:
     logits = torch.tensor([[[0.0, 0.0, 300.0, -200.0]]]).bfloat16()
     ours = losses(LabelSmoothedCrossEntropyByRows, logits, torch.tensor([[3]]))
     assert ours[1] == 500
@@ -82,7 +82,7 @@ def test_words_whose_probability_is_zero_have_torchs_loss(batch: Batch) -> None:
 
 
 @pytest.mark.parametrize("report_accuracy", [False, True])
-def test_the_gradient_replaces_logits_that_nothing_reads_again(
+def test_the_gradient_overwrites_logits_unless_accuracy_needs_them(
     batch: Batch, report_accuracy: bool
 ) -> None:
     correct = []
@@ -97,8 +97,8 @@ def test_the_gradient_replaces_logits_that_nothing_reads_again(
     assert correct[0] == correct[1]
 
 
-def test_elsewhere_it_is_fairseqs_code(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In float32, and with a prefix that does not count; fp16 trains by fairseq's own name."""
+def test_otherwise_fairseqs_code_runs(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float32 and with an ignored prefix; in fp16 `criterion_for` names fairseq's criterion."""
     assert criterion_for("fp16", "any") == criterion_for("float32", "any") == "any"
     monkeypatch.delattr(loss, "_SmoothedLoss")
     logits, target = batch
@@ -109,7 +109,7 @@ def test_elsewhere_it_is_fairseqs_code(batch: Batch, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("name", ["masked_lm", "cross_entropy"])
-def test_a_language_models_is_fairseqs(name: str, dtype: torch.dtype) -> None:
+def test_losses_of_language_models_equal_fairseqs(name: str, dtype: torch.dtype) -> None:
     arch, options = LM[0], {"sentence_avg": False}
     if name == "masked_lm":
         arch, options = ROBERTA[0], {"cfg": SimpleNamespace(tpu=False)}
@@ -140,7 +140,7 @@ def test_a_language_models_is_fairseqs(name: str, dtype: torch.dtype) -> None:
 
 
 def test_a_batch_without_a_masked_word_has_a_loss() -> None:
-    """fairseq then projects every word, and none counts."""
+    """In such a batch fairseq projects every word, but no word counts."""
     model, tokens = make_language_model(ROBERTA[0]).bfloat16(), sentences()
     sample = {"net_input": {"src_tokens": tokens}, "target": torch.full_like(tokens, PADDING)}
     criterion = CRITERION_REGISTRY["masked_lm_by_rows"](SimpleNamespace(tpu=False), TASK)

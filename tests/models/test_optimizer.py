@@ -1,4 +1,4 @@
-"""``adam_fused`` is fairseq's Adam in every precision, and resumes."""
+"""``adam_fused`` equals fairseq's Adam in every precision, and resumes its checkpoints."""
 
 import copy
 import functools
@@ -22,14 +22,14 @@ def configuration(optimizer: str, *more: str) -> DictConfig:
 
 
 def trained(optimizer: Any, model: nn.Module, updates: range) -> list[Tensor]:
-    """The parameters after updates with gradients drawn from their numbers, and these norms."""
+    """Parameters and gradient norms after updates; an update's number seeds its gradients."""
     norms = []
     for number in updates:
         drawn = torch.Generator().manual_seed(number)
         parameters = list(model.parameters())
         gradients = [torch.randn(p.shape, generator=drawn).to(p) for p in parameters]
         optimizer.zero_grad()
-        # The first parameter gets no gradient in one of them.
+        # In one update the first parameter gets no gradient.
         used = list(zip(parameters, gradients, strict=True))[number == 2 :]
         optimizer.backward(sum((p * g).sum() for p, g in used))
         optimizer.multiply_grads(20)
@@ -40,14 +40,14 @@ def trained(optimizer: Any, model: nn.Module, updates: range) -> list[Tensor]:
 
 
 def built(cfg: DictConfig, model: nn.Module) -> Any:
-    """The optimizer as fairseq's trainer makes it."""
+    """The optimizer as fairseq's Trainer builds it."""
     parameters = list(model.parameters())
     if cfg.common.bf16 or cfg.common.fp16:
         return optim.FP16Optimizer.build_optimizer(cfg, parameters)
     return optim.build_optimizer(cfg.optimizer, parameters)
 
 
-#: Options and type of the weights. fairseq lays --fp16's weights in one tensor on GPUs only.
+#: Options and dtype of weights. Only on a GPU fairseq flattens weights of --fp16 to one tensor.
 PRECISIONS: dict[str, tuple[list[str], torch.dtype]] = {
     "float32": ([], torch.float32),
     "bf16": (["--bf16", "--cpu"], torch.bfloat16),
@@ -60,10 +60,10 @@ PRECISIONS: dict[str, tuple[list[str], torch.dtype]] = {
     ("precision", "gpu"),
     [("float32", False), ("bf16", False), *((precision, True) for precision in PRECISIONS)],
 )
-def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(
+def test_adam_fused_equals_fairseqs_adam_and_resumes_its_checkpoint(
     precision: str, gpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for rounding and the place of eps; what a GPU takes is computed on the CPU."""
+    """Up to rounding and the place of eps; the code for GPUs runs on the CPU here."""
     more, dtype = PRECISIONS[precision]
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     results = []
@@ -87,10 +87,10 @@ def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(
     tolerance = {"rtol": 2 * torch.finfo(dtype).eps, "atol": 1e-4}
     if dtype == torch.float32:
         tolerance = {"rtol": 1e-5, "atol": 1e-6}
-    theirs, fused, went_on = results
+    theirs, fused, resumed = results
     for first, after in zip(make_model(attention="mhe_mul").parameters(), theirs, strict=False):
         assert (after - first).abs().max() > 0.01
     parameters, norms = slice(None, -3), slice(-3, None)
     torch.testing.assert_close(fused[parameters], theirs[parameters], **tolerance)
-    torch.testing.assert_close(went_on[parameters], theirs[parameters], **tolerance)
+    torch.testing.assert_close(resumed[parameters], theirs[parameters], **tolerance)
     torch.testing.assert_close(fused[norms], theirs[norms], rtol=1e-5, atol=0)

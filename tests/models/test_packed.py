@@ -1,4 +1,4 @@
-"""Packed linear layers: the plain product, whatever happens to the model around them."""
+"""Packed linear layers equal plain ones, also in a model that is moved or folds factors."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.fixtures.models import make_batch, make_model
 #: Sums of a few hundred products of unit normals, in another order: the error of float32 addition.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-4}
 NEEDS_BF16 = pytest.mark.skipif(not packed.bf16_available(), reason="no AVX-512")
-#: With errors of 12 products. Int8: inputs in steps of about 1/25, weights up to 0.29 (doubled in a
+#: For sums of 12 products. Int8: inputs in steps of about 1/25, weights up to 0.29 (doubled in a
 #: test) in steps of 1/440. bf16: inputs up to 3 and weights up to 0.6 in steps of 1/256 of them.
 EACH = pytest.mark.parametrize(
     ("kind", "tolerance"),
@@ -39,7 +39,7 @@ def layer_of(kind: Any, features: tuple[int, int] = (12, 20), bias: bool = True)
 
 
 def product(layer: nn.Linear, x: Tensor) -> Tensor:
-    """Of inputs and weights, in float64."""
+    """The output of a layer, computed in float64."""
     y = x.double() @ layer.weight.detach().double().T
     return (y if layer.bias is None else y + layer.bias.detach().double()).float()
 
@@ -61,7 +61,7 @@ def rounded_product(layer: nn.Linear, x: Tensor) -> Tensor:
 @given(**LAYERS)
 @settings(max_examples=50)
 @torch.inference_mode()
-def test_it_is_the_plain_product(shape: Any, features: Any, bias: bool) -> None:
+def test_a_packed_layer_is_the_plain_product(shape: Any, features: Any, bias: bool) -> None:
     layer = layer_of(PackedLinear, features, bias)
     x = torch.randn(*shape, features[0])
     torch.testing.assert_close(layer(x), product(layer, x), **TOLERANCE)
@@ -71,7 +71,7 @@ def test_it_is_the_plain_product(shape: Any, features: Any, bias: bool) -> None:
 @given(mean=st.sampled_from([-3.0, 0.0, 0.5, 3.0]), **LAYERS)
 @settings(max_examples=50)
 @torch.no_grad()
-def test_int8_is_of_the_rounded(shape: Any, features: Any, bias: bool, mean: float) -> None:
+def test_int8_is_the_rounded_product(shape: Any, features: Any, bias: bool, mean: float) -> None:
     layer = layer_of(Int8Linear, features, bias)
     x = torch.randn(*shape, features[0]) + mean
     error = (layer(x) - rounded_product(layer, x)).abs()
@@ -86,7 +86,7 @@ def test_int8_is_of_the_rounded(shape: Any, features: Any, bias: bool, mean: flo
 @given(**LAYERS)
 @settings(max_examples=50)
 @torch.no_grad()
-def test_bf16_is_of_the_rounded_but_for_the_greatest_logits(
+def test_bf16_is_the_rounded_product_but_for_the_greatest_logits(
     shape: Any, features: Any, bias: bool
 ) -> None:
     logits, x = layer_of(Bf16Logits, features, bias), torch.randn(*shape, features[0])
@@ -94,13 +94,13 @@ def test_bf16_is_of_the_rounded_but_for_the_greatest_logits(
     rounded = nn.Linear(*features, bias=bias)
     rounded.load_state_dict({k: v.bfloat16().float() for k, v in logits.state_dict().items()})
     plain = Bf16Linear(logits)(x)
-    # Products of 8 bits are exact in float32; the sum is rounded to 8 bits of its own.
+    # Products of 8-bit numbers are exact in float32; only the sum is rounded to 8 bits.
     torch.testing.assert_close(plain, product(rounded, x.bfloat16()), rtol=2**-8, atol=1e-4)
-    inner = Bf16Inner(logits)(x)  # what a second layer would round first
+    inner = Bf16Inner(logits)(x)  # in bfloat16, for the second layer
     assert torch.equal(inner.float(), plain)
     assert torch.equal(plain, Bf16Linear(logits)(x.bfloat16()))
     is_exact = (y - exact).abs() <= 1e-5 * exact.abs() + 1e-4
-    sixth = plain.topk(min(6, features[1])).values[..., -1:]  # bf16 has equal ones
+    sixth = plain.topk(min(6, features[1])).values[..., -1:]  # others may equal it in bf16
     assert is_exact[plain > sixth].all()
     assert (is_exact | (y == plain)).all()
     assert logits.packed_bytes == 2 * logits.weight.numel()
@@ -125,7 +125,7 @@ INT8_MODEL = {"int8_generation": True}, "int8_available", "a float32 model on an
 
 
 @pytest.mark.parametrize(("precision", "available", "refusal"), [BF16_MODEL, INT8_MODEL])
-def test_a_precision_that_cannot_be_is_refused(
+def test_a_precision_that_cannot_run_is_refused(
     precision: dict[str, Any], available: str, refusal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SystemExit, match=refusal):
@@ -141,11 +141,11 @@ def test_a_precision_that_cannot_be_is_refused(
 @EACH
 @torch.no_grad()
 def test_factors_of_inputs_are_packed_with_the_weight(kind: Any, tolerance: Any) -> None:
-    """As in generation with head embeddings; the parameters stay the layer's own."""
+    """As in generation with head embeddings; the layer keeps its parameters."""
     layer, factors, x = nn.Linear(12, 20), 1 + 0.5 * torch.randn(12), torch.randn(4, 12)
     layer_packed = kind(ScaledLinear(layer, factors))
     torch.testing.assert_close(layer_packed(x), layer(x * factors), **tolerance)
-    with torch.enable_grad():  # by the weight that is not packed
+    with torch.enable_grad():  # uses the weight that is not packed
         torch.testing.assert_close(layer_packed(x), layer(x * factors), **TOLERANCE)
     assert layer_packed.state_dict().keys() == layer.state_dict().keys()
     assert torch.equal(layer_packed.weight, layer.weight)

@@ -32,7 +32,7 @@ def test_mha_with_biases_is_fairseqs_transformer(normalize_before: bool) -> None
 
 
 def test_what_runs_on_gpus_is_fairseqs_transformer_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its encoder and its masks ask nothing; computed on the CPU."""
+    """The code for GPUs, whose encoder and masks do not wait, runs on the CPU here."""
     stock, ours = make_model("transformer"), make_model(attention="mha", attention_bias=True)
     ours.load_state_dict(stock.state_dict())
     batch = make_batch()
@@ -47,7 +47,7 @@ def test_what_runs_on_gpus_is_fairseqs_transformer_too(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_on_gpus_has_the_same_gradients(kind: str, biased: bool, monkeypatch: Any) -> None:
-    """Joined products, and factors of all layers at once, in two steps; computed on the CPU."""
+    """The code for GPUs, with joined products and folded factors, runs on the CPU here, twice."""
     options = {"attention_bias": biased, "encoder_attention_heads": 2 if biased else 4}
     model = make_model(attention=kind, **options).double()
     batch, gradients = make_batch(), []
@@ -76,7 +76,7 @@ def test_beam_search_scores_are_those_of_the_full_model(attention: str, options:
             torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-5)
 
 
-def test_in_inference_mode_all_layers_ask_once() -> None:
+def test_in_inference_mode_all_layers_share_one_read_of_the_order() -> None:
     model, batch = make_model(attention="mha"), make_batch(sentences=3)
     with torch.inference_mode():
         memory = model.encoder(batch["src_tokens"], batch["src_lengths"])
@@ -87,7 +87,7 @@ def test_in_inference_mode_all_layers_ask_once() -> None:
     assert cache._listed.cache_info().misses == before + 1
 
 
-def test_weights_are_computed_only_where_asked(attention: str) -> None:
+def test_attention_weights_are_computed_only_if_they_are_used(attention: str) -> None:
     model, batch = make_model(attention=attention), make_batch()
     weights = model(**batch)[1]["attn"][0]
     assert weights.shape == (5, 7, 7)
@@ -107,7 +107,7 @@ def test_weights_are_computed_only_where_asked(attention: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_gelu_is_fairseqs(dtype: torch.dtype) -> None:
+def test_native_gelu_equals_fairseqs(dtype: torch.dtype) -> None:
     x = torch.cat((torch.linspace(-20, 20, 1001), torch.randn(5000))).to(dtype)
     outer, results = torch.randn(6001).to(dtype), []
     for activation in (gelu, native_gelu):
@@ -117,14 +117,14 @@ def test_gelu_is_fairseqs(dtype: torch.dtype) -> None:
         results.append((y.detach(), *torch.autograd.grad(y, leaf, outer)))
     (y, gradient), (our_y, our_gradient) = results
     assert torch.equal(y, our_y)
-    # The factor of a gradient goes from 0 to 1, in float32: without AVX-512 by another series.
+    # A gradient's factor is in float32; without AVX-512 torch computes it by another series.
     rounding = 2 * torch.finfo(torch.float32).eps if dtype == torch.bfloat16 else 0
     torch.testing.assert_close(our_gradient, gradient, rtol=0, atol=rounding)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_as_many_are_dropped_and_the_mean_stays(p: float) -> None:
-    count = 400_001  # four at a time do not fit
+def test_dropout_keeps_its_rate_the_mean_and_independence(p: float) -> None:
+    count = 400_001  # not a multiple of the four values that share a random number
     x = torch.ones(count, dtype=torch.bfloat16, requires_grad=True)
     y = FastDropout(p)(x)
     kept = y != 0
@@ -148,7 +148,7 @@ def test_dropout_in_float32_and_in_evaluation_is_fairseqs() -> None:
     assert FastDropout(0.0)(half) is half
 
 
-def test_they_are_in_every_place_of_a_model() -> None:
+def test_every_dropout_and_gelu_of_a_model_is_replaced() -> None:
     model = make_model(dropout=0.2, activation_dropout=0.1, activation_fn="gelu")
     dropouts = [module for module in model.modules() if isinstance(module, FairseqDropout)]
     assert {type(module) for module in dropouts} == {FastDropout}

@@ -29,7 +29,7 @@ def model() -> nn.Module:
 
 
 def head(model: Any, name: str, features: Tensor) -> Tensor:
-    """fairseq's: linear, tanh, linear."""
+    """fairseq's head written out: linear, tanh, linear."""
     layers = model.classification_heads[name]
     return layers.out_proj(torch.tanh(layers.dense(features)))
 
@@ -40,9 +40,9 @@ def test_answers_are_scored_at_every_position(model: Any) -> None:
     features, _ = model(tokens, features_only=True)
     found, _ = model(tokens, features_only=True, classification_head_name=ANSWER_HEAD)
     assert found.shape == (*tokens.shape, 2)
-    for place in range(tokens.size(1)):
-        wanted = head(model, ANSWER_HEAD, features[:, place])
-        torch.testing.assert_close(found[:, place], wanted)
+    for position in range(tokens.size(1)):
+        expected = head(model, ANSWER_HEAD, features[:, position])
+        torch.testing.assert_close(found[:, position], expected)
 
 
 @torch.no_grad()
