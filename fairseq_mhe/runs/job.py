@@ -125,10 +125,7 @@ def settings_of(
     data: Any,
     **extra: Any,
 ) -> Json:
-    """Return the settings that determine the trained model.
-
-    ``attention``: place -> kind; ``data``: identity of the data; ``extra``: further JSON values.
-    """
+    """Return the settings that determine the trained model; ``attention``: place -> kind."""
     kinds = {PLACES[place]: kind for place, kind in attention.items()}
     if len(set(attention.values())) == 1:
         kinds = {"attention": kind_name(attention)}

@@ -41,8 +41,7 @@ _WITH_DECODERS = (MODEL_NAME, CAUSAL)
 _CRITERIONS = ("label_smoothed_cross_entropy", "masked_lm", "cross_entropy")
 #: Exceptions that wrong types and wrong text in a recipe raise.
 _WRONG_VALUE = (AttributeError, TypeError, ValueError)
-#: Option that sets the size of a mini-batch -> its unit, and the smallest size, in which long
-#: sentences still fit.
+#: Option of the mini-batch size -> its unit, and the smallest size that still fits long sentences.
 _UNITS = {"max_tokens": ("tokens", 256), "batch_size": ("examples", 1)}
 
 

@@ -1,8 +1,7 @@
 """Score answers to SQuAD's questions as its official script does: ``fairseq-mhe score-squad``.
 
 Rajpurkar et al. 2016 (arXiv 1606.05250) and 2018 (1806.03822): case, punctuation, articles and
-spaces do not count. Of several gold answers the best match counts. A question without a gold
-answer wants an empty answer.
+spaces do not count. The best match with a gold answer counts. If there is none, "" is right.
 """
 
 import math

@@ -38,9 +38,8 @@ def train_and_score(
 ) -> None:
     """Train and score every job without scores, in waves of as many jobs as fit on the devices.
 
-    The jobs of a wave train side by side and are scored one by one; then ``after`` is called.
-    Raises UserError before any training if devices are missing or cannot share a batch evenly, or
-    if another process works in a run folder.
+    A wave trains side by side and is scored job by job; then ``after`` is called. Raises UserError
+    before any training if devices are missing, cannot share a batch, or a run folder is in use.
     """
     waiting = [job for job in jobs if not scored(job)]
     if not waiting:
@@ -173,9 +172,8 @@ def _logged(tag: str, lines: Iterable[str]) -> Iterator[dict[str, float]]:
 def learning_curve(lines: Sequence[str]) -> Json:
     """Return the learning curve and speed of a training from the lines of its log.
 
-    ``train`` and ``valid``: points [updates, loss in bits per target token]; the training loss
-    includes label smoothing. If a resumed training repeated updates, the last values count.
-    ``tokens_per_second``: median over the log, in target tokens.
+    ``train`` and ``valid``: points [updates, bits per target token]; the loss of ``train`` includes
+    label smoothing. Of repeated updates the last count. ``tokens_per_second``: median over the log.
     """
     train = {int(entry["num_updates"]): entry for entry in _logged("train_inner", lines)}
     valid: dict[int, float] = {}
