@@ -132,8 +132,9 @@ def _attend_fused(
 ) -> Tensor:
     """Compute :func:`attend` by a fused kernel: heads (N, H, T, dk), zero in columns beyond dv."""
     options: dict[str, Any] = {"dropout_p": dropout, "scale": scale}
-    if key.size(3) > value.size(3):
-        value = F.pad(value, (0, key.size(3) - value.size(3)))
+    missing = key.size(3) - value.size(3)
+    if missing > 0:
+        value = F.pad(value, (0, missing))
     key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
     sentences, kv_heads = key.shape[:2]
     causal, shared_heads = False, query.size(1) != kv_heads
@@ -155,11 +156,12 @@ def _attend_fused(
         value = value.expand(-1, kv_heads, -1, -1)
     grouped = _group_rows(query, sentences, kv_heads)  # (B, Hk, R, dk)
     masks = key_padding_mask, attn_mask
-    versions = tuple(version(mask) for mask in masks if isinstance(mask, Tensor))
-    # On a GPU all layers reuse the mask, which starts fewer kernels; on a CPU it would take memory.
-    make_mask = _additive_mask if query.is_cuda else _additive_mask.__wrapped__
     repeats = grouped.size(2) // query.size(2)
-    mask = make_mask(*masks, versions, repeats, query.dtype)
+    if query.is_cuda:  # all layers reuse the mask, which starts fewer kernels
+        versions = tuple(version(mask) for mask in masks if isinstance(mask, Tensor))
+        mask = _cached_mask(versions, *masks, repeats, query.dtype)
+    else:  # a cached mask would only take memory
+        mask = _additive_mask(*masks, repeats, query.dtype)
     heads = _torch_kernel(grouped, key, value, attn_mask=mask, **options)
     return _ungroup_rows(heads, query.shape)
 
@@ -249,9 +251,8 @@ def softmax(scores: Tensor) -> Tensor:
 def drop(x: Tensor, p: float) -> Tensor:
     """Return x (any shape), each number set to 0 with probability p, or else scaled by 1 / (1 - p).
 
-    In bfloat16 on a CPU one 64-bit random number serves four numbers, and p is rounded to a
-    multiple of 1 / 65,536, at least one. torch (2.13) draws 64 bits for each, which takes four to
-    five times as long.
+    In bfloat16 on a CPU 64 random bits serve four numbers, and p is rounded to 1 / 65,536, at least
+    that. torch (2.13) draws 64 bits for each number, which takes four to five times as long.
     """
     if x.dtype != torch.bfloat16 or x.device.type != "cpu":
         return F.dropout(x, p)
@@ -284,19 +285,20 @@ def _ungroup_rows(x: Tensor, shape: torch.Size) -> Tensor:
     return x.reshape(rows, heads, length, width)
 
 
-#: A search needs a mask for each layer, whose cache has its own padding; training needs two in all.
+# A search needs a mask for each layer, whose cache has its own padding; training needs two in all.
 @functools.lru_cache(maxsize=32)
+def _cached_mask(versions: object, *arguments: Any) -> Tensor | None:
+    """Return `_additive_mask`, computed once; ``versions`` change when its tensors are written to."""
+    return _additive_mask(*arguments)
+
+
 def _additive_mask(
     key_padding_mask: Tensor | None,
     attn_mask: Mask | None,
-    versions: object,
     repeats: int,
     dtype: torch.dtype,
 ) -> Tensor | None:
-    """Join both masks to one (B or 1, 1, 1 or repeats * T, S) to add to scores; None without masks.
-
-    The cache recognises a mask by its tensor object; ``versions`` tells when it was written to.
-    """
+    """Join the masks to (B or 1, 1, 1 or repeats * T, S), to add to scores; None without masks."""
     mask = None
     if attn_mask is not None:
         mask = as_additive(attn_mask, dtype).repeat(repeats, 1)  # (R, S)
