@@ -288,7 +288,7 @@ def _ungroup_rows(x: Tensor, shape: torch.Size) -> Tensor:
 # A search needs a mask for each layer, whose cache has its own padding; training needs two in all.
 @functools.lru_cache(maxsize=32)
 def _cached_mask(versions: object, *arguments: Any) -> Tensor | None:
-    """Return `_additive_mask`, computed once; ``versions`` change when its tensors are written to."""
+    """Return `_additive_mask`, computed once; ``versions`` change when a mask is written to."""
     return _additive_mask(*arguments)
 
 

@@ -119,7 +119,7 @@ class MHEMul(_HeadEmbeddingAttention):
         return (self.score_factors() * self.q_proj.bias).flatten()
 
     def query_layer(self) -> tuple[Tensor, Tensor | None]:
-        """(n d, C), (n d,): W_Q and bias times the factors; on a GPU faster than scaling queries."""
+        """(n d, C), (n d,): W_Q and bias times the factors; a GPU scales queries more slowly."""
         if self._folded is None:
             self.fold_together([self])
         weight, bias, _ = self._folded
