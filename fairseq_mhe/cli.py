@@ -55,9 +55,9 @@ def build_parser(chosen: str | None = None) -> Parser:
         epilog="The first six commands lead from text to tables and translations. "
         "fairseq-mhe COMMAND --help lists a command's options.",
     )
-    others = versions()
-    ours = others.pop("fairseq-mhe", "from a folder, not installed")
-    text = f"fairseq-mhe {ours} ({listed(others)})"
+    packages = versions()
+    version = packages.pop("fairseq-mhe", "from a folder, not installed")
+    text = f"fairseq-mhe {version} ({listed(packages)})"
     parser.add_argument("--version", action="version", version=text)
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, prog=parser.prog
@@ -68,14 +68,14 @@ def build_parser(chosen: str | None = None) -> Parser:
             if name not in _WITHOUT_FAIRSEQ:
                 fairseq_mhe.register()
             functions = vars(importlib.import_module(f"fairseq_mhe.{module}"))
-            add = f"{name}_arguments".replace("-", "_")
             run = name.replace("-", "_")
-            if add not in functions:
-                add = "add_arguments"
+            add = f"{run}_arguments"
+            if add not in functions:  # the module serves this subcommand alone
                 run = "run"
+                add = "add_arguments"
             functions[add](command)
             command.set_defaults(function=functions[run])
-            help_ = f"a package with kinds of your own (default: ${OWN_USER_DIR})"
+            help_ = f"package with your own kinds of attention (default: ${OWN_USER_DIR})"
             command.add_argument("--user-dir", metavar="DIR", help=help_)
     return parser
 

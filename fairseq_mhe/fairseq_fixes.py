@@ -93,27 +93,27 @@ def _is_about_parameters(record: logging.LogRecord) -> bool:
 def _parse(
     parse: Any, parser: Any, input_args: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """Parse without two faults in precision; refuse our options for fairseq's architectures."""
+    """Parse options, but mend --bf16 and --fp16, and refuse --attention for fairseq's models."""
     words = " ".join(sys.argv[1:] if input_args is None else input_args)
     arch = re.search(r"(?<!\S)(?:--arch|-a)[ =](\S+)", words)
-    own = re.search(r"(?<!\S)--((en|de)coder-|cross-)?attention(?=[ =])", words)
+    ours = re.search(r"(?<!\S)--((en|de)coder-|cross-)?attention(?=[ =])", words)
     # fairseq's fconv and lstm models have options of these names themselves.
-    if arch and own and not re.search("_mhe|fconv|lstm", arch[1]):
+    if arch and ours and not re.search("_mhe|fconv|lstm", arch[1]):
         raise ErrorExit(
-            f"{own[0]} needs an architecture of fairseq_mhe, such as --arch "
+            f"{ours[0]} needs an architecture of fairseq_mhe, such as --arch "
             f"transformer_mhe_base, not --arch {arch[1]}"
         )
     parsed = parse(parser, input_args, *args, **kwargs)
-    chosen = parsed[0] if isinstance(parsed, tuple) else parsed
-    given = vars(chosen)
+    namespace = parsed[0] if isinstance(parsed, tuple) else parsed
+    values = vars(namespace)
     # fairseq's --bf16 turns on --tpu, which needs torch_xla and disables the GPU. This can go when
     # fairseq turns it on only if torch_xla is installed.
-    if given.get("bf16") and importlib.util.find_spec("torch_xla") is None:
-        chosen.tpu = False
+    if values.get("bf16") and importlib.util.find_spec("torch_xla") is None:
+        namespace.tpu = False
     # With --fp16 fairseq asks CUDA for a device for the gradients, also on a CPU. This can go when
     # fairseq allocates them on the device of the parameters.
-    if given.get("fp16") and (given.get("cpu") or not torch.cuda.is_available()):
-        chosen.fp16_no_flatten_grads = True
+    if values.get("fp16") and (values.get("cpu") or not torch.cuda.is_available()):
+        namespace.fp16_no_flatten_grads = True
     return parsed
 
 
@@ -169,7 +169,7 @@ def _save_interval(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any)
     updates = trainer.get_num_updates()
     interval = cfg.save_interval_updates
     if interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
-        # Save first as inside an epoch: a kill cannot leave the epoch's checkpoint alone.
+        # Save this one first, as inside an epoch: a kill cannot leave only the epoch's.
         inside_epoch = SimpleNamespace(
             epoch=epoch_itr.epoch,
             state_dict=epoch_itr.state_dict,
@@ -204,7 +204,7 @@ def _load_full_precision(
     saved = read_checkpoint(Path(filename))["model"] if weights else {}
     for name, full, rounded in weights:
         value = saved.get(name)
-        # They differ if loading replaced a classification head: keep the new one.
+        # The two differ if loading replaced a classification head: keep the new one.
         if value is not None and torch.equal(value.to(rounded), rounded):
             full.data.copy_(value)
     return extra_state

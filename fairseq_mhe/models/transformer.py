@@ -239,12 +239,12 @@ class MHEModel(BaseFairseqModel):
 
     def _may_use_graphs(self, args: Any, kwargs: Any) -> bool:
         """Return whether --cuda-graphs applies to a call: it trains, and passes only tokens."""
-        wanted = self.training and getattr(self.args, "cuda_graphs", False)
+        enabled = self.training and getattr(self.args, "cuda_graphs", False)
         only_tokens = not args and kwargs.keys() <= {*_TOKENS, "src_lengths"}
         # Autocast keeps copies of weights; hooks (fairseq's NanDetector) read each layer's output.
         eager = torch.is_autocast_enabled() or self._forward_hooks
         on_gpu = trains_on_gpu(next(self.parameters()))
-        return wanted and on_gpu and only_tokens and not eager
+        return enabled and on_gpu and only_tokens and not eager
 
     @functools.cached_property
     def _graphs(self) -> Graphs:
