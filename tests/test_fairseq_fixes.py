@@ -181,7 +181,7 @@ def test_fp16_without_a_gpu_needs_no_cuda_device(monkeypatch: pytest.MonkeyPatch
 
 
 def test_logging_of_fairseqs_commands_is_off_again_and_an_import_is_silent() -> None:
-    """tests/deploy/test_translator.py has a program with logging of its own."""
+    """tests/deploy/test_translator.py has a program with its own logging."""
     shown = "root = logging.getLogger(); print(root.level, len(root.handlers))"
     fresh, after_fairseq, eval_lm = (
         subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
@@ -231,6 +231,6 @@ def test_fairseqs_modules_evaluate_literals_only() -> None:
     for path in folder.glob("fairseq/**/*.py"):
         if re.search(r"(?<![.\w])eval\(", path.read_text(encoding="utf-8")):
             names.add(".".join(path.relative_to(folder).with_suffix("").parts))
-    own = {name for name in names if not name.startswith("fairseq.examples.")}
-    assert {"fairseq.utils", "fairseq.optim.adam", "fairseq.models.transformer_lm"} <= own
-    assert {vars(sys.modules[name])["eval"] for name in own} == {fairseq_fixes._evaluate}
+    modules = {name for name in names if not name.startswith("fairseq.examples.")}
+    assert {"fairseq.utils", "fairseq.optim.adam", "fairseq.models.transformer_lm"} <= modules
+    assert {vars(sys.modules[name])["eval"] for name in modules} == {fairseq_fixes._evaluate}

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,18 +42,18 @@ def environment(tmp_path: Path) -> dict[str, str]:
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "probe.py").write_text(_PROBE)
-    own = {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "2", "ANYTHING": "é 'x"}
-    return {**os.environ, **own}
+    variables = {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "2", "ANYTHING": "é 'x"}
+    return {**os.environ, **variables}
 
 
-def ask(python: str, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+def run_probe(python: str, environment: dict[str, str], *words: str) -> Any:
     line = [python, "-m", "fairseq_cli.probe", *words]
-    place = {"env": environment, "cwd": environment["PYTHONPATH"]}
-    return subprocess.run(line, **place, input="some input", capture_output=True, text=True)
+    options = {"env": environment, "cwd": environment["PYTHONPATH"]}
+    return subprocess.run(line, **options, input="some input", capture_output=True, text=True)
 
 
 def test_its_state_is_that_of_a_fresh_process(environment: dict[str, str]) -> None:
-    forked, fresh = (ask(python, environment, "state") for python in (sys.executable, PYTHON))
+    forked, fresh = (run_probe(python, environment, "state") for python in (sys.executable, PYTHON))
     assert sys.executable != PYTHON
     assert fresh.returncode == 0, fresh.stderr
     assert "some input" in fresh.stdout
@@ -73,7 +74,7 @@ def test_it_ends_as_a_fresh_process_does(
     environment: dict[str, str], words: str, variables: dict[str, str]
 ) -> None:
     environment |= variables
-    forked, fresh = (ask(python, environment, words) for python in (sys.executable, PYTHON))
+    forked, fresh = (run_probe(python, environment, words) for python in (sys.executable, PYTHON))
     assert forked.returncode == fresh.returncode
     assert forked.stdout == fresh.stdout
     assert forked.stderr.splitlines()[-1:] == fresh.stderr.splitlines()[-1:]
@@ -82,22 +83,22 @@ def test_it_ends_as_a_fresh_process_does(
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_command_is_gone(environment: dict[str, str], number: int) -> None:
     command = [sys.executable, "-m", "fairseq_cli.probe", "sleep"]
-    place = environment["PYTHONPATH"]
+    folder = environment["PYTHONPATH"]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, env=environment, cwd=place, **streams) as client:
+    with subprocess.Popen(command, env=environment, cwd=folder, **streams) as client:
         assert client.stdout is not None
         process = int(client.stdout.readline())
         client.send_signal(number)
         assert client.wait() == -number
     # The server ends a command before it starts the next one.
-    assert ask(sys.executable, environment, "0").returncode == 0
+    assert run_probe(sys.executable, environment, "0").returncode == 0
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
 
 
 def test_what_it_starts_goes_through_the_server_too(environment: dict[str, str]) -> None:
     code = "__import__('subprocess').call([sys.executable, '-m', 'fairseq_cli.probe', 'state'])"
-    done = ask(sys.executable, environment, code)
+    done = run_probe(sys.executable, environment, code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("__main__ ['")
     assert python("import sys; print(sys.executable)").stdout == f"{sys.executable}\n"

@@ -25,13 +25,13 @@ def run(command: str, *words: str, check: bool = True, **options: Any) -> Any:
 
 
 def train(folder: Path, save: Path, *words: str, updates: int = 2, check: bool = True) -> Any:
-    usual = (
+    defaults = (
         "--arch transformer_mhe_tiny --share-all-embeddings --cpu --optimizer adam --lr 0.001 "
         "--criterion label_smoothed_cross_entropy --max-tokens 60 --num-workers 0 "
         f"--log-format simple --max-update {updates}"
     )
     line = [str(folder / "bin"), "--user-dir", USER_DIR, "--save-dir", str(save)]
-    return run("train", *line, *usual.split(), *words, check=check)
+    return run("train", *line, *defaults.split(), *words, check=check)
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def generate(folder: Path, *words: str, kind: str = "mhe_mul") -> str:
     path = ":".join(str(folder / k / "checkpoint_last.pt") for k in kind.split("+"))
     line = [str(folder / "bin"), "--user-dir", USER_DIR, "--path", path]
-    usual = "--gen-subset valid --cpu --max-len-b 9 --max-tokens 60 --num-workers 0"
-    return run("generate", *line, *usual.split(), *words).stdout
+    defaults = "--gen-subset valid --cpu --max-len-b 9 --max-tokens 60 --num-workers 0"
+    return run("generate", *line, *defaults.split(), *words).stdout
 
 
 def sentence_numbers(output: str) -> list[int]:

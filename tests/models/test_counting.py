@@ -39,7 +39,7 @@ def state_after_each_step(model: nn.Module) -> list[dict[str, Any]]:
 
     def spy(*args: Any, **kwargs: Any) -> Any:
         out = decode(*args, **kwargs)
-        states.append({name: copy(held) for name, held in kwargs["incremental_state"].items()})
+        states.append({key: copy(cache) for key, cache in kwargs["incremental_state"].items()})
         return out
 
     model.decoder.forward = spy
@@ -51,8 +51,8 @@ def bytes_held(buffers: list[KeyValueCache]) -> int:
     """Bytes behind all keys and values; a storage that a sublayer uses twice counts once."""
     total = 0
     for buffer in buffers:
-        held = [x.untyped_storage() for x in (buffer.key, buffer.value)]
-        total += sum({storage.data_ptr(): storage.nbytes() for storage in held}.values())
+        storages = [x.untyped_storage() for x in (buffer.key, buffer.value)]
+        total += sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
     return total
 
 

@@ -48,8 +48,8 @@ def test_training_waits_for_the_gpu_once_and_gradients_stay_on_it(kind: str, dty
         model.get_normalized_probs((scores, None), log_probs=True).sum().backward()
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None, name
-            found = parameter.grad.device, parameter.grad.dtype, parameter.grad.shape
-            assert found == (CUDA, DTYPES[dtype], parameter.shape), name
+            actual = parameter.grad.device, parameter.grad.dtype, parameter.grad.shape
+            assert actual == (CUDA, DTYPES[dtype], parameter.shape), name
 
 
 @every_kind

@@ -84,7 +84,7 @@ def test_hydra_and_the_command_line_build_the_same_model(number: int, size: int)
     with without_memory():
         models = [task.build_model(cfg.model) for cfg in (parsed, written)]
     assert shapes(models[0]) == shapes(models[1])
-    drops = [{m.p for m in each.modules() if isinstance(m, FairseqDropout)} for each in models]
+    drops = [{m.p for m in one.modules() if isinstance(m, FairseqDropout)} for one in models]
     assert drops[0] == drops[1]
 
 
@@ -146,10 +146,10 @@ MUL = {"attention": "mhe_mul", "head_embedding_offset": 0.0, "attention_bias": T
 )
 def test_training_options_build_the_same_model(arch: str, task: str, different: dict) -> None:
     line = ("--task", task, "--criterion", "cross_entropy")
-    wanted = {**vars(parse("--arch", arch, "--attention", "mqa", *line)), **different}
-    built = vars(parse(*as_words(training_options(wanted)), *line))
-    wanted |= {"arch": built["arch"], "dropout": built["dropout"]}  # which are no sizes
-    assert {name for name in wanted if built[name] != wanted[name]} == set()
+    expected = {**vars(parse("--arch", arch, "--attention", "mqa", *line)), **different}
+    built = vars(parse(*as_words(training_options(expected)), *line))
+    expected |= {"arch": built["arch"], "dropout": built["dropout"]}  # which are no sizes
+    assert {name for name in expected if built[name] != expected[name]} == set()
 
 
 USELESS = "--collaborative-dim has no effect on --attention mha/skv: leave it out, or choose one"

@@ -39,10 +39,10 @@ def _recorder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def model_of(**options: Any) -> nn.Module:
-    own = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
-    own |= dict.fromkeys(("cuda_graphs", "encoder_learned_pos", "decoder_learned_pos"), True)
-    own |= dict.fromkeys(("max_source_positions", "max_target_positions"), 11)
-    return make_model(**{**own, **options}).train().to(DEVICE)
+    defaults = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
+    defaults |= dict.fromkeys(("cuda_graphs", "encoder_learned_pos", "decoder_learned_pos"), True)
+    defaults |= dict.fromkeys(("max_source_positions", "max_target_positions"), 11)
+    return make_model(**{**defaults, **options}).train().to(DEVICE)
 
 
 def batch_of(sentences: int, longest: int, causal: bool = False) -> dict[str, Tensor]:
@@ -63,10 +63,10 @@ def recorded(model: nn.Module) -> list[Any]:
     return [graph for graph in model._graphs.by_shape.values() if graph is not None]
 
 
-def assert_close(found: list[Tensor], expected: list[Tensor]) -> None:
-    for ours, theirs in zip(found, expected, strict=True):
-        greatest = float(theirs.abs().max())
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=TOLERANCE * greatest)
+def assert_close(actual: list[Tensor], expected: list[Tensor]) -> None:
+    for ours, other in zip(actual, expected, strict=True):
+        greatest = float(other.abs().max())
+        torch.testing.assert_close(ours, other, rtol=0, atol=TOLERANCE * greatest)
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_mha_with_biases_is_fairseqs(family: tuple, normalize_before: bool, scal
     ours = make_language_model(arch, seed=2, attention="mha", attention_bias=True, **options)
     ours.load_state_dict(stock.state_dict())
     tokens = sentences()
-    found, expected = (logits(model, tokens)[tokens.ne(PAD)] for model in (ours, stock))
-    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+    actual, expected = (logits(model, tokens)[tokens.ne(PAD)] for model in (ours, stock))
+    torch.testing.assert_close(actual, expected, rtol=0, atol=2e-5)
 
 
 def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
@@ -56,8 +56,8 @@ def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
     ours.load_state_dict(stock.state_dict())
     tokens = sentences(count=1)
     target, models = {"target": tokens}, (ours, stock)
-    found, expected = (m.get_normalized_probs(m(tokens), True, target) for m in models)
-    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+    actual, expected = (m.get_normalized_probs(m(tokens), True, target) for m in models)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=2e-5)
 
 
 @each_family
@@ -93,8 +93,8 @@ def test_a_causal_model_has_the_given_positions_or_the_block_size(positions: int
 def test_masked_model_starts_as_bert_but_for_a_kinds_own() -> None:
     """Projections N(0, 0.02), biases 0; head embeddings, mixing, content as in translation."""
     sizes = {"encoder_embed_dim": 128, "encoder_attention_heads": 2, "attention_bias": True}
-    for kind, own in (("mha", {}), ("mhe_mul", {"head_embedding_std": 0.5}), ("skv", {})):
-        model = make_language_model(ROBERTA[0], attention=kind, **own, **sizes)
+    for kind, options in (("mha", {}), ("mhe_mul", {"head_embedding_std": 0.5}), ("skv", {})):
+        model = make_language_model(ROBERTA[0], attention=kind, **options, **sizes)
         for name, value in model.named_parameters():
             if name.endswith(("y_embedding", "e_embedding")):
                 assert 0.35 < value.std() < 0.65

@@ -41,8 +41,8 @@ class Model:
 def losses(criterion: Any, logits: Tensor, target: Tensor, **more: Any) -> list[Tensor]:
     """Loss, loss without smoothing, and the gradient of three times the first."""
     leaf = logits.clone().requires_grad_()
-    made = criterion(TASK, sentence_avg=False, label_smoothing=0.1, **more)
-    smoothed, plain = made.compute_loss(Model(), (leaf, None), {"target": target})
+    instance = criterion(TASK, sentence_avg=False, label_smoothing=0.1, **more)
+    smoothed, plain = instance.compute_loss(Model(), (leaf, None), {"target": target})
     (3 * smoothed).backward()
     return [smoothed.detach(), plain.detach(), leaf.grad]
 
@@ -88,9 +88,9 @@ def test_the_gradient_overwrites_logits_unless_accuracy_needs_them(
     correct = []
     for criterion in BOTH:
         logits = batch[0].requires_grad_() * 1.0  # a product's, as a model's are
-        made = criterion(TASK, False, 0.1, report_accuracy=report_accuracy)
+        instance = criterion(TASK, False, 0.1, report_accuracy=report_accuracy)
         sample = {"net_input": {}, "target": batch[1], "ntokens": 28}
-        _, _, logged = made(Model(logits), sample)
+        _, _, logged = instance(Model(logits), sample)
         correct.append((logged.get("n_correct"), logged.get("total")))
         unchanged = torch.equal(logits, batch[0])
         assert unchanged == (report_accuracy or criterion is LabelSmoothedCrossEntropyCriterion)

@@ -70,8 +70,8 @@ def test_adam_fused_equals_fairseqs_adam_and_resumes_its_checkpoint(
     for names in (("adam", "adam"), ("adam_fused", "adam_fused"), ("adam", "adam_fused")):
         model, saved = make_model(attention="mhe_mul").to(dtype), None
         for name, updates in zip(names, (range(3), range(3, 6)), strict=True):
-            usual = ("--weight-decay", "0.1", "--adam-betas", "(0.9, 0.98)")
-            cfg = copy.deepcopy(configuration(name, *usual, *more))
+            common = ("--weight-decay", "0.1", "--adam-betas", "(0.9, 0.98)")
+            cfg = copy.deepcopy(configuration(name, *common, *more))
             cfg.common.fp16_no_flatten_grads = precision != "fp16, flat"
             with monkeypatch.context() as patch:
                 ours = gpu and name == "adam_fused"

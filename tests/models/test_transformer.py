@@ -25,8 +25,8 @@ def test_mha_with_biases_is_fairseqs_transformer(normalize_before: bool) -> None
         nn.init.normal_(parameter, std=0.2)
     ours.load_state_dict(stock.state_dict())
     batch = make_batch()
-    expected, found = stock(**batch)[0], ours(**batch)[0]
-    torch.testing.assert_close(found[real(batch)], expected[real(batch)], rtol=0, atol=2e-5)
+    expected, actual = stock(**batch)[0], ours(**batch)[0]
+    torch.testing.assert_close(actual[real(batch)], expected[real(batch)], rtol=0, atol=2e-5)
     for one, other in zip(search([stock], batch), search([ours], batch), strict=True):
         assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
 
@@ -38,8 +38,8 @@ def test_what_runs_on_gpus_is_fairseqs_transformer_too(monkeypatch: pytest.Monke
     batch = make_batch()
     expected, memory = stock(**batch)[0], stock.encoder(batch["src_tokens"], None, True)
     monkeypatch.setattr(Tensor, "is_cuda", property(lambda self: True))
-    found, ours_memory = ours(**batch)[0], ours.encoder(batch["src_tokens"], None, True)
-    torch.testing.assert_close(found[real(batch)], expected[real(batch)], rtol=0, atol=2e-5)
+    actual, ours_memory = ours(**batch)[0], ours.encoder(batch["src_tokens"], None, True)
+    torch.testing.assert_close(actual[real(batch)], expected[real(batch)], rtol=0, atol=2e-5)
     memory.pop("fc_results")  # of data2vec alone
     torch.testing.assert_close(ours_memory, memory, rtol=0, atol=2e-5)
 
@@ -56,9 +56,9 @@ def test_training_on_gpus_has_the_same_gradients(kind: str, biased: bool, monkey
         model.zero_grad()
         model(**batch)[0][real(batch)].square().sum().backward()
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])
-    expected, *found = gradients
-    for each in found:
-        torch.testing.assert_close(each, expected, rtol=1e-9, atol=1e-9)
+    expected, *on_gpu = gradients
+    for actual in on_gpu:
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"len_penalty": 0.6, "beam_size": 7}])

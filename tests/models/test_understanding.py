@@ -22,10 +22,10 @@ from tests.fixtures.models import make_dictionary
 @pytest.fixture(scope="module")
 def model() -> nn.Module:
     """A small masked language model with a head of each sort."""
-    made: Any = make_language_model("roberta_mhe", attention="mhe_mul")
+    roberta: Any = make_language_model("roberta_mhe", attention="mhe_mul")
     for name in (CLASS_HEAD, ANSWER_HEAD, WORDS_HEAD):
-        made.register_classification_head(name, num_classes=2)
-    return made.eval()
+        roberta.register_classification_head(name, num_classes=2)
+    return roberta.eval()
 
 
 def head(model: Any, name: str, features: Tensor) -> Tensor:
@@ -38,11 +38,11 @@ def head(model: Any, name: str, features: Tensor) -> Tensor:
 def test_answers_are_scored_at_every_position(model: Any) -> None:
     tokens = sentences()
     features, _ = model(tokens, features_only=True)
-    found, _ = model(tokens, features_only=True, classification_head_name=ANSWER_HEAD)
-    assert found.shape == (*tokens.shape, 2)
+    actual, _ = model(tokens, features_only=True, classification_head_name=ANSWER_HEAD)
+    assert actual.shape == (*tokens.shape, 2)
     for position in range(tokens.size(1)):
         expected = head(model, ANSWER_HEAD, features[:, position])
-        torch.testing.assert_close(found[:, position], expected)
+        torch.testing.assert_close(actual[:, position], expected)
 
 
 @torch.no_grad()
@@ -50,11 +50,11 @@ def test_spans_are_read_as_means(model: Any) -> None:
     tokens = sentences(count=3)
     spans = torch.tensor([[1, 1, 3, 5], [2, 4, 1, 2], [1, 6, 6, 6]])
     features, _ = model(tokens, features_only=True)
-    found, _ = model(tokens, spans=spans, features_only=True, classification_head_name=WORDS_HEAD)
+    actual, _ = model(tokens, spans=spans, features_only=True, classification_head_name=WORDS_HEAD)
     for row, (a, b, c, d) in enumerate(spans.tolist()):
-        own = features[row]
-        read = torch.cat([own[0], own[a : b + 1].mean(0), own[c : d + 1].mean(0)])
-        torch.testing.assert_close(found[row], head(model, WORDS_HEAD, read))
+        x = features[row]
+        inputs = torch.cat([x[0], x[a : b + 1].mean(0), x[c : d + 1].mean(0)])
+        torch.testing.assert_close(actual[row], head(model, WORDS_HEAD, inputs))
 
 
 def windows() -> Tensor:
@@ -80,13 +80,13 @@ def test_the_loss_is_both_ends_cross_entropy(model: Any) -> None:
     loss, size, logged = criterion(model, sample)
     logits, _ = model(tokens, features_only=True, classification_head_name=ANSWER_HEAD)
     total, correct = 0.0, 0
-    for row, (places, ends) in enumerate(zip([[0, 5, 6, 7, 8], [0, 4, 5]], right, strict=True)):
+    for row, (positions, ends) in enumerate(zip([[0, 5, 6, 7, 8], [0, 4, 5]], right, strict=True)):
         hit = True
         for end in (0, 1):
-            values = {place: logits[row, place, end].item() for place in places}
+            values = {position: logits[row, position, end].item() for position in positions}
             spread = math.log(sum(math.exp(value) for value in values.values()))
             total += (spread - values[ends[end]]) / 2
-            hit &= max(values, key=lambda place: values[place]) == ends[end]
+            hit &= max(values, key=lambda position: values[position]) == ends[end]
         correct += hit
     assert loss.item() == pytest.approx(total, rel=1e-5)
     assert (size, logged["ncorrect"]) == (2, correct)
