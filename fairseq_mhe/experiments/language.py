@@ -36,6 +36,7 @@ from fairseq_mhe.runs.understanding import (
 
 #: The architectures that have a recipe.
 _ARCHS = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
+_ARCH_HELP = f"architecture of the model: {', '.join(_ARCHS)}"
 #: The kinds in the paper's table, in its order.
 _KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
 _TASK_SCRIPTS = "data-prep/glue.sh, superglue.sh or squad.sh"
@@ -45,8 +46,8 @@ _JOB_OPTIONS = "data out seeds epochs updates tokens batch gpus processes cpu"
 
 def pretrain_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("arch", metavar="ARCH", choices=_ARCHS, help=", ".join(_ARCHS))
-    help_ = "kind of attention, as fairseq-train's --attention"
+    add("arch", metavar="ARCH", choices=_ARCHS, help=_ARCH_HELP)
+    help_ = f"kind of attention: {', '.join(KINDS)}"
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
     add_seed(parser)
     _add_pretraining(parser)
@@ -144,7 +145,7 @@ def finetune(args: Namespace) -> None:
 
 def nlu_table_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("arch", metavar="ARCH", choices=_ARCHS, help=", ".join(_ARCHS))
+    add("arch", metavar="ARCH", choices=_ARCHS, help=_ARCH_HELP)
     help_ = f"task folders of {_TASK_SCRIPTS} (masked models only)"
     add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=help_)
     help_ = "kinds of attention, or all (default: %(default)s)"

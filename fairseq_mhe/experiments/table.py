@@ -48,7 +48,7 @@ def train_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     help_ = f"size of the model: {', '.join(NAMES)}; leave it out with --recipe"
     add("row", metavar="ROW", nargs="?", help=help_)
-    help_ = "kind of attention, as fairseq-train's --attention"
+    help_ = f"kind of attention: {', '.join(KINDS)}"
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
     add_seed(parser)
     help_ = "translate and score the model afterwards"
@@ -64,9 +64,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     help_ = "folder for the run folders"
     add("--out", type=Path, required=True, metavar="RUNS", help=help_)
     add("--updates", type=positive, metavar="N", help="updates (default: the recipe's)")
-    help_ = "tokens of an update, on all devices together"
+    help_ = "tokens of an update, on all devices together (default: the recipe's)"
     add("--batch-tokens", type=positive, metavar="N", help=help_)
-    help_ = "tokens of a mini-batch on one device: fewer need less memory"
+    help_ = "most tokens of a mini-batch on one device (default: the recipe's)"
     add("--max-tokens", type=positive, metavar="N", help=help_)
     _add_scoring(parser)
     devices.add_arguments(parser)

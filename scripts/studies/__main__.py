@@ -1,4 +1,4 @@
-"""Run a study: ``bash scripts/study.sh STUDY``, or ``python -m studies STUDY`` in scripts/."""
+"""Run a study: bash scripts/study.sh STUDY, or in scripts/ python -m studies STUDY."""
 
 import sys
 from collections.abc import Sequence

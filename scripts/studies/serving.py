@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--subset", default="test", help="data set to translate (default: %(default)s)")
     add("--repetitions", type=positive, default=3, metavar="N", help="rounds (default: 3)")
     add("--threads", type=positive, default=cores(), help="threads (default: all cores)")
-    add("--out", type=Path, default="runs/serving", help="folder (default: %(default)s)")
+    add("--out", type=Path, default="runs/serving", help="output folder (default: %(default)s)")
 
 
 def run(args: Namespace) -> None:

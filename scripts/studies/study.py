@@ -39,7 +39,7 @@ def add_arguments(study: Study, parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--row", default="tiny", help="size of the models (default: %(default)s)")
     add("--only", metavar="NAME,...", help="variants or questions beside references (default: all)")
-    add("--seeds", type=seeds, default="1,2,3", help="random seeds (default: 1,2,3)")
+    add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help="seeds (default: 1,2,3)")
     add("--finished-only", action="store_true", help="train nothing; report the finished runs")
     table.add_arguments(parser)
     parser.set_defaults(recipe=None)  # the recipe is that of --row
