@@ -28,8 +28,8 @@ class Benchmark(ABC):
     """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention.
 
     The command calls class methods; a process for each variant makes an instance and calls it.
-    ``options``: name, help, type, default, metavar of each; ``flags``: help by name;
-    ``columns``: by heading, the name of a fact or of a part of the time.
+    ``options``: tuples of name, help, type, default and metavar; ``flags``: names with their help;
+    ``columns``: headings with the name of a fact or of a part of the time.
     """
 
     title: ClassVar[str]

@@ -23,12 +23,12 @@ from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import convert
 
-#: CTranslate2's variants: this word and a precision, after a kind unless the model is stock.
+#: CTranslate2's variants are named [KIND_]ctranslate2_PRECISION; without KIND the model is stock.
 CTRANSLATE2 = "ctranslate2_"
 _PRECISIONS = {"cpu": "int8", "cuda": "float16"}
 #: Lengths of a news test in subwords: standard deviation of their logarithms, and bounds.
 _SPREAD, _BOUNDS = 0.6, (4, 120)
-_BATCH_TOKENS = 4096  # at most so many source tokens in a batch of such lengths
+_MAX_BATCH_TOKENS = 4096  # source tokens of a batch with such lengths
 _LENGTHS = list_of(at_least(2, 1024))  # fairseq's default number of positions
 
 
@@ -50,9 +50,9 @@ class GenerationBenchmark(Benchmark):
     }
 
     options: ClassVar = (
-        ("--beams", "hypotheses; 1 is greedy", positive_list, "1,5", "N,..."),
+        ("--beams", "beam sizes; 1 is greedy search", positive_list, "1,5", "N,..."),
         ("--lengths", "tokens of source and output", _LENGTHS, "25,100,400", "N,..."),
-        ("--batch-sizes", "sentences", positive_list, "1,8,32", "N,..."),
+        ("--batch-sizes", "sentences of a batch", positive_list, "1,8,32", "N,..."),
         ("--sentences", "sentences of news lengths, not --lengths", positive, None, "N"),
     )
     flags: ClassVar = {
@@ -88,7 +88,7 @@ class GenerationBenchmark(Benchmark):
         return variants
 
     def prepare(self, cell: Values) -> None:
-        """Prepare the model as fairseq-generate does, the beam search and the batches."""
+        """Build the model as fairseq-generate does, its beam search and the batches."""
         cfg, task, model = models.build(self.variant, self.settings, cell["dtype"])
         search = cfg.generation
         search.beam = cell["beam"]
@@ -109,7 +109,7 @@ class GenerationBenchmark(Benchmark):
         self._state_bytes: Values = {}
 
     def repetition(self) -> Seconds:
-        """Translate the batches; ``total`` includes ``reorder``, where states follow hypotheses."""
+        """Translate the batches; ``reorder`` is the time in which states follow hypotheses."""
         watch = Stopwatch(self.on_gpu)
         model = self._model
         # The search extends the decoder's state in place, so the last argument has all its keys.
@@ -201,8 +201,9 @@ def shapes(cell: Values) -> list[tuple[int, int]]:
     lengths = sorted(clipped.tolist(), reverse=True)
     batches = []
     while lengths:
-        size = min(cell["batch"], len(lengths), max(1, _BATCH_TOKENS // lengths[0]))
-        batches.append((size, lengths[0]))
+        longest = lengths[0]
+        size = min(cell["batch"], len(lengths), max(1, _MAX_BATCH_TOKENS // longest))
+        batches.append((size, longest))
         del lengths[:size]
     return batches
 

@@ -45,12 +45,12 @@ BENCHMARKS: dict[str, type[Benchmark]] = {
 }
 _OUT = "write FILE.json and FILE.md after each cell; the same command resumes"
 _OPTIONS = (
-    ("--row", "size of the models", str, "base", "ROW"),
+    ("--row", "row with the sizes of the models", str, "base", "ROW"),
     ("--attention", "kinds of attention, or all", some_of(KINDS), "all", "KIND,..."),
     ("--dtype", f"{', '.join(DTYPES)}, or all", some_of(DTYPES), "float32", "TYPE,..."),
     ("--threads", "CPU threads", positive, cores(), "N"),
-    ("--repetitions", "rounds", positive, 5, "N"),
-    ("--vocab-size", "joined vocabulary", at_least(16), VOCABULARY, "N"),
+    ("--repetitions", "rounds of measurement", positive, 5, "N"),
+    ("--vocab-size", "words of the joined vocabulary", at_least(16), VOCABULARY, "N"),
     ("--out", _OUT, Path, None, "FILE"),
 )
 #: Settings that the reports list; the command, which they quote, has the others.
@@ -67,26 +67,27 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of ``fairseq-mhe bench``."""
     benchmarks = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
     for name, benchmark in BENCHMARKS.items():
-        own = benchmarks.add_parser(
+        command = benchmarks.add_parser(
             name, help=benchmark.title, description=benchmark.title
         )
+        add = command.add_argument
         device = "cuda" if torch.cuda.is_available() else "cpu"
         help_ = "device to measure (default: %(default)s)"
-        own.add_argument("--device", choices=["cpu", "cuda"], default=device, help=help_)
-        for flag, text, kind, default, metavar in (*_OPTIONS, *benchmark.options):
+        add("--device", choices=["cpu", "cuda"], default=device, help=help_)
+        for flag, text, convert, default, metavar in (*_OPTIONS, *benchmark.options):
             text += "" if default is None else " (default: %(default)s)"
-            own.add_argument(flag, type=kind, default=default, metavar=metavar, help=text)
+            add(flag, type=convert, default=default, metavar=metavar, help=text)
         for flag, text in benchmark.flags.items():
-            own.add_argument(flag, action="store_true", help=text)
-        add_seed(own)
-        own.set_defaults(**benchmark.defaults)
+            add(flag, action="store_true", help=text)
+        add_seed(command)
+        command.set_defaults(**benchmark.defaults)
 
 
 def run(args: Namespace) -> None:
     """Measure the cells that ``--out`` lacks; print the report and write it to ``--out``."""
     benchmark = BENCHMARKS[args.bench]
     board = Board("turns")
-    sizes(args.row)
+    sizes(args.row)  # raises UserError for an unknown row
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
     cells = list(benchmark.cells(args))
@@ -102,13 +103,13 @@ def run(args: Namespace) -> None:
         "cells": [],
     }
     out = str(args.out or "").removesuffix(".json").removesuffix(".md")
-    in_json = Path(f"{out}.json")
-    in_markdown = Path(f"{out}.md")
-    if out and output_folder(in_json.parent) and in_json.exists():
-        before = read_json(in_json)
-        same = all(before.get(name) == results[name] for name in _SAME)
-        if same and len(before["cells"]) < len(cells):
-            results = before
+    json_path = Path(f"{out}.json")
+    markdown_path = Path(f"{out}.md")
+    if out and output_folder(json_path.parent) and json_path.exists():
+        stopped = read_json(json_path)
+        is_same = all(stopped.get(name) == results[name] for name in _SAME)
+        if is_same and len(stopped["cells"]) < len(cells):
+            results = stopped
     with workers(variants, args) as started, board:
         for cell in cells[len(results["cells"]) :]:
             name = label(cell)
@@ -119,8 +120,8 @@ def run(args: Namespace) -> None:
             results["cells"].append({"cell": cell, "variants": measured})
             text = markdown(benchmark, results)
             if out:
-                write_json(in_json, results)
-                write_text(in_markdown, text)
+                write_json(json_path, results)
+                write_text(markdown_path, text)
     print(text)
 
 
@@ -173,10 +174,10 @@ def _call(variant: str, method: str, *arguments: Any) -> Any:
 def measure(
     workers: Workers, cell: Values, repetitions: int, progress: Callable[[int], None]
 ) -> dict[str, Values]:
-    """Measure a cell in rounds; a round has a turn of every variant and begins with another one.
+    """Measure a cell in rounds: each times every variant once and begins with a different one.
 
-    Returns by variant the benchmark's result, and ``seconds``: by part, a list over the rounds.
-    Raises UserError if a variant cannot be built, runs out of memory, or loses its process.
+    Returns for each variant its benchmark's result, and ``seconds``: a list for each part. Raises
+    UserError if a variant cannot be built or runs out of memory, or if its process is killed.
     """
     variants = list(workers)
     results: dict[str, Values] = {

@@ -69,8 +69,8 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
 def saved_checkpoints(folder: Path) -> list[Path]:
     """Return a training's checkpoints in order of their updates, one for each number of updates.
 
-    Averages are skipped; so are the best checkpoints, which repeat others or are older. Raises
-    UserError if none is there.
+    It skips averages, and the best checkpoints, which repeat others or are older. Raises UserError
+    if none remains.
     """
     by_updates: dict[int, Path] = {}
     # In reverse order numbered checkpoints follow checkpoint_last and replace it here.
@@ -125,7 +125,7 @@ def _description(state: dict[str, Any]) -> dict[str, Any]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``fairseq-mhe average``."""
     add = parser.add_argument
-    help_ = "checkpoints, or with --last a folder"
+    help_ = "checkpoints, or one folder with --last"
     add("checkpoints", nargs="+", type=Path, metavar="CKPT", help=help_)
     help_ = "file for the averaged checkpoint"
     add("--output", required=True, type=Path, metavar="OUT", help=help_)

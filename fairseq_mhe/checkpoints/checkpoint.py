@@ -155,7 +155,7 @@ def _options(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_by_fairseq(path: Path, task: Any) -> BaseFairseqModel:
-    """Load a model as fairseq's own commands do; that of a stock checkpoint is fairseq's own."""
+    """Load a model as fairseq's own commands do: a stock checkpoint gives a stock model."""
     (model,), _ = checkpoint_utils.load_model_ensemble([str(path)], task=task)
     return model.eval()
 
