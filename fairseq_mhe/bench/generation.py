@@ -33,10 +33,9 @@ _LENGTHS = list_of(at_least(2, 1024))  # fairseq's default number of positions
 
 
 class GenerationBenchmark(Benchmark):
-    """A cell has ``beam``, ``batch``, ``dtype``, and either ``length`` or ``sentences``.
+    """A cell has ``beam``, ``batch``, ``dtype``, and ``length`` of sources and outputs with ends.
 
-    ``length``: tokens of each source and output, including the end of sentence; ``sentences``:
-    their number, with lengths as in news, in batches of decreasing length.
+    Or it has ``sentences``: their number, with lengths as in news, in batches of falling lengths.
     """
 
     title = "translation by fairseq's beam search"
@@ -53,7 +52,13 @@ class GenerationBenchmark(Benchmark):
         ("--beams", "beam sizes; 1 is greedy search", positive_list, "1,5", "N,..."),
         ("--lengths", "tokens of source and output", _LENGTHS, "25,100,400", "N,..."),
         ("--batch-sizes", "sentences of a batch", positive_list, "1,8,32", "N,..."),
-        ("--sentences", "sentences of news lengths, not --lengths", positive, None, "N"),
+        (
+            "--sentences",
+            "N sentences with lengths as in news, not --lengths",
+            positive,
+            None,
+            "N",
+        ),
     )
     flags: ClassVar = {
         "--int8": "also time kinds with int8_generation",
