@@ -37,13 +37,7 @@ class AttentionBenchmark(Benchmark):
     options: ClassVar = (
         ("--places", f"{', '.join(PLACES)}, or all", some_of(PLACES), "all", "PLACE,..."),
         ("--lengths", "tokens of each side", _LENGTHS, "32,64,128,256,512,1024", "N,..."),
-        (
-            "--tokens",
-            "tokens of a batch (default: 2048, on a GPU 16384)",
-            positive,
-            None,
-            "N",
-        ),
+        ("--tokens", "tokens of a batch (default: 2048, GPU 16384)", positive, None, "N"),
         ("--seconds", "seconds of calls in a repetition", number, 0.2, "S"),
     )
     defaults: ClassVar = {"vocab_size": 64}  # does not affect a sublayer

@@ -7,9 +7,8 @@ import numpy as np
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Values
 from fairseq_mhe.common.tables import align
 
-#: Columns of every benchmark, and further ones on a GPU.
-_SHARED = {"peak, MiB": "peak_bytes", "weights, MiB": "weight_bytes"}
-_GPU = {"kernels": "kernels", "GPU waits": "busy_seconds"}
+_SHARED_COLUMNS = {"peak, MiB": "peak_bytes", "weights, MiB": "weight_bytes"}
+_GPU_COLUMNS = {"kernels": "kernels", "GPU waits": "busy_seconds"}
 _PEAK = "Peak: memory above what was in use once the model and the inputs were there."
 
 
@@ -29,7 +28,9 @@ def markdown(benchmark: type[Benchmark], results: Values) -> str:
     everything = []
     for cell, variants in cells.items():
         on_gpu = "kernels" in variants[STOCK]
-        columns = {**benchmark.columns, **_SHARED, **(_GPU if on_gpu else {})}
+        columns = {**benchmark.columns, **_SHARED_COLUMNS}
+        if on_gpu:
+            columns |= _GPU_COLUMNS
         medians = []
         rows = []
         stock_seconds = variants[STOCK]["seconds"]["total"]

@@ -59,8 +59,7 @@ _FIXED = ("row", "device", "threads", "vocab_size", "repetitions", "seed")
 _SAME = ("command", "machine", "software")
 Workers = dict[str, ProcessPoolExecutor]  # a pool of one process for each variant
 _ADVICE = "leave it out, or choose smaller batches"
-#: In a worker process: the benchmark of its variant.
-_benchmarks: dict[str, Benchmark] = {}
+_benchmarks: dict[str, Benchmark] = {}  # in a worker process: that of its variant
 
 
 def add_arguments(parser: ArgumentParser) -> None:

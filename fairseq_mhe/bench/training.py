@@ -28,7 +28,7 @@ class TrainingBenchmark(Benchmark):
     options: ClassVar = (
         (
             "--max-tokens",
-            "tokens of a batch (default: 1024, on a GPU 4096)",
+            "tokens of a batch (default: 1024, GPU 4096)",
             positive_list,
             None,
             "N,...",

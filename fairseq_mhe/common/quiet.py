@@ -30,11 +30,10 @@ def quiet_import() -> Iterator[None]:
     root = logging.getLogger()
     before = list(root.handlers)
     level = root.level
-    # In a command of fairseq that model is imported already.
+    # A command of fairseq has imported that model already: basicConfig's handler goes.
     if "fairseq" in sys.modules and level == logging.DEBUG:
         level = logging.WARNING
         for handler in root.handlers:
-            # basicConfig without a format gives its handler this one.
             if handler.formatter and handler.formatter._fmt == logging.BASIC_FORMAT:
                 before.remove(handler)
     disabled = root.manager.disable
