@@ -23,8 +23,7 @@ from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_binary
 
 #: Beam size of the searches whose hypotheses are compared.
 BEAM = 5
-#: Number of sentence pairs in a batch.
-_PAIRS = 50
+_PAIRS_PER_BATCH = 50
 #: Number of random sentences, and the most tokens that one has, </s> included.
 _RANDOM, _LONGEST = 32, 24
 #: A batch as fairseq's translation task makes it, with "net_input" and "target".
@@ -56,7 +55,7 @@ class Material:
 
     @property
     def name(self) -> str:
-        """Describe the sentences on which models are compared."""
+        """The sentences on which models are compared, in words."""
         return f"{self.subset} of {self.data}" if self.data else "random words"
 
     @property
@@ -184,8 +183,8 @@ def pair_batches(
     pairs = [dataset[index] for index in fitting[:count]]
     pairs.sort(key=lambda pair: len(pair["source"]))
     batches = []
-    for start in range(0, len(pairs), _PAIRS):
-        batches.append(dataset.collater(pairs[start : start + _PAIRS]))
+    for start in range(0, len(pairs), _PAIRS_PER_BATCH):
+        batches.append(dataset.collater(pairs[start : start + _PAIRS_PER_BATCH]))
     return batches
 
 

@@ -39,8 +39,8 @@ def set_shared_heads(spec: Any, module: Any, self_attention: bool = False) -> No
     kv_heads = _distinct_kv_heads(module)
     if kv_heads < heads:
         groups = (kv_heads, heads // kv_heads, -1)
-        # A group keeps the value bias of its first head. Attention weights sum to 1, so the others'
-        # differences from it add a constant to the output: it moves to the output's bias.
+        # A group keeps the value bias of its first head. Attention weights sum to 1, so what other
+        # heads' biases differ by adds a constant to the output, which the output's bias takes.
         values = module.v_proj.bias.unflatten(0, groups)  # (g, n / g, d)
         differences = (values - values[:, :1]).flatten().numpy()
         module.out_proj.bias += torch.tensor(module.out_proj.weight.numpy() @ differences)

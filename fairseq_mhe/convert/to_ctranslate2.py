@@ -20,7 +20,6 @@ from fairseq_mhe.convert.compare import random_batches, task_of
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.prepare.data_folder import open_binary
 
-#: The number formats in which CTranslate2 stores weights.
 _QUANTIZATIONS = (
     *("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16"),
     *("int16", "float16", "bfloat16"),
@@ -106,10 +105,10 @@ def compare_probabilities(
 
 def _words(dictionary: Dictionary, tokens: Tensor) -> list[list[str]]:
     """Turn tokens (B, T) into words, without padding and </s>, which CTranslate2 adds itself."""
-    added = dictionary.eos(), dictionary.pad()
+    special = dictionary.eos(), dictionary.pad()
     sentences = []
     for line in tokens.tolist():
-        sentences.append([dictionary[token] for token in line if token not in added])
+        sentences.append([dictionary[token] for token in line if token not in special])
     return sentences
 
 

@@ -1,5 +1,5 @@
-"""A smaller kind starts from a trained model: nothing is lost needlessly, and fairseq-train goes on
-from it. Collaborative attention is exact for D = n d, and near for less.
+"""A model converted to a smaller kind loses little, and fairseq-train continues from it;
+collaborative attention is exact for D = n d, and near for less.
 """
 
 import itertools
@@ -38,26 +38,26 @@ def decompose(source: Path, output: Path, dim: int, *words: str) -> None:
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kind", ["mqa", "gqa", "mhe_add"])
-def test_an_mha_that_is_of_the_kind_already_loses_nothing(
+def test_a_fold_converted_back_to_its_kind_is_exact(
     make_source: Callable[..., Source], tmp_path: Path, kind: str, bias: bool
 ) -> None:
-    """A model of the kind, folded to MHA, is the kind again."""
+    """Red if the fit of a kind misses heads that the kind can represent."""
     source = make_source(attention=kind, attention_bias=bias, **ONE_LAYER)
     fold(source, tmp_path / "mha.pt")
     convert(kind, tmp_path / "mha.pt", tmp_path / "out.pt")
-    made = open_source(tmp_path / "out.pt")
-    assert set(made.attention.values()) == {kind}
-    torch.testing.assert_close(logits(made.model), logits(source.model), rtol=0, atol=2e-4)
+    converted = open_source(tmp_path / "out.pt")
+    assert set(converted.attention.values()) == {kind}
+    torch.testing.assert_close(logits(converted.model), logits(source.model), rtol=0, atol=2e-4)
 
 
-def test_gqa_with_every_head_its_own_is_the_model_itself(
+def test_gqa_with_as_many_key_heads_as_heads_is_exact(
     make_source: Callable[..., Source], tmp_path: Path
 ) -> None:
     source = make_source(attention="mha", attention_bias=True, **ONE_LAYER)
     convert("gqa", source.path, tmp_path / "out.pt", "--kv-heads", "4")
-    made = open_source(tmp_path / "out.pt")
-    assert made.options["attention_kv_heads"] == 4
-    torch.testing.assert_close(logits(made.model), logits(source.model), rtol=0, atol=2e-4)
+    converted = open_source(tmp_path / "out.pt")
+    assert converted.options["attention_kv_heads"] == 4
+    torch.testing.assert_close(logits(converted.model), logits(source.model), rtol=0, atol=2e-4)
 
 
 @pytest.mark.parametrize("kind", TARGETS)
@@ -67,16 +67,14 @@ def test_trained_weights_lose_little(
     options = {"attention": "mha", "attention_bias": True, **ONE_LAYER}
     path, out = save(tmp_path / "a.pt", trained(**options), **options), tmp_path / "out.pt"
     convert(kind, path, out, "--data", str(data), "--json")
-    fit = json.loads(capsys.readouterr().out)
-    assert fit["loss"] == pytest.approx(fit["loss_before"], abs=0.02)
-    made = open_source(out).state["fairseq_mhe"]
-    assert (made["made_by"], made["loss"], made["weighted_by"]) == (
-        "convert",
-        fit["loss"],
-        str(data),
-    )
+    report = json.loads(capsys.readouterr().out)
+    assert report["loss"] == pytest.approx(report["loss_before"], abs=0.02)
+    facts = open_source(out).state["fairseq_mhe"]
+    assert facts["made_by"] == "convert"
+    assert facts["loss"] == report["loss"]
+    assert facts["weighted_by"] == str(data)
     convert(kind, path, out, "--data", str(data))
-    losses = f"loss {fit['loss']:.4f} (source: {fit['loss_before']:.4f}) nats/token"
+    losses = f"loss {report['loss']:.4f} (source: {report['loss_before']:.4f}) nats/token"
     assert losses in capsys.readouterr().out
 
 
@@ -91,7 +89,7 @@ def test_trained_weights_lose_little(
         (["--to", "mqa"], "folder/../a.pt", "is an input"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(
+def test_bad_options_and_paths_end_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], output: str, message: str
 ) -> None:
     path = save(tmp_path / "a.pt", make_model(attention="mha"), attention="mha")
@@ -117,28 +115,28 @@ def test_what_cannot_be_is_refused_in_one_line(
         (True, {"attention": "mha", "cross_attention": "mqa", "attention_head_dim": 3}),
     ],
 )
-def test_it_is_exact_for_all_dimensions(
+def test_collaborative_attention_of_full_width_is_exact(
     make_source: Callable[..., Source], tmp_path: Path, learned: bool, options: dict[str, Any]
 ) -> None:
     source = make_source(learned=learned, **options)
     decompose(source.path, tmp_path / "out.pt", WIDTH)
-    made = open_source(tmp_path / "out.pt")
-    assert set(made.attention.values()) == {"collaborative"}
-    torch.testing.assert_close(logits(made.model), logits(source.model), rtol=0, atol=1e-4)
-    assert same_hypotheses(made.model, source.model)
+    converted = open_source(tmp_path / "out.pt")
+    assert set(converted.attention.values()) == {"collaborative"}
+    torch.testing.assert_close(logits(converted.model), logits(source.model), rtol=0, atol=1e-4)
+    assert same_hypotheses(converted.model, source.model)
 
 
-def test_a_stock_checkpoint_with_its_biases(tmp_path: Path) -> None:
+def test_a_stock_checkpoint_with_biases_is_converted_exactly(tmp_path: Path) -> None:
     model = stir(make_model(arch="transformer"))
     options = {**flat_options(), "_name": "transformer", "arch": "transformer"}
     torch.save({"cfg": {"model": options}, "model": model.state_dict()}, tmp_path / "stock.pt")
-    decompose(tmp_path / "stock.pt", tmp_path / "out.pt", WIDTH + 3)  # more add nothing
-    made = open_source(tmp_path / "out.pt")
-    assert all(module.content_proj is not None for _, _, module in sublayers(made.model))
-    torch.testing.assert_close(logits(made.model), logits(model), rtol=0, atol=1e-4)
+    decompose(tmp_path / "stock.pt", tmp_path / "out.pt", WIDTH + 3)  # wider than needed
+    converted = open_source(tmp_path / "out.pt")
+    assert all(module.content_proj is not None for _, _, module in sublayers(converted.model))
+    torch.testing.assert_close(logits(converted.model), logits(model), rtol=0, atol=1e-4)
 
 
-def test_fewer_dimensions_lose_more(
+def test_fewer_dimensions_have_larger_errors(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"attention": "mha", **ONE_LAYER}
@@ -154,16 +152,16 @@ def test_fewer_dimensions_lose_more(
             assert layer["error"] > other["error"] > 0
     assert all(report["loss"] > 0 for report in reports)
     rounds = [layer["iterations"] for report in reports for layer in report["layers"]]
-    assert 100 < max(rounds) <= 200  # more than convert's
-    (before,) = {report["loss_before"] for report in reports}  # the same source's
+    assert 100 < max(rounds) <= 200  # to-collaborative may do more rounds than convert
+    (before,) = {report["loss_before"] for report in reports}  # all reports have the same source
     assert before not in {report["loss"] for report in reports}
     assert open_source(tmp_path / "6.pt").options["collaborative_dim"] == 6
 
 
-def test_fairseq_train_goes_on_from_it(
+def test_fairseq_train_continues_from_a_converted_model(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the flags that the command prints; one update at a rate of nothing changes nothing."""
+    """fairseq-train gets the flags that the command prints, and a learning rate of almost 0."""
     options = {"attention": "mha", "attention_bias": True}
     path, out = save(tmp_path / "a.pt", trained(**options), **options), tmp_path / "out.pt"
     decompose(path, out, 10, "--data", str(data), "--sentences", "20")
@@ -177,6 +175,6 @@ def test_fairseq_train_goes_on_from_it(
     done = fairseq("train", str(data), *words.split(), *flags, "--save-dir", str(run))
     assert done.returncode == 0, done.stderr[-2000:]
     trained_on = open_source(run / "checkpoint_last.pt")
-    # The old training's updates do not count.
+    # Updates of the earlier training do not count.
     assert trained_on.state["optimizer_history"][-1]["num_updates"] == 1
     torch.testing.assert_close(logits(trained_on.model), logits(open_source(out).model))

@@ -1,4 +1,4 @@
-"""Models are compared and measured on words, not on padding, of data of their own sort."""
+"""Models are compared and measured on words, not padding, of data with their vocabulary."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ PAD = 1
 
 
 class Shifted(nn.Module):
-    """A model whose logits are off by 0.5 for one word, and by far at padding."""
+    """A model that adds 0.5 to the logit of one word, and 100 to all logits at padding."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -36,51 +36,51 @@ class Shifted(nn.Module):
 
 
 def material(model: nn.Module, batches: list[dict[str, Any]]) -> Material:
-    """The model's source, to be compared on batches."""
+    """Return material that compares models with ``model`` on ``batches``."""
     source: Any = SimpleNamespace(model=model)
     task: Any = SimpleNamespace(target_dictionary=make_dictionary())
     return Material(source, task, batches, data=Path("somewhere"))
 
 
-def test_the_largest_difference_at_real_positions() -> None:
+def test_the_largest_difference_leaves_padding_out() -> None:
     model = make_model(attention="mha")
     batches = [{"net_input": make_batch(seed=seed)} for seed in (0, 1)]
     largest, largest_logit, positions = material(model, batches).difference(Shifted(model))
     assert largest == pytest.approx(0.5, abs=1e-6)
     real = [batch["net_input"]["prev_output_tokens"].ne(PAD) for batch in batches]
-    assert positions == sum(int(each.sum()) for each in real)
+    assert positions == sum(int(mask.sum()) for mask in real)
     with torch.inference_mode():
         logits = [model(**b["net_input"])[0][r] for b, r in zip(batches, real, strict=True)]
-    assert largest_logit == pytest.approx(max(float(each.abs().max()) for each in logits))
+    assert largest_logit == pytest.approx(max(float(part.abs().max()) for part in logits))
 
 
 @pytest.mark.parametrize("cutoff", [None, [6, 9]])
-def test_the_loss_is_the_mean_over_words(cutoff: list[int] | None) -> None:
+def test_the_loss_is_the_mean_over_target_tokens(cutoff: list[int] | None) -> None:
     model: Any = make_model(attention="mha", adaptive_softmax_cutoff=cutoff)
     inputs = make_batch()
     target = inputs["prev_output_tokens"].roll(-1, dims=1)
     target[:, -1] = PAD
     with torch.inference_mode():
         output = model(**inputs)[0]
-        chances = output.log_softmax(dim=-1)
+        log_probs = output.log_softmax(dim=-1)
         if cutoff:
-            chances = model.decoder.adaptive_softmax.get_log_prob(output, None)
+            log_probs = model.decoder.adaptive_softmax.get_log_prob(output, None)
     rows, columns = target.ne(PAD).nonzero(as_tuple=True)
-    by_hand = -chances[rows, columns, target[rows, columns]].mean()
+    expected = -log_probs[rows, columns, target[rows, columns]].mean()
     loss = material(model, [{"net_input": inputs, "target": target}]).loss(model)
-    assert loss == pytest.approx(float(by_hand), rel=1e-5)
+    assert loss == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_searches_end_in_the_end_of_sentence(make_source: Callable[..., Source]) -> None:
+def test_hypotheses_end_in_the_end_of_sentence(make_source: Callable[..., Source]) -> None:
     source = make_source(learned=True, attention="mha")
     task = source.task()
-    found = Material(source, task, random_batches(source)).search(source.model, 2)
-    assert len(found) == 32
+    best = Material(source, task, random_batches(source)).search(source.model, 2)
+    assert len(best) == 32
     eos = task.target_dictionary.eos()
-    assert all(tokens[-1] == eos for tokens in found)
+    assert all(tokens[-1] == eos for tokens in best)
 
 
-def test_measured_inputs_are_those_of_words_and_not_of_padding() -> None:
+def test_measured_inputs_leave_padding_out() -> None:
     model = make_model(attention="mha")
     batch = {"net_input": make_batch()}
     seen: dict[nn.Module, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -90,12 +90,12 @@ def test_measured_inputs_are_those_of_words_and_not_of_padding() -> None:
 
     for _, _, module in sublayers(model):
         module.register_forward_pre_hook(watch, with_kwargs=True)
-    found = measure_inputs(model, [batch, batch], pad=PAD)  # twice the same: the same moments
-    read = (batch["net_input"][key] for key in ("src_tokens", "prev_output_tokens"))
-    source, target = (tokens.ne(PAD).T for tokens in read)
+    measured = measure_inputs(model, [batch, batch], pad=PAD)  # a repetition changes no moment
+    inputs = (batch["net_input"][key] for key in ("src_tokens", "prev_output_tokens"))
+    source, target = (tokens.ne(PAD).T for tokens in inputs)
     places = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
     for name, place, module in sublayers(model):
-        for x, mask, moment in zip(seen[module], places[place], found[name], strict=True):
+        for x, mask, moment in zip(seen[module], places[place], measured[name], strict=True):
             rows = x[mask].double()
             torch.testing.assert_close(moment.mean, rows.mean(dim=0))
             covariance = torch.cov(rows.T, correction=0)
@@ -112,7 +112,7 @@ def test_inputs_are_measured_on_training_text(
         assert torch.equal(batch["target"], expected["target"])
 
 
-def test_pairs_that_the_model_has_no_positions_for_are_left_out(data: Path) -> None:
+def test_pairs_longer_than_the_models_positions_are_left_out(data: Path) -> None:
     task = load_task(open_binary(data))
 
     def ids(subset: str, count: int, model: Any) -> list[int]:

@@ -1,4 +1,4 @@
-"""The CP decomposition finds what there is to find, and says how far it came."""
+"""The CP decomposition recovers components that exist, and reports its error."""
 
 import sys
 
@@ -12,8 +12,9 @@ from fairseq_mhe.convert.cp import Components, decompose
 N, A, B, RANK = 4, 10, 9, 3
 
 
-def product(found: Components) -> Tensor:
-    return torch.einsum("ir,ra,rb->iab", found.mixing, found.query, found.key)
+def product(components: Components) -> Tensor:
+    parts = components.mixing, components.query, components.key
+    return torch.einsum("ir,ra,rb->iab", *parts)
 
 
 def random(*shape: int, seed: int = 1) -> Tensor:
@@ -26,45 +27,44 @@ def forms() -> Tensor:
     return random(N, A, RANK) @ random(N, RANK, B, seed=2)
 
 
-def test_all_of_the_heads_own_components_are_exact(forms: Tensor) -> None:
-    found = decompose(forms, N * RANK, RANK, iterations=0)
-    torch.testing.assert_close(product(found), forms)
-    assert found.error < 1e-12
+def test_as_many_components_as_all_heads_have_are_exact(forms: Tensor) -> None:
+    components = decompose(forms, N * RANK, RANK, iterations=0)
+    torch.testing.assert_close(product(components), forms)
+    assert components.error < 1e-12
 
 
-def test_fewer_shared_components_are_found_where_there_are_no_more() -> None:
-    """What 5 components make is found again, which no head's own could show."""
+def test_shared_components_are_recovered() -> None:
+    """Red if forms of 5 shared components keep an error: singular components alone leave one."""
     forms = torch.einsum("ir,ra,rb->iab", random(N, 5), random(5, A, seed=2), random(5, B, seed=3))
-    found = decompose(forms, 5, 5, iterations=2000)
-    assert found.error < 0.02
-    assert 0 < found.iterations <= 2000
+    components = decompose(forms, 5, 5, iterations=2000)
+    assert components.error < 0.02
+    assert 0 < components.iterations <= 2000
 
 
 def test_the_error_is_the_relative_frobenius_norm_and_falls_with_more_components(
     forms: Tensor,
 ) -> None:
-    found = [decompose(forms, dimensions, RANK, iterations=60) for dimensions in (2, 4, 8)]
-    for each in found:
-        assert each.error == pytest.approx(
-            float((product(each) - forms).norm() / forms.norm()), abs=1e-10
-        )
-    assert found[0].error > found[1].error > found[2].error
+    few, more, most = (decompose(forms, count, RANK, iterations=60) for count in (2, 4, 8))
+    for components in (few, more, most):
+        error = float((product(components) - forms).norm() / forms.norm())
+        assert components.error == pytest.approx(error, abs=1e-10)
+    assert few.error > more.error > most.error
 
 
-def test_components_are_balanced(forms: Tensor) -> None:
-    found = decompose(forms, 6, RANK, iterations=20)
-    torch.testing.assert_close(found.query.norm(dim=1), found.key.norm(dim=1))
-    torch.testing.assert_close(found.mixing.amax(dim=0), torch.ones(6, dtype=torch.float64))
-
-
-def test_heads_of_nothing_need_no_components() -> None:
-    found = decompose(torch.zeros(N, A, B, dtype=torch.float64), N * RANK, RANK, iterations=5)
-    assert product(found).abs().max() == 0
-
-
-def test_without_tensorly_there_is_one_clear_line(
-    forms: Tensor, monkeypatch: pytest.MonkeyPatch
+def test_queries_and_keys_are_equally_long_and_mixing_has_a_largest_entry_of_1(
+    forms: Tensor,
 ) -> None:
+    components = decompose(forms, 6, RANK, iterations=20)
+    torch.testing.assert_close(components.query.norm(dim=1), components.key.norm(dim=1))
+    torch.testing.assert_close(components.mixing.amax(dim=0), torch.ones(6, dtype=torch.float64))
+
+
+def test_zero_forms_give_zero_components() -> None:
+    zeros = torch.zeros(N, A, B, dtype=torch.float64)
+    assert product(decompose(zeros, N * RANK, RANK, iterations=5)).abs().max() == 0
+
+
+def test_a_missing_tensorly_is_named(forms: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorly", None)
     with pytest.raises(UserError, match=r"pip install tensorly"):
         decompose(forms, 2, RANK, iterations=5)

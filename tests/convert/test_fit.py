@@ -1,4 +1,4 @@
-"""Least squares are the least: nothing near a fit has a smaller error on its inputs."""
+"""Each fit is a least squares solution: no parameters near it have a smaller error."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from fairseq_mhe.convert.moments import Inputs, Moments
 from tests.fixtures.checkpoints import stir
 
 C, N = 12, 3
-#: Of alternating least squares: few are enough.
+#: Rounds of alternating least squares where the result need not be the best.
 ROUNDS = 10
 
 
@@ -25,7 +25,7 @@ def make_heads() -> WrittenOut:
 
 
 def make_inputs() -> tuple[Tensor, Inputs]:
-    """400 vectors (400, C), more various in some directions, with a mean; and their moments."""
+    """Return 400 vectors (400, C) with a mean and unequal variances, and their moments."""
     generator = torch.Generator().manual_seed(4)
     scale = torch.linspace(0.2, 2, C, dtype=torch.float64)
     x = torch.randn(400, C, generator=generator, dtype=torch.float64) * scale + 0.5
@@ -34,57 +34,59 @@ def make_inputs() -> tuple[Tensor, Inputs]:
     return x, Inputs(moments, moments)
 
 
-def new(kind: str, **options: Any) -> Attention:
-    """A sublayer of ``kind``, with one group where it has groups."""
+def build_sublayer(kind: str, **options: Any) -> Attention:
+    """Return a new sublayer of ``kind``; gqa has one group."""
     groups = {"kv_heads": 1} if kind == "gqa" else {}
     return build_attention(kind, C, N, bias=True, **groups, **options).double()
 
 
-def made(attention: Attention, parameters: dict[str, Tensor]) -> WrittenOut:
-    """The heads of a sublayer with these parameters."""
+def heads_of(attention: Attention, parameters: dict[str, Tensor]) -> WrittenOut:
+    """Return the heads of a sublayer with these parameters."""
     attention.load_state_dict(parameters)
     return attention.written_out()
 
 
 def errors(heads: WrittenOut, other: WrittenOut, x: Tensor) -> tuple[float, float]:
-    """Mean square errors over pairs of ``x`` (P, C): of scores as softmax sees them, of outputs."""
+    """Mean square errors over pairs of ``x`` (P, C), of scores and outputs, each but for a constant."""
 
     def scores(h: WrittenOut) -> Tensor:
         query = torch.einsum("pc,nkc->npk", x, h.query) + h.query_bias.unsqueeze(1)
-        found = h.scale * query @ torch.einsum("pc,nkc->nkp", x, h.key)  # (n, P, P)
-        return found - found.mean(dim=2, keepdim=True)
+        products = h.scale * query @ torch.einsum("pc,nkc->nkp", x, h.key)  # (n, P, P)
+        return products - products.mean(dim=2, keepdim=True)
 
     def outputs(h: WrittenOut) -> Tensor:
         return x @ (h.output @ h.value).transpose(1, 2)  # (n, P, C)
 
-    moved = outputs(heads) - outputs(other)
+    difference = outputs(heads) - outputs(other)
     return (
         float((scores(heads) - scores(other)).square().mean()),
-        float((moved - moved.mean(dim=1, keepdim=True)).square().mean()),
+        float((difference - difference.mean(dim=1, keepdim=True)).square().mean()),
     )
 
 
 @pytest.mark.parametrize("kind", ["mqa", "gqa", "mhe_mul", "mhe_add"])
-def test_nothing_near_is_better(kind: str) -> None:
+def test_no_parameters_near_a_fit_have_a_smaller_error(kind: str) -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
-    found = FIT[kind](Problem(new(kind), heads, inputs, iterations=3000))
-    best = errors(heads, made(new(kind), found), x)
+    fitted = FIT[kind](Problem(build_sublayer(kind), heads, inputs, iterations=3000))
+    best = errors(heads, heads_of(build_sublayer(kind), fitted), x)
     generator = torch.Generator().manual_seed(1)
     for _ in range(20):
         near = {
             name: value + 0.02 * torch.randn(value.shape, generator=generator, dtype=torch.float64)
-            for name, value in found.items()
+            for name, value in fitted.items()
         }
-        score, output = errors(heads, made(new(kind), near), x)
+        score, output = errors(heads, heads_of(build_sublayer(kind), near), x)
         assert score > best[0]
         assert output > best[1]
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_constants_are_kept(kind: str) -> None:
-    """At the inputs' mean the heads' outputs add up to what they did, whatever was approximated."""
+def test_outputs_at_the_mean_input_are_kept(kind: str) -> None:
+    """Red if a fit moves the sum of the heads' outputs at the mean of the inputs."""
     heads, (_, inputs) = make_heads(), make_inputs()
-    other = made(new(kind), FIT[kind](Problem(new(kind), heads, inputs, ROUNDS)))
+    other = heads_of(
+        build_sublayer(kind), FIT[kind](Problem(build_sublayer(kind), heads, inputs, ROUNDS))
+    )
     mean = inputs.memory.mean
 
     def output(h: WrittenOut) -> Tensor:
@@ -94,20 +96,20 @@ def test_constants_are_kept(kind: str) -> None:
     torch.testing.assert_close(output(other), output(heads))
 
 
-def test_the_offset_of_mhe_mul_counts() -> None:
+def test_the_error_of_mhe_mul_does_not_depend_on_its_offset() -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
-    found = []
+    results = []
     for offset in (1.0, 0.0):
-        attention = new("mhe_mul", head_embedding_offset=offset)
+        attention = build_sublayer("mhe_mul", head_embedding_offset=offset)
         parameters = FIT["mhe_mul"](Problem(attention, heads, inputs))
-        found.append(errors(heads, made(attention, parameters), x))
-    assert found[0] == pytest.approx(found[1])
+        results.append(errors(heads, heads_of(attention, parameters), x))
+    assert results[0] == pytest.approx(results[1])
 
 
-def test_moments() -> None:
+def test_moments_equal_the_means_over_vectors() -> None:
     x, inputs = make_inputs()
     torch.testing.assert_close(inputs.query.mean, x.mean(dim=0))
     torch.testing.assert_close(inputs.query.second_moment, x.T @ x / len(x))
-    unknown = Moments(C)
-    for matrix in (unknown.covariance, unknown.second_moment):
+    empty = Moments(C)
+    for matrix in (empty.covariance, empty.second_moment):
         assert torch.equal(matrix, torch.eye(C, dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""A folded checkpoint is fairseq's own, needs nothing of ours, and computes the same."""
+"""A folded checkpoint is fairseq's own model, loads without our package, and computes the same."""
 
 import subprocess
 import sys
@@ -24,15 +24,14 @@ from tests.fixtures.processes import LOADED
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 PLACES = ("encoder_attention", "decoder_attention", "cross_attention")
 ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
-#: Every kind at some place, beside others, so that what takes one place for another is seen.
+#: Models that mix kinds, so that a fold which confuses two places is noticed.
 SOMEWHERE = [
     {**dict(zip(PLACES, (FOLDABLE * 2)[first : first + 3], strict=True)), **ONE_LAYER}
     for first in range(0, len(FOLDABLE), 3)
 ]
 APART = {"share_all_embeddings": False}
 PRE_NORM = {f"{side}_normalize_before": True for side in ("encoder", "decoder")}
-#: A process that translates as fairseq-generate does, and says whether this package was ever
-#: imported.
+#: Runs fairseq-generate, then prints whether this package was imported.
 PLAIN_GENERATE = """
 import sys
 from fairseq_cli.generate import cli_main
@@ -42,7 +41,7 @@ print("IMPORTED", "fairseq_mhe" in sys.modules)
 
 
 def folded(source: Source, path: Path) -> torch.nn.Module:
-    """The fold of ``source``, through the file ``path`` and fairseq's own loading."""
+    """Fold ``source`` to the file ``path``, and load it as fairseq does."""
     fold(source, path)
     return load_by_fairseq(path, source.task())
 
@@ -63,7 +62,7 @@ def folded(source: Source, path: Path) -> torch.nn.Module:
     ],
     ids=str,
 )
-def test_logits_and_hypotheses_are_the_same(
+def test_a_fold_has_the_same_logits_and_hypotheses(
     make_source: Callable[..., Source], tmp_path: Path, learned: bool, options: dict[str, Any]
 ) -> None:
     source = make_source(learned=learned, **options)
@@ -73,7 +72,7 @@ def test_logits_and_hypotheses_are_the_same(
     assert same_hypotheses(source.model, stock)
 
 
-def test_a_model_of_few_positions_is_compared_on_words_that_fit(
+def test_random_words_fit_a_model_with_few_positions(
     make_source: Callable[..., Source], tmp_path: Path
 ) -> None:
     few = {f"max_{side}_positions": 6 for side in ("source", "target")}
@@ -82,7 +81,7 @@ def test_a_model_of_few_positions_is_compared_on_words_that_fit(
     assert logits.positions > 32
 
 
-def test_a_model_that_has_diverged_is_not_folded(
+def test_a_model_with_nan_weights_is_not_folded(
     make_source: Callable[..., Source], tmp_path: Path
 ) -> None:
     source = make_source(attention="mhe_mul")
@@ -93,7 +92,7 @@ def test_a_model_that_has_diverged_is_not_folded(
     assert not (tmp_path / "out.pt").exists()
 
 
-def test_half_precision_folds_in_float32(
+def test_half_precision_is_folded_in_float32(
     make_source: Callable[..., Source], tmp_path: Path
 ) -> None:
     half = torch.bfloat16
@@ -103,7 +102,7 @@ def test_half_precision_folds_in_float32(
     torch.testing.assert_close(logits(stock), logits(source.model), rtol=0, atol=1e-5)
 
 
-def test_the_checkpoint_holds_plain_types_only(
+def test_a_folded_checkpoint_holds_plain_types_only(
     make_source: Callable[..., Source], tmp_path: Path
 ) -> None:
     folded(make_source(attention="mhe_mul"), tmp_path / "out.pt")
@@ -122,7 +121,7 @@ def test_the_checkpoint_holds_plain_types_only(
 
 
 def generate(program: list[str], data: Path, path: Path, *words: str) -> list[str]:
-    """The lines that a process prints when it translates the test set."""
+    """Return the lines that fairseq-generate prints for the test set."""
     options = "--cpu --beam 5 --max-len-b 12 --required-batch-size-multiple 1 --gen-subset test"
     command = [*program, str(data), "--path", str(path), *options.split(), *words]
     command += ["--max-tokens", "200"]
@@ -141,12 +140,12 @@ def test_a_process_that_never_imports_the_package_translates_the_same(
     ours = generate(command, data, path, "--user-dir", USER_DIR)
     plain = generate([sys.executable, LOADED, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt")
     assert "IMPORTED False" in plain
-    one, other = (
+    expected, hypotheses = (
         [line.split("\t")[::2] for line in lines if line.startswith("H-")]
         for lines in (ours, plain)
     )
-    assert len(one) == SENTENCES
-    assert one == other
+    assert len(hypotheses) == SENTENCES
+    assert hypotheses == expected
 
 
 def test_the_command_compares_on_data(
@@ -163,8 +162,10 @@ def test_the_command_compares_on_data(
 
 
 @pytest.mark.parametrize("kind", ["mhe_add", "mhe_mul", "el"])
-def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
-    """The same where the fold is linear; elsewhere averaging folds is refused, with the reason."""
+def test_averaging_commutes_with_linear_folds_and_is_refused_for_others(
+    tmp_path: Path, kind: str
+) -> None:
+    """Red if averaged folds of a kind whose fold is not linear are accepted."""
     options = {"attention": kind, **ONE_LAYER}
     paths, parts = ([tmp_path / f"{name}{seed}.pt" for seed in (1, 2)] for name in ("", "folded"))
     for seed, path, part in zip((1, 2), paths, parts, strict=True):
@@ -198,8 +199,8 @@ def test_collaborative_attention_wider_than_a_head_is_refused(
 def test_a_fold_that_is_not_exact_is_not_kept(
     make_source: Callable[..., Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command does not trust itself, where a fold is hardly wrong, too."""
-    # It forgets the head embeddings, which are small.
+    """Red if a fold with a small error passes the comparison."""
+    # This fold leaves out the head embeddings, which are small.
     monkeypatch.setattr(MHEAdd, "written_out", Attention.written_out)
     source = make_source(attention="mhe_add")
     with torch.no_grad():
@@ -211,7 +212,7 @@ def test_a_fold_that_is_not_exact_is_not_kept(
     assert [p.name for p in tmp_path.iterdir()] == ["source.pt"]
 
 
-def test_data_of_another_vocabulary_are_refused(
+def test_data_with_another_vocabulary_are_refused(
     make_source: Callable[..., Source], tmp_path: Path, data: Path
 ) -> None:
     other = tmp_path / "other"

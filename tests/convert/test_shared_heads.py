@@ -1,4 +1,4 @@
-"""CTranslate2's multi-query layout holds what equal heads share, and no more is taken for equal."""
+"""CTranslate2's multi-query layout stores equal heads once, and only equal heads."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ HEADS, WIDTH, C = 4, 2, 8
 
 
 def attention(groups: int, self_attention: bool) -> MultiheadAttention:
-    """4 heads whose keys and value weights are equal within ``groups`` groups; biases differ."""
+    """Return 4 heads with equal keys and value weights within each of ``groups``; biases differ."""
     torch.manual_seed(1)
     place = "self_attention" if self_attention else "encoder_decoder_attention"
     module = MultiheadAttention(C, HEADS, **{place: True}).eval()
@@ -29,18 +29,18 @@ def attention(groups: int, self_attention: bool) -> MultiheadAttention:
 
 
 def array(x: Any) -> Any:
-    """What a specification holds: of numpy where layers were joined, else CTranslate2's own."""
+    """Return a specification's array: numpy's for joined layers, else CTranslate2's."""
     return x if isinstance(x, np.ndarray) else x.numpy()
 
 
-def computed(spec: Any, kept: int, x: Tensor) -> Any:
-    """(T, C) -> (T, C): what CTranslate2 computes with ``kept`` key and value heads."""
+def attend(spec: Any, kv_heads: int, x: Tensor) -> Any:
+    """(T, C) -> (T, C): compute what CTranslate2 does with ``kv_heads`` key and value heads."""
     *inputs, output = [(array(layer.weight), array(layer.bias)) for layer in spec.linear]
     projected = np.concatenate([x.numpy() @ w.T + b for w, b in inputs], axis=1)
-    query, key, value = np.split(projected, [C, C + kept * WIDTH], axis=1)
+    query, key, value = np.split(projected, [C, C + kv_heads * WIDTH], axis=1)
     heads = []
     for i in range(HEADS):
-        j = i // (HEADS // kept)
+        j = i // (HEADS // kv_heads)
         q = query[:, i * WIDTH : (i + 1) * WIDTH]
         k, v = (part[:, j * WIDTH : (j + 1) * WIDTH] for part in (key, value))
         scores = np.exp(q @ k.T / WIDTH**0.5)
@@ -50,7 +50,7 @@ def computed(spec: Any, kept: int, x: Tensor) -> Any:
 
 @pytest.mark.parametrize("self_attention", [True, False])
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_equal_heads_are_kept_once_and_the_output_is_the_same(
+def test_equal_heads_are_stored_once_with_the_same_output(
     groups: int, self_attention: bool
 ) -> None:
     module, x = attention(groups, self_attention), torch.randn(5, 1, C)
@@ -58,7 +58,7 @@ def test_equal_heads_are_kept_once_and_the_output_is_the_same(
     spec = MultiHeadAttentionSpec(self_attention=self_attention)
     set_shared_heads(spec, module, self_attention)
     assert int(getattr(spec, "num_heads_kv", HEADS)) == groups
-    np.testing.assert_allclose(computed(spec, groups, x.squeeze(1)), expected, atol=1e-4)
+    np.testing.assert_allclose(attend(spec, groups, x.squeeze(1)), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["k_proj.weight", "k_proj.bias", "v_proj.weight"])

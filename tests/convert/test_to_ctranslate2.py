@@ -1,4 +1,4 @@
-"""CTranslate2 translates as fairseq does, from every kind, with and without shared heads."""
+"""Converted models of every kind translate like fairseq, with and without shared heads."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tests.fixtures.checkpoints import save, trained
 from tests.fixtures.models import make_model
 
 MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_add", "cross_attention": "mhe_mul"}
-#: Few layers, and few words in which a translation that does not end is given up.
+#: Few layers, and a limit on the translations that do not end.
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "max_target_positions": 24}
 PLAIN = {"attention": "mhe_mul", **SMALL}
-#: What each decoder sublayer can share: sizes only depend on the kind where heads are equal.
+#: Models that differ in which key and value heads of a decoder sublayer are equal.
 CASES = [
     PLAIN,
     {"attention": "mhe_add", **SMALL},
@@ -42,7 +42,7 @@ Convert = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def command(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> Convert:
-    """Saves a model and converts it: the status, and what is printed and reported."""
+    """A function that saves and converts a model; it returns the status, output and error text."""
 
     def convert(model: Any, options: dict[str, Any], *words: str, out: str = "out") -> Any:
         path = save(tmp_path / "a.pt", model, **options)
@@ -54,7 +54,7 @@ def command(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> C
 
 @pytest.mark.parametrize("shared", [[], ["--shared-heads"]], ids=["plain", "shared"])
 @pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(map(str, options.values())))
-def test_translations_are_the_same(
+def test_translations_equal_fairseqs(
     tmp_path: Path, data: Path, command: Convert, options: dict[str, Any], shared: list[str]
 ) -> None:
     assert command(trained(**options), options, *shared)[0] == 0
@@ -63,14 +63,14 @@ def test_translations_are_the_same(
     material = open_material(source, data, 18, "test", measured=False)
     dictionary = material.task.source_dictionary  # the target's too
     (tokens,) = (batch["net_input"]["src_tokens"] for batch in material.compared)
-    for beam, least in ((1, 18), (5, 15)):  # beam search of hardly trained models has near ties
+    for beam, least in ((1, 18), (5, 15)):  # hardly trained models have near ties in beam search
         how = {"beam_size": beam, "max_input_length": 0, "max_decoding_length": 23}
-        found = translator.translate_batch(to_ctranslate2._words(dictionary, tokens), **how)
+        results = translator.translate_batch(to_ctranslate2._words(dictionary, tokens), **how)
         expected = [
             [dictionary[x] for x in best[:-1]] for best in material.search(source.model, beam)
         ]
-        pairs = zip(found, expected, strict=True)
-        assert sum(each.hypotheses[0] == best for each, best in pairs) >= least
+        pairs = zip(results, expected, strict=True)
+        assert sum(result.hypotheses[0] == best for result, best in pairs) >= least
 
 
 where_exact = pytest.mark.skipif(
@@ -94,13 +94,13 @@ def test_shared_heads_are_stored_once(tmp_path: Path, command: Convert) -> None:
     for name in ("", "--shared-heads", "--quantization=int8"):
         command(make_model(**options), options, *name.split(), out=f"out{name}")
         sizes[name] = (tmp_path / f"out{name}" / "model.bin").stat().st_size
-    # 6 sublayers: keys and values of 3 of 4 heads, 4 wide, of 16 inputs and a bias, in 4 bytes
-    spared = sizes[""] - sizes["--shared-heads"]
-    assert spared == pytest.approx(6 * 2 * 3 * 4 * 17 * 4, abs=1000)
+    # saved: keys and values of 3 heads in 6 sublayers, each 4 wide, with 16 inputs, a bias, 4 bytes
+    saved = sizes[""] - sizes["--shared-heads"]
+    assert saved == pytest.approx(6 * 2 * 3 * 4 * 17 * 4, abs=1000)
     assert sizes["--quantization=int8"] < sizes["--shared-heads"]
 
 
-def test_a_model_that_translates_otherwise_is_not_kept(
+def test_a_model_with_other_probabilities_is_not_kept(
     tmp_path: Path, command: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**PLAIN, "share_all_embeddings": False}
@@ -123,7 +123,7 @@ def test_a_model_that_translates_otherwise_is_not_kept(
     ],
     ids=str,
 )
-def test_what_ctranslate2_cannot_hold_is_one_line(
+def test_a_model_that_ctranslate2_cannot_hold_ends_in_one_line(
     tmp_path: Path, command: Convert, options: dict[str, Any]
 ) -> None:
     options = {"attention": "mha", **options}
@@ -134,7 +134,7 @@ def test_what_ctranslate2_cannot_hold_is_one_line(
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
-def test_a_full_disk_is_one_line(
+def test_a_full_disk_ends_in_one_line(
     tmp_path: Path, command: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(*_: Any, **options: Any) -> None:
@@ -147,16 +147,14 @@ def test_a_full_disk_is_one_line(
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
-def test_without_it_there_is_one_clear_line(
-    command: Convert, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = importlib.util.find_spec
+def test_a_missing_ctranslate2_is_named(command: Convert, monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
 
     def find(name: str, *more: Any) -> Any:
-        return None if name == "ctranslate2" else there(name, *more)
+        return None if name == "ctranslate2" else find_spec(name, *more)
 
     monkeypatch.setattr(importlib.util, "find_spec", find)
     status, _, error = command(make_model(attention="mqa"), {"attention": "mqa"})
     assert status == 2
     assert "pip install ctranslate2" in error
-    assert "ctranslate2" in sys.modules  # so that it was the command's own check that spoke
+    assert "ctranslate2" in sys.modules  # so the message came from the command's own check

@@ -1,4 +1,4 @@
-"""A small run as a run folder and as a bundle, which the tests of this room share."""
+"""Fixtures that tests of deploy share: a small trained run, and bundles of it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +11,12 @@ from fairseq_mhe.deploy.translator import Translator
 from tests.fixtures.small_runs import MADE, run_of
 
 SOURCES = (MADE / "data" / "raw" / "test.en").read_text(encoding="utf-8").splitlines()
-#: The model never comes to an end, and the others' limit of 200 subwords takes long.
+#: The small model never predicts </s>. The usual limit of 200 subwords would make tests slow.
 BRIEF = {"max_len_a": 0, "max_len_b": 10}
 
 
 def hypotheses(kind: str) -> list[str]:
-    """What fairseq-generate made of the test set with the run's model."""
+    """Return fairseq-generate's translations of the test set with the run's model."""
     path = run_of(kind) / "test" / "hypotheses.txt"
     return path.read_text(encoding="utf-8").splitlines()
 
@@ -27,7 +27,7 @@ def trained(kind: str = "mhe_mul") -> Trained:
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle, which no test writes in."""
+    """A bundle of the format fairseq. Tests must not write to it."""
     folder = tmp_path_factory.mktemp("bundles") / "a bundle"
     export(trained(), "fairseq", folder)
     return folder
@@ -35,15 +35,15 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle that says 10 subwords at most, which no test writes in."""
+    """A bundle that limits translations to 10 subwords. Tests must not write to it."""
     folder = tmp_path_factory.mktemp("bundles") / "a brief bundle"
     model = trained()
-    few = replace(model.decoding, **BRIEF)
-    export(replace(model, decoding=few), "fairseq", folder)
+    decoding = replace(model.decoding, **BRIEF)
+    export(replace(model, decoding=decoding), "fairseq", folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def translator(exported: Path) -> Translator:
-    """The bundle's, by fairseq."""
+    """The bundle's translator, with the engine fairseq."""
     return Translator.load(exported, engine="fairseq", cpu=True)

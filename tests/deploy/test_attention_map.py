@@ -1,4 +1,4 @@
-"""The picture shows the sublayers' own weights, with their tokens, for every kind."""
+"""The picture shows the sublayers' attention weights and their tokens, for every kind."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,8 +27,8 @@ RUN = run_of("mhe_mul")
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("place", PLACES)
-def test_weights_are_those_of_the_equation(kind: str, place: str) -> None:
-    """Each layer's weights equal the plain equation over its input; each row is a distribution."""
+def test_weights_equal_the_plain_equation(kind: str, place: str) -> None:
+    """Red if weights are from another layer or place, or a row is no distribution over the keys."""
     model: Any = stir(make_model(attention=kind))
     words = make_dictionary()
     task: Any = SimpleNamespace(source_dictionary=words, target_dictionary=words)
@@ -37,10 +37,10 @@ def test_weights_are_those_of_the_equation(kind: str, place: str) -> None:
     name = "encoder_attn" if place == "cross" else "self_attn"
     sublayers, inputs = [getattr(layer, name) for layer in side.layers], []
 
-    def keep(_: Any, args: Any, kwargs: Any) -> None:
+    def record(_: Any, args: Any, kwargs: Any) -> None:
         inputs.append((kwargs["query"], kwargs["key"]))
 
-    hooks = [each.register_forward_pre_hook(keep, with_kwargs=True) for each in sublayers]
+    hooks = [s.register_forward_pre_hook(record, with_kwargs=True) for s in sublayers]
     shown = attention_map(model, task, place, source, target)
     for hook in hooks:
         hook.remove()
@@ -57,14 +57,14 @@ def test_weights_are_those_of_the_equation(kind: str, place: str) -> None:
     assert not torch.allclose(shown.layers[0], shown.layers[1])
 
 
-def opened() -> tuple[Trained, Tensor, Tensor]:
-    """A small trained model, the sentence (1, S) and its translation (1, T)."""
+def open_example() -> tuple[Trained, Tensor, Tensor]:
+    """Return a small trained model, the sentence (1, S) and its translation (1, T)."""
     trained = open_trained(RUN, DATA)
     return trained, encode(trained, SENTENCE, 0), encode(trained, TRANSLATION, 1)
 
 
-def test_tokens_on_the_axes() -> None:
-    trained, source, target = opened()
+def test_axes_show_the_tokens_of_each_place() -> None:
+    trained, source, target = open_example()
     model = trained.source.model, trained.task
     encoder, decoder, cross = (attention_map(*model, place, source, target) for place in PLACES)
     assert encoder.queries == encoder.keys == cross.keys
@@ -86,7 +86,7 @@ def run(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[str
     return printed
 
 
-def test_the_command_writes_a_picture(
+def test_the_command_writes_a_picture_of_the_given_translation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairseq_mhe.deploy.attention_map.translate", None)  # --target is given
@@ -100,15 +100,15 @@ def test_the_command_writes_a_picture(
         assert len(image.convert("RGB").getcolors(maxcolors=1 << 24) or []) > 20
 
 
-def test_without_a_target_the_models_own_translation_is_shown(
+def test_without_a_target_the_model_translates(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is the one that `translate` gives."""
+    """Red if the map's translation is another than the `Translator`'s."""
     out = tmp_path / "map.svg"
     printed, _ = run(capsys, out, "--sentence", SENTENCE)
     translator = Translator.load(RUN, data=DATA, engine="fairseq", cpu=True)
     assert printed.split("\n")[0] == translator.translate([SENTENCE])[0]
-    trained, source, _ = opened()
+    trained, source, _ = open_example()
     best = translate(trained, source)
     assert best[0, -1] == trained.task.target_dictionary.eos()
     assert best.shape[1] > 1
@@ -116,7 +116,7 @@ def test_without_a_target_the_models_own_translation_is_shown(
     assert "attention weight" in out.read_text(), "the colour bar's name"
 
 
-def test_a_long_sentence_has_small_names_and_dollar_signs_are_no_formulas(tmp_path: Path) -> None:
+def test_all_tokens_of_a_long_sentence_are_drawn_and_dollar_signs_are_text(tmp_path: Path) -> None:
     words = tuple(f"$x_{i}^{{$" for i in range(60))
     shown = AttentionMap([torch.rand(1, 60, 60).softmax(-1)], words, words)
     draw(shown, "27 $ and $^{", tmp_path / "map.svg")

@@ -1,4 +1,4 @@
-"""The demonstration page: what it shows of a model, and the page in a real browser, windowless."""
+"""The demo page: what it shows for a model, and the page itself in a headless browser."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from tests.deploy.conftest import SOURCES, trained
 from tests.fixtures.processes import PYTHON
 
 
-def test_the_translation_the_cache_and_a_picture_are_shown(
+def test_show_returns_the_translation_the_cache_size_and_a_picture(
     exported: Path, translator: Translator
 ) -> None:
     line, facts, picture = demo.show(
@@ -46,7 +46,7 @@ def test_the_translation_the_cache_and_a_picture_are_shown(
         ("ctranslate2", "is no bundle for fairseq: export one with --format fairseq"),
     ],
 )
-def test_a_folder_that_it_cannot_show_is_one_line(
+def test_a_folder_without_a_fairseq_bundle_is_refused_in_one_line(
     exported: Path,
     tmp_path: Path,
     format: str | None,
@@ -66,10 +66,10 @@ def test_a_folder_that_it_cannot_show_is_one_line(
     assert message in error
 
 
-def test_a_column_says_why_a_sentence_is_not_shown(
+def test_each_column_shows_the_error_for_a_bad_sentence(
     brief: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Streamlit is a fake here."""
+    """Streamlit is a mock here."""
     columns = [Mock(), Mock()]
     fake = Mock(cache_resource=lambda load: load, columns=lambda _: columns)
     monkeypatch.setitem(sys.modules, "streamlit", fake)
@@ -85,7 +85,7 @@ def test_a_column_says_why_a_sentence_is_not_shown(
             column.image.assert_not_called()
 
 
-def test_its_server_is_of_this_machine_only(brief: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_is_local_only(brief: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Mock()
     monkeypatch.setattr(demo, "require", lambda package: None)
     monkeypatch.setattr(os, "execv", server)
@@ -95,7 +95,7 @@ def test_its_server_is_of_this_machine_only(brief: Path, monkeypatch: pytest.Mon
     assert "--server.address=127.0.0.1" in line
 
 
-def test_in_a_browser(exported: Path, tmp_path: Path) -> None:
+def test_a_browser_shows_both_models(exported: Path, tmp_path: Path) -> None:
     pytest.importorskip("streamlit", reason="streamlit is not installed")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = shutil.which("chromium-headless-shell") or shutil.which("chromium")

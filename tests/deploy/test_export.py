@@ -1,4 +1,4 @@
-"""What a bundle of each format holds, that its example runs, and what is refused."""
+"""The files of a bundle of each format, its example program, and the refusal of bad input."""
 
 import json
 import runpy
@@ -44,11 +44,11 @@ def for_ctranslate2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_bundle_holds_what_is_needed_and_no_pickle(exported: Path, for_ctranslate2: Path) -> None:
-    own = {"model.safetensors", "config.json", "dict.en.txt", "dict.de.txt"}
-    assert {path.name for path in exported.iterdir()} == COMMON | own
-    own = {"model.bin", "config.json", "shared_vocabulary.json"}
-    assert {path.name for path in for_ctranslate2.iterdir()} == COMMON | own
+def test_a_bundle_has_checksums_and_no_pickle(exported: Path, for_ctranslate2: Path) -> None:
+    fairseq_files = {"model.safetensors", "config.json", "dict.en.txt", "dict.de.txt"}
+    assert {path.name for path in exported.iterdir()} == COMMON | fairseq_files
+    ctranslate2_files = {"model.bin", "config.json", "shared_vocabulary.json"}
+    assert {path.name for path in for_ctranslate2.iterdir()} == COMMON | ctranslate2_files
     for folder in (exported, for_ctranslate2):
         starts = {path.read_bytes()[:2] for path in folder.iterdir()}
         assert not starts & {b"PK", b"\x80\x02", b"\x80\x04"}  # a pickle, or torch's zip of them
@@ -58,7 +58,7 @@ def test_a_bundle_holds_what_is_needed_and_no_pickle(exported: Path, for_ctransl
         assert len(done.stdout.splitlines()) == len(list(folder.iterdir())) - 1
 
 
-def test_weights_are_those_of_the_run_and_tied_ones_stored_once(exported: Path) -> None:
+def test_weights_equal_those_of_the_run_and_tied_weights_are_stored_once(exported: Path) -> None:
     model = trained().source.model
     loaded = read_bundle(open_bundle(exported)).source.model.state_dict()
     torch.testing.assert_close(loaded, model.state_dict(), rtol=0, atol=0)
@@ -66,7 +66,7 @@ def test_weights_are_those_of_the_run_and_tied_ones_stored_once(exported: Path) 
     assert numbers < (exported / "model.safetensors").stat().st_size < numbers + 20_000
 
 
-def test_a_bundle_for_ctranslate2_needs_nothing_of_ours(for_ctranslate2: Path) -> None:
+def test_a_ctranslate2_bundle_translates_without_fairseq(for_ctranslate2: Path) -> None:
     translator = Translator.load(for_ctranslate2, cpu=True, threads=1)
     assert translator.engine == "ctranslate2"
     assert translator.translate(SOURCES) == hypotheses("mhe_mul")
@@ -77,7 +77,7 @@ def test_a_bundle_for_ctranslate2_needs_nothing_of_ours(for_ctranslate2: Path) -
     assert printed.splitlines() == translator.translate(["A lamp."])
 
 
-def test_the_example_for_fairseq(exported: Path, translator: Translator) -> None:
+def test_the_fairseq_example_translates(exported: Path, translator: Translator) -> None:
     code = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
     done = python(code, exported / "example.py", "A lamp.")
     assert done.stdout.splitlines() == translator.translate(["A lamp."]), done.stderr
@@ -92,7 +92,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "tokenizer", "marks"),
+    ("kind", "tokenizer", "options"),
     [
         ("bpe", "moses", {}),
         ("bpe", ESCAPED, {"punctuation": True, "lowercase": True}),
@@ -100,22 +100,22 @@ LINES = [
         ("sentencepiece", "moses", {"punctuation": True, "lowercase": True}),
     ],
 )
-def test_the_example_does_to_text_what_the_data_folder_did(
+def test_the_ctranslate2_example_processes_text_like_the_data_folder(
     tmp_path: Path,
     kind: str,
     tokenizer: str,
-    marks: dict[str, bool],
+    options: dict[str, bool],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With a CTranslate2 that gives back what it gets."""
+    """CTranslate2 is a mock that returns its input as the translation."""
     path = tmp_path / MODEL_NAMES[kind]
     shutil.copyfile(MADE / "data" / "subword" / "bpe.codes", tmp_path / MODEL_NAMES["bpe"])
     if kind == "sentencepiece":
         write_lines(tmp_path / "text", SOURCES * 5)
         learn_sentencepiece([tmp_path / "text"], 60, path)
     settings = {"source_lang": "en", "target_lang": "de", "subword": kind, "tokenizer": tokenizer}
-    text = TextProcessing({**settings, **marks}, tmp_path)
+    text = TextProcessing({**settings, **options}, tmp_path)
     translate = Mock(side_effect=lambda sentences, **_: [SimpleNamespace(hypotheses=sentences)])
     module = Mock(**{"Translator.return_value.translate_batch": translate})
     monkeypatch.setitem(sys.modules, "ctranslate2", module)
@@ -129,7 +129,7 @@ def test_the_example_does_to_text_what_the_data_folder_did(
     assert capsys.readouterr().out.splitlines() == text.plain(text.segment(LINES))
 
 
-def test_the_card_has_facts_of_the_run_and_of_the_person(tmp_path: Path) -> None:
+def test_the_card_has_the_facts_of_the_run_and_of_the_options(tmp_path: Path) -> None:
     words = ["--data-name", "Some interface", "--data-licence", "apache-2.0"]
     assert export("mhe_mul", tmp_path / "out", *words) == 0
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
@@ -160,17 +160,17 @@ def test_the_card_has_facts_of_the_run_and_of_the_person(tmp_path: Path) -> None
         (["DATA", "RUN", "--data", "DATA"], "exists: remove it, or name another folder"),
     ],
 )
-def test_wrong_paths_are_one_line(
+def test_wrong_paths_end_in_one_line(
     exported: Path,
     tmp_path: Path,
     words: list[str],
     message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    places = {"RUN": str(run_of("mha")), "OUT": str(tmp_path / "out"), "DATA": str(MADE / "data")}
-    places["BUNDLE"] = str(exported)
-    for name, place in places.items():
-        words = [word.replace(name, place) for word in words]
+    paths = {"RUN": str(run_of("mha")), "OUT": str(tmp_path / "out"), "DATA": str(MADE / "data")}
+    paths["BUNDLE"] = str(exported)
+    for name, path in paths.items():
+        words = [word.replace(name, path) for word in words]
     assert cli.main(["export", *words]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
@@ -187,7 +187,7 @@ def test_wrong_paths_are_one_line(
         ({"format": "huggingface"}, "bundle for huggingface, which --engine auto does not read"),
     ],
 )
-def test_a_description_that_does_not_suit_is_refused(
+def test_a_damaged_or_unsuitable_bundle_json_is_refused(
     exported: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     bundle = Path(shutil.copytree(exported, tmp_path / "my bundle"))
@@ -227,20 +227,20 @@ def test_a_damaged_file_of_a_bundle_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
+    ("case", "message"),
     [
         ("nowhere", "nowhere, the data of .*run, is missing: give its path by --data"),
         ("other", "is not the data of .*run: give its path by --data"),
         ("damaged", r"cannot read .*dict\.en\.txt"),
     ],
 )
-def test_a_run_without_its_data_is_refused(tmp_path: Path, place: str, message: str) -> None:
+def test_a_run_without_its_data_is_refused(tmp_path: Path, case: str, message: str) -> None:
     run = Path(shutil.copytree(run_of("mha"), tmp_path / "run"))
     data = Path(shutil.copytree(MADE / "data", tmp_path / "data"))
     (data / "bin" / "dict.en.txt").write_bytes(b"\xff")
     config = json.loads((run / "config.json").read_text())
-    config["surroundings"]["data"] = "nowhere" if place == "nowhere" else str(data)
-    if place == "other":
+    config["surroundings"]["data"] = "nowhere" if case == "nowhere" else str(data)
+    if case == "other":
         config["settings"]["data"]["fingerprint"] = "of other data"
     (run / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=message):

@@ -1,4 +1,4 @@
-"""Bundles for transformers: its own classes translate as fairseq does, with no code of ours."""
+"""Bundles for transformers: its own classes, without our code, translate like fairseq."""
 
 import importlib
 import runpy
@@ -24,8 +24,8 @@ from tests.deploy.test_tokenizer_json import Sample, make_sample
 from tests.fixtures.checkpoints import flat_options, save, stir
 from tests.fixtures.text import Pairs
 
-#: Tokens of a translation. At the limit fairseq counts the end's probability and transformers does
-#: not: a beam search may choose another translation there.
+#: Most tokens of a translation. At this limit only fairseq counts the probability of </s>, so beam
+#: search may choose another translation there.
 LONGEST = 30
 DECODING = Decoding(beam=5, lenpen=0.6, max_len_a=0, max_len_b=LONGEST, max_tokens=1000)
 
@@ -40,7 +40,7 @@ def samples(
 
 
 def make_trained(folder: Path, sample: Sample, **options: Any) -> Trained:
-    """A random model, ready to be exported."""
+    """Return a random model that can be exported."""
     words = sample.dictionary
     task = TranslationTask(TranslationConfig(), words, words)
     model: Any = stir(build(flat_options(**options), task, seed=1)).eval()
@@ -54,7 +54,7 @@ def make_trained(folder: Path, sample: Sample, **options: Any) -> Trained:
 def by_transformers(
     tokenizer: Any, model: Any, lines: list[str], **search: Any
 ) -> list[tuple[str, bool]]:
-    """Each translation, and whether it ended before the limit."""
+    """Return each translation, and whether it ended before the limit."""
     translations: list[tuple[str, bool]] = []
     for start in range(0, len(lines), 50):
         batch = tokenizer(lines[start : start + 50], return_tensors="pt", padding=True)
@@ -65,8 +65,8 @@ def by_transformers(
     return translations
 
 
-def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) -> None:
-    """Logits of each word of a translation that is its source, whatever words come first."""
+def assert_same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) -> None:
+    """Compare the logits at each word; the source serves as the translation, too."""
     _, all_rows = make_tokenizer(trained.text, trained.task.source_dictionary)
     rows = [row for row in all_rows if row is not None]
     tokens = torch.tensor([token for token, row in enumerate(all_rows) if row is not None])
@@ -82,7 +82,7 @@ def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) 
 
 @pytest.fixture
 def transformers(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The package, beside a torchaudio that cannot be loaded (docs/install.md)."""
+    """The package, as if torchaudio were installed but broken (docs/install.md)."""
     monkeypatch.setitem(sys.modules, "torchaudio", None)
     transformers = importlib.import_module("transformers")
     transformers.utils.is_torchaudio_available.cache_clear()
@@ -93,7 +93,7 @@ def transformers(monkeypatch: pytest.MonkeyPatch) -> Any:
     ("subword", "pre_norm", "attention"),
     [("bpe", True, "mhe_mul"), ("sentencepiece", False, "mhe_add")],
 )
-def test_it_translates_as_fairseq_does(
+def test_logits_and_translations_equal_fairseqs(
     subword: str,
     pre_norm: bool,
     attention: str,
@@ -109,21 +109,21 @@ def test_it_translates_as_fairseq_does(
     bundle = tmp_path / "bundle"
     export(trained, "huggingface", bundle)
     tokenizer = transformers.AutoTokenizer.from_pretrained(bundle)
-    model, told = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+    model, problems = transformers.AutoModelForSeq2SeqLM.from_pretrained(
         bundle, output_loading_info=True
     )
-    assert not any(told.values())  # no weight is missing, and none is left
+    assert not any(problems.values())  # no weight is missing or unused
     lines = [pair[0] for pair in corpus["test"][:500]]
-    same_logits(trained, tokenizer, model, lines)
+    assert_same_logits(trained, tokenizer, model, lines)
     by_fairseq = Translator(trained, FairseqEngine(trained, "float32", cpu=True)).translate
-    found = by_transformers(tokenizer, model, lines, num_beams=1, early_stopping=False)
-    assert [text for text, _ in found] == by_fairseq(lines, beam=1)
+    greedy = by_transformers(tokenizer, model, lines, num_beams=1, early_stopping=False)
+    assert [text for text, _ in greedy] == by_fairseq(lines, beam=1)
     some = lines[:100]
-    found, expected = by_transformers(tokenizer, model, some), by_fairseq(some)
-    ended = [place for place, (_, has_ended) in enumerate(found) if has_ended]
+    best, expected = by_transformers(tokenizer, model, some), by_fairseq(some)
+    ended = [index for index, (_, has_ended) in enumerate(best) if has_ended]
     assert len(ended) >= 25
-    assert [found[place][0] for place in ended] == [expected[place] for place in ended]
-    # The program in the bundle does the same.
+    assert [best[index][0] for index in ended] == [expected[index] for index in ended]
+    # The bundle's example program prints the same translation.
     line = lines[ended[0]]
     monkeypatch.setattr(sys, "argv", ["example.py", line])
     capsys.readouterr()
@@ -142,7 +142,7 @@ def test_it_translates_as_fairseq_does(
         ({"attention": "mhe_conv"}, "its scores read each key together with the keys before it"),
     ],
 )
-def test_a_model_that_no_class_holds_is_refused(
+def test_a_model_that_no_class_can_hold_is_refused(
     options: dict[str, Any], reason: str, samples: dict[str, Sample], tmp_path: Path
 ) -> None:
     trained = make_trained(tmp_path, samples["bpe"], **options)
@@ -151,7 +151,7 @@ def test_a_model_that_no_class_holds_is_refused(
 
 
 @pytest.mark.parametrize(("a", "b", "longest"), [(0, 12, 13), (0, 50, 19), (1, 5, 19)])
-def test_no_translation_is_longer_than_the_model_can_hold(
+def test_the_length_limit_is_within_the_models_positions(
     a: int, b: int, longest: int, samples: dict[str, Sample], tmp_path: Path
 ) -> None:
     trained = make_trained(tmp_path, samples["bpe"], max_target_positions=20)

@@ -1,4 +1,4 @@
-"""Moses as rules of a tokenizer.json gives the same tokens and the same text as sacremoses."""
+"""The rules for a tokenizer.json give the same tokens and the same text as sacremoses."""
 
 import random
 
@@ -12,7 +12,7 @@ from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 from tests.fixtures.text import Pairs
 
 LANGUAGES = ("en", "de", "fr_CA", "it", "ru")
-#: What the rules speak of, and what stands beside it.
+#: Characters that the rules treat, and neighbours for them.
 CHARACTERS = "abZs'' ,,..5é\"!(?`-…€$&<[|;本😀"
 WORDS = (
     *"\"'`[($€5.,!?)„“:%本",
@@ -35,12 +35,12 @@ def applied(rules: list[Rule], lines: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_tokens_are_those_of_sacremoses(lang: str, corpus: dict[str, Pairs]) -> None:
-    chance = random.Random(7)
-    drawn = ["".join(chance.choices(CHARACTERS, k=chance.randint(1, 25))) for _ in range(400)]
+def test_tokens_equal_those_of_sacremoses(lang: str, corpus: dict[str, Pairs]) -> None:
+    rng = random.Random(7)
+    drawn = ["".join(rng.choices(CHARACTERS, k=rng.randint(1, 25))) for _ in range(400)]
     side = 0 if lang == "en" else 1
     lines = [*HARD, *drawn, *(pair[side] for pair in corpus["test"][:200])]
-    # Of commas in a row sacremoses takes every second one apart.
+    # sacremoses separates only every second of several commas in a row.
     lines = [line for line in map(normalise, lines) if line and ",," not in line]
     assert len(lines) > 400
     tokenise = tokeniser("moses", lang)
@@ -49,15 +49,15 @@ def test_tokens_are_those_of_sacremoses(lang: str, corpus: dict[str, Pairs]) -> 
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_joined_tokens_are_what_sacremoses_joins(lang: str, corpus: dict[str, Pairs]) -> None:
-    chance = random.Random(7)
-    lines = [" ".join(chance.choices(WORDS, k=chance.randint(1, 14))) for _ in range(400)]
+def test_joined_tokens_equal_the_text_of_sacremoses(lang: str, corpus: dict[str, Pairs]) -> None:
+    rng = random.Random(7)
+    lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 14))) for _ in range(400)]
     tokenise, detokenise = tokeniser("moses", lang), detokeniser("moses", lang)
     lines += [tokenise(pair[1]) for pair in corpus["test"][:200]]
     expected = [detokenise(line) for line in lines]
     assert applied(detokenising(lang), lines) == expected
 
 
-def test_a_language_with_other_rules_is_refused() -> None:
+def test_czech_detokenising_is_refused() -> None:
     with pytest.raises(UserError, match="cannot hold Moses' detokeniser of cs"):
         detokenising("cs")

@@ -1,4 +1,4 @@
-"""A tokenizer.json gives fairseq's numbers of words, and the text back, of all subwords."""
+"""A tokenizer.json gives fairseq's token ids, and the same text back, for each kind of subwords."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from fairseq_mhe.prepare.text_processing import TextProcessing, model_text, norm
 from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.fixtures.text import Pairs
 
-#: Kind of subwords, tokeniser, small letters.
+#: Kind of subwords, tokeniser, whether text is made lower case.
 KINDS = [
     ("bpe", "moses", False),
     ("bpe", "none", True),
@@ -34,7 +34,7 @@ ODD = [
 
 @dataclass(frozen=True)
 class Sample:
-    """A text processing that was learnt on a little text, and the dictionary of that text."""
+    """A text processing learnt from a little text, and the dictionary of that text."""
 
     text: TextProcessing
     dictionary: Dictionary
@@ -79,34 +79,34 @@ def sides(corpus: dict[str, Pairs], side: int) -> list[str]:
     return [pair[side] for pair in corpus["train"][:200]]
 
 
-def test_the_numbers_of_words_are_fairseqs(sample: Sample, corpus: dict[str, Pairs]) -> None:
+def test_token_ids_map_to_fairseqs(sample: Sample, corpus: dict[str, Pairs]) -> None:
     tokenizer, rows = make_tokenizer(sample.text, sample.dictionary)
     words = sample.dictionary
-    # Of unseen text too: it has characters and pieces that the dictionary lacks.
+    # Text of the test set has characters and pieces that the dictionary lacks.
     lines = [*ODD, *sides(corpus, 0), *(pair[0] for pair in corpus["test"][:300])]
     known = [words.unk() if row is None else row for row in rows]
     encodings = tokenizer.encode_batch(lines)
-    numbers = [[known[token] for token in encoding.ids] for encoding in encodings]
+    ids = [[known[token] for token in encoding.ids] for encoding in encodings]
     segmented = sample.text.segment(lines, 0)
     expected = [words.encode_line(line, add_if_not_exist=False).tolist() for line in segmented]
-    assert numbers == expected
-    own = sorted(row for row in rows if row is not None)
-    assert own == list(range(len(words)))  # each word has its token
+    assert ids == expected
+    mapped = sorted(row for row in rows if row is not None)
+    assert mapped == list(range(len(words)))  # each word of the dictionary has one token
 
 
-def test_translations_are_written_as_text(sample: Sample, corpus: dict[str, Pairs]) -> None:
+def test_decoding_gives_plain_text(sample: Sample, corpus: dict[str, Pairs]) -> None:
     tokenizer, rows = make_tokenizer(sample.text, sample.dictionary)
-    token = {row: number for number, row in enumerate(rows) if row is not None}
+    tokens = {row: token for token, row in enumerate(rows) if row is not None}
     lines = sample.text.segment(sides(corpus, 1)[:150], 1)
     words = sample.dictionary
-    numbers = [words.encode_line(line, add_if_not_exist=False).tolist() for line in lines]
-    batch = [[token[number] for number in line] for line in numbers]
+    ids = [words.encode_line(line, add_if_not_exist=False).tolist() for line in lines]
+    batch = [[tokens[index] for index in line] for line in ids]
     decoded = tokenizer.decode_batch(batch, skip_special_tokens=True)
-    subwords = [" ".join(words[number] for number in line[:-1]) for line in numbers]
+    subwords = [" ".join(words[index] for index in line[:-1]) for line in ids]
     assert decoded == sample.text.plain(subwords)
 
 
-def test_rules_that_it_cannot_hold_are_named(tmp_path: Path, corpus: dict[str, Pairs]) -> None:
+def test_unsupported_rules_are_refused(tmp_path: Path, corpus: dict[str, Pairs]) -> None:
     sample = make_sample(tmp_path, corpus)
     for change, name in (({"punctuation": True}, "--punct"), ({"tokenizer": ESCAPED}, "XML esc")):
         text = TextProcessing({**sample.text.settings, **change}, tmp_path)

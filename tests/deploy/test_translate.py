@@ -1,4 +1,4 @@
-"""The command: a line for each line, from files, pipes and a terminal, and what it refuses."""
+"""The command translates files, pipes and a terminal line by line, and refuses bad input."""
 
 import gzip
 import io
@@ -23,7 +23,7 @@ BY_FAIRSEQ = ["--engine", "fairseq", "--cpu"]
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    """The test set's sources."""
+    """A file with the sources of the test set."""
     path = tmp_path / "a text.en"
     path.write_text("".join(f"{line}\n" for line in SOURCES), encoding="utf-8")
     return path
@@ -39,7 +39,7 @@ def command(*words: str | Path) -> list[str]:
     return [*line, *BY_FAIRSEQ, "--threads", "1"]
 
 
-def test_a_pipe_after_options_is_read_once(
+def test_a_named_pipe_is_read_once(
     brief: Path, expected: list[str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipe = tmp_path / "pipe"
@@ -51,7 +51,7 @@ def test_a_pipe_after_options_is_read_once(
     assert capsys.readouterr().out.splitlines() == expected
 
 
-def test_several_files_go_to_one_which_is_whole_or_absent(
+def test_several_files_are_translated_to_one_output_that_is_complete_or_absent(
     brief: Path, expected: list[str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     packed = tmp_path / "more.gz"
@@ -59,9 +59,9 @@ def test_several_files_go_to_one_which_is_whole_or_absent(
     out = tmp_path / "out" / "translations"
     words = ["translate", str(brief), str(text), str(packed), "--out", str(out), *BY_FAIRSEQ]
     assert cli.main(words) == 0
-    found = out.read_text(encoding="utf-8").split("\n")
-    assert found[:20] == expected
-    assert found[20] == found[22] == ""
+    translations = out.read_text(encoding="utf-8").split("\n")
+    assert translations[:20] == expected
+    assert translations[20] == translations[22] == ""
     assert capsys.readouterr().out == ""
     out = tmp_path / "none"
     words = ["translate", str(brief), str(packed), "--nbest", "9", "--out", str(out)]
@@ -69,7 +69,7 @@ def test_several_files_go_to_one_which_is_whole_or_absent(
     assert not out.exists()
 
 
-def test_the_best_are_numbered_through_all_chunks_with_progress_and_warnings(
+def test_nbest_numbers_lines_across_chunks_and_reports_progress_and_cuts(
     brief: Path,
     expected: list[str],
     text: Path,
@@ -84,7 +84,8 @@ def test_the_best_are_numbered_through_all_chunks_with_progress_and_warnings(
     out, error = capsys.readouterr()
     rows = [line.split("\t") for line in out.splitlines()]
     assert [int(row[0]) for row in rows] == [n for n in range(1, 23) for _ in range(2)]
-    assert all(float(a[1]) >= float(b[1]) for a, b in zip(rows[::2], rows[1::2], strict=True))
+    scores = [float(row[1]) for row in rows]
+    assert all(a >= b for a, b in zip(scores[::2], scores[1::2], strict=True))
     assert [row[2] for row in rows[:40:2]] == expected
     assert "8 of 22 lines are translated\n16 of 22 lines" in error
     assert "line 22: a sentence is too long and was cut" in error
@@ -101,19 +102,19 @@ def test_the_best_are_numbered_through_all_chunks_with_progress_and_warnings(
         (["BUNDLE", "TEXT", "BAD", "--out", "BAD"], "bad is an input: name another file"),
     ],
 )
-def test_bad_input_is_one_line(
+def test_bad_input_ends_in_one_line(
     brief: Path, text: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = text.with_name("bad")
     bad.write_bytes(b"Good.\nB\xff\n")
-    places = {"BUNDLE": str(brief), "TEXT": str(text), "BAD": str(bad)}
-    assert cli.main(["translate", *(places.get(word, word) for word in words), *BY_FAIRSEQ]) == 2
+    paths = {"BUNDLE": str(brief), "TEXT": str(text), "BAD": str(bad)}
+    assert cli.main(["translate", *(paths.get(word, word) for word in words), *BY_FAIRSEQ]) == 2
     out, error = capsys.readouterr()
     assert (out, error.count("\n")) == ("", 1)
     assert message in error
 
 
-def test_standard_input_is_translated_up_to_a_line_that_is_no_text(brief: Path) -> None:
+def test_standard_input_is_translated_up_to_an_invalid_line(brief: Path) -> None:
     text = f"{SOURCES[0]}\r\n\n{SOURCES[0]}\n".encode()
     done = subprocess.run(
         command(brief, "-"), input=text + b"\xff", capture_output=True, check=False, timeout=300
@@ -125,7 +126,7 @@ def test_standard_input_is_translated_up_to_a_line_that_is_no_text(brief: Path) 
     assert b"standard input, line 4: byte 1 (0xff) is not valid UTF-8" in done.stderr
 
 
-def test_a_terminal_gets_a_line_for_each_line_at_once_and_ctrl_c_ends_it(brief: Path) -> None:
+def test_a_terminal_gets_each_translation_at_once_and_ctrl_c_ends_the_command(brief: Path) -> None:
     master, slave = pty.openpty()
     with subprocess.Popen(
         command(brief), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -143,7 +144,7 @@ def test_a_terminal_gets_a_line_for_each_line_at_once_and_ctrl_c_ends_it(brief: 
     assert process.returncode == 130
 
 
-def test_options_reach_the_search_and_output_is_utf_8_whatever_the_terminal(
+def test_options_reach_the_search_and_output_is_utf_8_on_any_terminal(
     brief: Path, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")

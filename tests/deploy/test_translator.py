@@ -1,4 +1,4 @@
-"""The Translator translates as fairseq-generate did, whatever it is loaded from."""
+"""The Translator, loaded from a run, checkpoint or bundle, translates like fairseq-generate."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,26 +27,26 @@ def load(bundle: Path, **options: Any) -> Translator:
     return Translator.load(bundle, cpu=True, threads=1, **options)
 
 
-def test_a_run_and_a_bundle_translate_as_fairseq_generate_did(translator: Translator) -> None:
+def test_a_run_and_a_bundle_translate_like_fairseq_generate(translator: Translator) -> None:
     run = Translator.load(run_of("mha"), data=MADE / "data", engine="fairseq", cpu=True)
     assert run.translate(SOURCES) == hypotheses("mha")
     assert (translator.languages, translator.engine) == (("en", "de"), "fairseq")
     assert translator.translate(SOURCES) == hypotheses("mhe_mul")
 
 
-def test_ctranslate2_scores_as_fairseq_does(translator: Translator, exported: Path) -> None:
+def test_ctranslate2_scores_like_fairseq(translator: Translator, exported: Path) -> None:
     other = load(exported, engine="ctranslate2")
     penalty = replace(translator.decoding, lenpen=0.5)
     model = replace(open_bundle(exported), decoding=penalty)
     both = (Translator(model, each._engine) for each in (translator, other))
-    greedy = [each.nbest(SOURCES, 1, beam=1) for each in both]
-    for (one,), (two,) in zip(*greedy, strict=True):
-        assert one.text == two.text
-        # The model never comes to an end, whose probability fairseq counts at the limit too.
-        assert one.score == pytest.approx(two.score, rel=0.1)
+    greedy = (each.nbest(SOURCES, 1, beam=1) for each in both)
+    for (expected,), (translation,) in zip(*greedy, strict=True):
+        assert translation.text == expected.text
+        # The model never predicts </s>; at the length limit only fairseq counts its probability.
+        assert translation.score == pytest.approx(expected.score, rel=0.1)
 
 
-def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
+def test_auto_chooses_ctranslate2_on_a_cpu_if_possible(
     exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert load(exported).engine == "ctranslate2"
@@ -69,10 +69,10 @@ NO_LIBRARY = RuntimeError("Library libcublas.so.12 is not found")
     ("gpus", "fault", "engine"),
     [(1, None, "ctranslate2"), (0, None, "fairseq"), (1, NO_LIBRARY, "fairseq")],
 )
-def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
+def test_auto_chooses_ctranslate2_on_a_gpu_that_it_can_use(
     exported: Path, gpus: int, fault: Exception | None, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The GPU is a fake, in whose place the CPU computes."""
+    """The GPU is a mock; the CPU computes instead."""
     make, by_fairseq = ctranslate2.Translator, trained.FairseqEngine
     devices = []
 
@@ -93,7 +93,7 @@ def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
     assert devices == (["cpu", "cuda"] if gpus else [])
 
 
-def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
+def test_auto_chooses_fairseq_if_ctranslate2_is_not_exact(
     exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folded = trained.folded_parameters
@@ -115,7 +115,7 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
     ("flags", "exact"),
     [("fma avx2", False), ("avx2 avx512f", False), ("avx2 avx_vnni", True), ("", True)],
 )
-def test_by_itself_int8_is_not_one_that_may_be_cut_off(
+def test_auto_avoids_ctranslate2s_int8_without_vnni(
     flags: str,
     exact: bool,
     exported: Path,
@@ -135,7 +135,7 @@ def test_by_itself_int8_is_not_one_that_may_be_cut_off(
     ("options", "tolerance"),
     [({"precision": "bf16"}, 0.02), ({"precision": "int8", "engine": "fairseq"}, 0.2)],
 )
-def test_smaller_numbers_are_approximations_by_fairseq(
+def test_bf16_and_int8_by_fairseq_are_approximations(
     options: dict[str, Any],
     tolerance: float,
     translator: Translator,
@@ -145,12 +145,11 @@ def test_smaller_numbers_are_approximations_by_fairseq(
     monkeypatch.setattr(packed, "WORTH_PACKING", 1)  # the model is tiny
     rounded = load(exported, **options)
     assert rounded.engine == "fairseq"
-    one, two = (
-        [best.score for best, *_ in each.nbest(SOURCES[:3], 1, beam=1)]
-        for each in (translator, rounded)
+    exact_scores, scores = (
+        [best.score for (best,) in t.nbest(SOURCES[:3], 1, beam=1)] for t in (translator, rounded)
     )
-    assert one != two
-    assert one == pytest.approx(two, rel=tolerance)
+    assert scores != exact_scores
+    assert exact_scores == pytest.approx(scores, rel=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,7 @@ def test_smaller_numbers_are_approximations_by_fairseq(
         ("int8", "fairseq", "generation in int8 is for a float32 model on an x86"),
     ],
 )
-def test_numbers_that_there_are_not_are_refused(
+def test_unsupported_precisions_are_refused(
     precision: str, engine: str, message: str, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packed, "int8_available", lambda: False)
@@ -169,19 +168,19 @@ def test_numbers_that_there_are_not_are_refused(
         load(exported, precision=precision, engine=engine)
 
 
-def test_what_has_no_text_stays_empty_and_in_its_place(translator: Translator) -> None:
-    one, two = translator.translate(SOURCES[:2])
+def test_lines_without_text_stay_empty_and_in_order(translator: Translator) -> None:
+    first, second = translator.translate(SOURCES[:2])
     lines = ["", SOURCES[0], "   ", "\u00a0\t", SOURCES[1], ""]
-    assert translator.translate(lines) == ["", one, "", "", two, ""]
+    assert translator.translate(lines) == ["", first, "", "", second, ""]
     assert translator.translate([]) == []
     assert translator.nbest([""], 3) == [[Translation("", 0.0)] * 3]
 
 
-def test_the_best_come_first_with_their_scores(translator: Translator) -> None:
+def test_nbest_returns_the_best_first_with_scores(translator: Translator) -> None:
     best = translator.translate(SOURCES[:3])
-    for line, found in zip(best, translator.nbest(SOURCES[:3], 4), strict=True):
-        assert found[0].text == line
-        scores = [each.score for each in found]
+    for line, translations in zip(best, translator.nbest(SOURCES[:3], 4), strict=True):
+        assert translations[0].text == line
+        scores = [translation.score for translation in translations]
         assert scores == sorted(set(scores), reverse=True)
         assert len(scores) == 4
     with pytest.raises(UserError, match="a beam of 5 has no 6 translations"):
@@ -190,9 +189,9 @@ def test_the_best_come_first_with_their_scores(translator: Translator) -> None:
 
 @pytest.fixture(scope="module")
 def narrow(translator: Translator, exported: Path) -> Translator:
-    """A model that takes 150 tokens, and gives few."""
-    few = replace(translator.decoding, **BRIEF)
-    model = replace(open_bundle(exported), decoding=few, positions=(150, 150))
+    """A translator of at most 150 source tokens and 10 target tokens."""
+    brief = replace(translator.decoding, **BRIEF)
+    model = replace(open_bundle(exported), decoding=brief, positions=(150, 150))
     return Translator(model, translator._engine)
 
 
@@ -203,16 +202,16 @@ def test_a_long_line_is_translated_in_parts_with_a_warning_if_a_sentence_is_cut(
     with pytest.warns(UserWarning, match="line 3: a sentence is too long and was cut"):
         translations = narrow.nbest(lines, 1)
     for line, (translation,) in zip(lines, translations, strict=True):
-        parts, inside = cut(line, lambda part: len(narrow._segment([part])[0]) <= 149)
+        parts, sentence_cut = cut(line, lambda part: len(narrow._segment([part])[0]) <= 149)
         assert " ".join(parts) == line
         of_parts = [best for (best,) in narrow.nbest(parts, 1)]
         assert translation.text == " ".join(best.text for best in of_parts)
         assert translation.score == pytest.approx(sum(best.score for best in of_parts))
-        assert inside is (line == lines[2])
+        assert sentence_cut is (line == lines[2])
 
 
 @pytest.mark.parametrize(
-    ("line", "longest", "parts", "inside"),
+    ("line", "longest", "parts", "sentence_cut"),
     [
         ("One. Two! Three? Four.", 9, ["One. Two!", "Three?", "Four."], False),
         ("A 3.5 km walk. Yes.", 14, ["A 3.5 km walk.", "Yes."], False),
@@ -228,30 +227,30 @@ def test_a_long_line_is_translated_in_parts_with_a_warning_if_a_sentence_is_cut(
         ("e\u0301e\u0301e\u0301", 3, ["e\u0301", "e\u0301", "e\u0301"], True),
     ],
 )
-def test_lines_are_cut_between_sentences_else_at_spaces_or_between_characters(
-    line: str, longest: int, parts: list[str], inside: bool
+def test_lines_are_cut_between_sentences_or_else_at_spaces_or_characters(
+    line: str, longest: int, parts: list[str], sentence_cut: bool
 ) -> None:
-    assert cut(line, lambda part: len(part.strip()) <= longest) == (parts, inside)
+    assert cut(line, lambda part: len(part.strip()) <= longest) == (parts, sentence_cut)
 
 
 @pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
-def test_no_translation_is_longer_than_the_models_positions(tmp_path: Path, engine: str) -> None:
-    """The model never comes to an end, and the limit of its decoding is 200 subwords."""
+def test_no_translation_exceeds_the_models_positions(tmp_path: Path, engine: str) -> None:
+    """The model never predicts </s>, and its decoding allows 200 subwords."""
     state = read_checkpoint(run_of("mhe_mul") / "model.pt")
     state["cfg"]["model"]["max_target_positions"] = 16
     save_checkpoint(state, tmp_path / "few.pt")
-    found = load(tmp_path / "few.pt", data=MADE / "data", engine=engine)
-    (((subwords, _),),) = found._engine.translate([["the"] * 3], found.decoding, 1)
+    few = load(tmp_path / "few.pt", data=MADE / "data", engine=engine)
+    (((subwords, _),),) = few._engine.translate([["the"] * 3], few.decoding, 1)
     assert len(subwords.split()) == 15
 
 
 @pytest.mark.parametrize("lines", ["Hello.", ["Hello.", 0]])
-def test_anything_but_a_list_of_strings_is_a_type_error(translator: Translator, lines: Any) -> None:
+def test_anything_but_strings_is_a_type_error(translator: Translator, lines: Any) -> None:
     with pytest.raises(TypeError, match="lines is not a list of strings: give a list"):
         translator.translate(lines)
 
 
-def test_several_threads_may_translate(narrow: Translator) -> None:
+def test_several_threads_may_share_a_translator(narrow: Translator) -> None:
     expected = narrow.translate(SOURCES)
     with ThreadPoolExecutor(3) as threads:
         results = list(threads.map(narrow.translate, [SOURCES] * 3))
@@ -269,8 +268,8 @@ logging.basicConfig(level=logging.ERROR)
 before = state()
 import fairseq_mhe
 assert state() == before
-found = fairseq_mhe.Translator.load(sys.argv[1], engine="fairseq", cpu=True)
-found.translate(["A lamp."])
+translator = fairseq_mhe.Translator.load(sys.argv[1], engine="fairseq", cpu=True)
+translator.translate(["A lamp."])
 assert state() == before
 """
 
