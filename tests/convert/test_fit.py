@@ -47,7 +47,7 @@ def heads_of(attention: Attention, parameters: dict[str, Tensor]) -> WrittenOut:
 
 
 def errors(heads: WrittenOut, other: WrittenOut, x: Tensor) -> tuple[float, float]:
-    """Mean square errors over pairs of ``x`` (P, C), of scores and outputs, each but for a constant."""
+    """Mean square errors over pairs of ``x`` (P, C) of scores and of outputs, without constants."""
 
     def scores(h: WrittenOut) -> Tensor:
         query = torch.einsum("pc,nkc->npk", x, h.query) + h.query_bias.unsqueeze(1)
