@@ -1,1 +1,1 @@
-"""From parallel text to a data folder: clean, split into subwords, binarise, record."""
+"""Prepare text for fairseq: clean it, split it into subwords, binarise it, record each step."""

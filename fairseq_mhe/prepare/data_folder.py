@@ -1,4 +1,4 @@
-"""A data folder as all that trains, translates, converts or measures sees it."""
+"""Open a data folder for reading, to train, translate, convert or measure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
 
 @dataclass(frozen=True)
 class DataFolder:
-    """A folder of fairseq-mhe prepare, or without a manifest the binary form alone.
+    """A folder of `fairseq-mhe prepare`, or of fairseq-preprocess, which has no manifest.
 
-    ``languages``: source and target, sides 0 and 1.
+    ``languages``: source (side 0) and target (side 1).
     """
 
     folder: Path
@@ -38,30 +38,30 @@ class DataFolder:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the content of all prepared files: the same on every machine."""
+        """The SHA-256 over all prepared files: equal data have the same on every machine."""
         hashes = json.dumps(file_hashes(self.manifest), sort_keys=True)
         return hashlib.sha256(hashes.encode()).hexdigest()
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The data in a run's settings."""
+        """What the settings of a run record about its data."""
         return {"languages": list(self.languages), "fingerprint": self.fingerprint}
 
     def text(self, subset: str, side: int) -> Path:
-        """The detokenised text of a split."""
+        """Return the path of the plain text of a split."""
         return self.folder / "raw" / f"{subset}.{self.languages[side]}"
 
     def segmented(self, subset: str, side: int) -> Path:
-        """A split in subwords."""
+        """Return the path of a split in subwords."""
         return self.folder / "subword" / f"{subset}.{self.languages[side]}"
 
     def processing(self) -> TextProcessing:
-        """How the folder's text was processed, for new text and for hypotheses."""
+        """Return the text processing of this folder, to segment new text and to detokenise."""
         settings = {**self.manifest["options"], **self.manifest}
         return TextProcessing(settings, self.folder / "subword")
 
     def given_tokens(self, lines: Iterable[str]) -> list[str]:
-        """Moses' tokens of lines in subwords if the text came tokenised, for BLEU4; else none."""
+        """Join subwords to Moses' tokens, for BLEU4, if the corpus came tokenised; else []."""
         if self.manifest.get("tokenizer") != ESCAPED:
             return []
         kind = self.manifest["subword"]
@@ -69,47 +69,47 @@ class DataFolder:
 
 
 def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
-    """A finished folder of a form: ``PARALLEL`` text, running ``TEXT`` or a ``TASK``.
+    """Open a complete folder of a form: ``PARALLEL`` text, running ``TEXT`` or a ``TASK``.
 
-    Raises UserError where there is no such folder, or fairseq cannot read its path.
+    Raises UserError if the folder is missing, unfinished or of another form, or fairseq cannot read
+    its path.
     """
-    place = folder.resolve()
-    no_colon(place)
-    if place.name == "bin" and (place.parent / MANIFEST).is_file():
-        raise UserError(
-            f"{folder} is fairseq's part of a data folder: give the folder above"
-        )
-    manifest = read_manifest(place, form)
+    path = folder.resolve()
+    no_colon(path)
+    if path.name == "bin" and (path.parent / MANIFEST).is_file():
+        problem = f"{folder} is fairseq's part of a data folder"
+        raise UserError(f"{problem}: give its parent folder")
+    manifest = read_manifest(path, form)
     if manifest["state"] != "complete":
         advice = "run the same preparation again, which resumes"
         raise UserError(f"{folder} is not finished: {advice}")
     languages = manifest.get("source_lang", ""), manifest.get("target_lang", "")
-    return DataFolder(place, languages, manifest)
+    return DataFolder(path, languages, manifest)
 
 
 def open_binary(folder: Path) -> DataFolder:
-    """A finished folder of parallel text, or of fairseq-preprocess; UserError if it is neither."""
+    """Open a complete folder of parallel text, or of fairseq-preprocess; UserError if neither."""
     if (folder / MANIFEST).exists():
         return open_data(folder)
     example = next(folder.glob("*.*-*.*.idx"), None)  # train.en-de.en.idx
     if example is None:
-        kinds = "fairseq-mhe prepare or fairseq-preprocess"
-        raise UserError(f"{folder} is no data folder: give one of {kinds}")
+        makers = "fairseq-mhe prepare or fairseq-preprocess"
+        raise UserError(f"{folder} is no data folder: give one of {makers}")
     source, _, target = example.name.split(".")[1].partition("-")
     return DataFolder(folder, (source, target))
 
 
 def load_task(data: DataFolder) -> TranslationTask:
-    """fairseq's task with the dictionaries of a data folder."""
+    """Return fairseq's translation task with the dictionaries of a data folder."""
     from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
     source, target = data.languages
-    # By default these refer to other parts of a whole configuration.
-    rest: Any = {
+    # The defaults of these are references to other parts of fairseq's configuration.
+    others: Any = {
         "dataset_impl": None,
         "required_seq_len_multiple": 1,
         "train_subset": "train",
     }
-    place = str(data.binary)
-    config = TranslationConfig(data=place, source_lang=source, target_lang=target, **rest)
+    langs = {"source_lang": source, "target_lang": target}
+    config = TranslationConfig(data=str(data.binary), **langs, **others)
     return TranslationTask.setup_task(config)

@@ -1,4 +1,4 @@
-"""Languages by their codes: ISO 639 (zh, zho), BCP 47 (zh-Hans), FLORES and NTREX (zho_Hans)."""
+"""Facts about languages by code: ISO 639 (zh, zho), BCP 47 (zh-Hans), FLORES, NTREX (zho_Hans)."""
 
 from functools import cache
 
@@ -7,11 +7,11 @@ from langcodes import Language, LanguageTagError
 _HAN = frozenset(("Hani", "Hans", "Hant"))
 _KANA = frozenset(("Hira", "Hrkt", "Jpan", "Kana"))
 _HANGUL = frozenset(("Hang", "Kore"))
-#: Burmese, Khmer, Lao, Thai, Tibetan.
+#: Scripts of Khmer, Lao, Burmese, Thai and Tibetan, which write no spaces between words.
 _UNSPACED = frozenset(("Khmr", "Laoo", "Mymr", "Thai", "Tibt"))
-# Text that Moses' detokeniser does not restore: under 98 BLEU of up to 300 sentences of Django's
-# catalogues (Korean, and others of the same scripts, by single sentences). Scripts have other
-# commas and full stops; languages the danda, joiners inside words, or apostrophes.
+# Moses' detokeniser does not restore these: up to 300 detokenised sentences of Django's catalogues
+# have under 98 BLEU (Korean, and other languages of these scripts: judged by single sentences).
+# The scripts have other commas and full stops, the languages danda, joiners or apostrophes.
 _SCRIPTS_NOT_RESTORED = frozenset(("Arab", "Armn", "Ethi", *_HANGUL))
 _LANGUAGES_NOT_RESTORED = frozenset(
     (
@@ -23,7 +23,7 @@ _LANGUAGES_NOT_RESTORED = frozenset(
 
 @cache
 def _language(code: str) -> Language:
-    """The language of a code; unknown codes are taken for languages in Latin script."""
+    """Return the language of a code; an unknown code counts as a language in Latin script."""
     try:
         return Language.get(code)
     except LanguageTagError:
@@ -31,39 +31,38 @@ def _language(code: str) -> Language:
 
 
 def is_known(code: str) -> bool:
-    """Whether the standards list a code."""
+    """Whether the standards list the code."""
     return bool(_language(code).is_valid())
 
 
 @cache
 def base_code(code: str) -> str:
-    """The shortest code of a language without script and country: zh of zho_Hans, cmn and ZH."""
+    """Return the shortest code, without script and country: zh for zho_Hans, cmn and ZH."""
     language: str | None = _language(code).prefer_macrolanguage().language
     return language or code
 
 
 @cache
 def script_of(code: str) -> str:
-    """The script (ISO 15924) that a code names, or the usual one of its language."""
+    """Return the script (ISO 15924) that a code names, or else its language's usual script."""
     script: str | None = _language(code).maximize().script
     return script or "Latn"
 
 
 def has_spaces(code: str) -> bool:
-    """Whether a language has spaces between its words."""
+    """Whether a language is written with spaces between words."""
     return script_of(code) not in _HAN | _KANA | _UNSPACED
 
 
 def restored_by_moses(code: str) -> bool:
-    """Whether Moses' detokeniser gives text of a language back, but for rare cases."""
-    restored = script_of(code) not in _SCRIPTS_NOT_RESTORED
-    return (
-        has_spaces(code) and restored and base_code(code) not in _LANGUAGES_NOT_RESTORED
-    )
+    """Whether Moses' detokeniser restores tokenised text of a language, up to rare cases."""
+    if not has_spaces(code) or script_of(code) in _SCRIPTS_NOT_RESTORED:
+        return False
+    return base_code(code) not in _LANGUAGES_NOT_RESTORED
 
 
 def bleu_tokeniser_of(code: str) -> str:
-    """The tokeniser of sacreBLEU that finds the words, or characters, of a language."""
+    """Return the sacreBLEU tokeniser that splits text of a language into words or characters."""
     script = script_of(code)
     if script in _HAN:
         return "zh"

@@ -1,4 +1,4 @@
-"""manifest.json of a data folder: what each step was made from, its counts, and its files."""
+"""The manifest.json of a data folder records the inputs, counts and files of each step."""
 
 import contextlib
 import os
@@ -24,11 +24,11 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import installed
 
 MANIFEST = "manifest.json"
-#: The "form" of a manifest.
+#: The values of "form" in a manifest: what the folder holds.
 PARALLEL, TEXT, TASK, DOWNLOADED = "parallel", "text", "task", "downloaded"
-#: What makes a folder of a form; of parallel text, `fairseq-mhe prepare`.
+#: The scripts that make folders of a form; `fairseq-mhe prepare` makes those of parallel text.
 _MAKERS = {TEXT: "data-prep/text.sh", TASK: "data-prep/glue.sh, superglue.sh or squad.sh"}
-#: Packages that decide what the steps write.
+#: Packages on whose versions the output of the steps depends.
 _PACKAGES = ("ve-fairseq", "fairseq", "sacremoses", "subword-nmt", "sentencepiece")
 
 Counts = dict[str, Any]
@@ -36,7 +36,7 @@ Facts = Mapping[str, Any]
 
 
 def read_manifest(data: Path, form: str = "") -> dict[str, Any]:
-    """A data folder's manifest; UserError if it is missing, damaged, or not of version and form."""
+    """Read a manifest; UserError if it is missing, damaged, or of another version or form."""
     path = data / MANIFEST
     if not path.exists():
         maker = _MAKERS.get(form, "fairseq-mhe prepare")
@@ -50,7 +50,7 @@ def read_manifest(data: Path, form: str = "") -> dict[str, Any]:
 
 
 def file_hashes(manifest: Facts) -> dict[str, str]:
-    """Every file of a data folder -> its SHA-256."""
+    """Return every file that the steps of a data folder wrote -> its SHA-256."""
     steps = manifest["steps"].values()
     return {
         name: entry["sha256"] for step in steps for name, entry in step["files"].items()
@@ -66,15 +66,15 @@ class Manifest:
     workers: int
 
     def checksums(self, names: Iterable[str]) -> dict[str, str]:
-        """File of a finished step -> its SHA-256."""
+        """Return file -> SHA-256 for files that finished steps wrote."""
         hashes = file_hashes(self.content)
         return {name: hashes[name] for name in names}
 
     def run(self, step: str, made_from: Facts, action: Callable[[Path], Any]) -> Counts:
-        """Do ``step`` unless it is done already, and return its counts.
+        """Run ``action`` unless the step was done before with equal inputs; return its counts.
 
-        ``made_from``: all that decides what it writes, as JSON has it. ``action`` writes into a
-        folder, whence files move to the same paths in the data folder.
+        ``made_from``: all inputs that determine the output, as JSON types. ``action`` writes into a
+        temporary folder; its files then move to the same paths in the data folder.
         """
         made_from = {**made_from, "versions": installed(_PACKAGES)}
         if not self._done(step, made_from):
@@ -97,17 +97,17 @@ class Manifest:
         return True
 
     def _finish(self, step: str, made_from: Facts, counts: Counts, work: Path) -> None:
-        """Move the files of a step to their places and record them."""
+        """Move the files of a step into the data folder and record them."""
         paths = sorted(path for path in work.rglob("*") if path.is_file())
         files = {}
         for path, checksum in sha256_of_all(paths, self.workers).items():
             facts = {"bytes": path.stat().st_size, "sha256": checksum}
             files[str(path.relative_to(work))] = facts
-        # The old record goes first: killed while files are moved, the step counts as not done.
+        # Without the old record the step counts as not done if a kill interrupts the moves.
         steps = self.content["steps"]
-        stale = steps.pop(step, {"files": {}})
+        old_record = steps.pop(step, {"files": {}})
         write_json(self.folder / MANIFEST, self.content)
-        for file in stale["files"]:
+        for file in old_record["files"]:
             (self.folder / file).unlink(missing_ok=True)
         for file in files:
             (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ class Manifest:
         write_json(self.folder / MANIFEST, self.content)
 
     def complete(self, **facts: Any) -> None:
-        """All steps are done; ``facts``: further keys of the manifest."""
+        """Record that all steps are done; ``facts``: further keys of the manifest."""
         path = self.folder / MANIFEST
         content = {**self.content, **facts, "state": "complete"}
         if read_json(path) != content:
@@ -127,11 +127,11 @@ class Manifest:
 def open_manifest(
     data: Path, form: str, facts: Facts, workers: int = 1
 ) -> Iterator[Manifest]:
-    """Make or reopen a data folder of a ``form``, for one process at a time.
+    """Make or reopen a data folder of a ``form``, and lock it against other processes.
 
-    ``facts``: the manifest's keys above its steps: no path, time or machine, so that equal data
-    have equal manifests. Raises UserError where the folder is of another form, in use, or cannot be
-    written, or a file of the block cannot be read.
+    ``facts``: further keys of the manifest; they hold no path, time or machine, so that equal data
+    have equal manifests. Raises UserError if the folder has another form, is in use or cannot be
+    written, or if code in the ``with`` block cannot read a file.
     """
     packages = installed(("fairseq-mhe", *_PACKAGES))
     versions = {"python": platform.python_version(), **packages}

@@ -1,4 +1,4 @@
-"""Work spread over the cores, in order, with a bounded number of chunks in memory."""
+"""Map a function over items in worker processes, in order, with few items in memory."""
 
 import multiprocessing
 from collections import deque
@@ -14,8 +14,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import tracked
 from fairseq_mhe.prepare.text import text_blocks
 
-#: Items from which on their progress is shown: the work takes more than seconds.
-_MANY = 20
+#: Fewer items take only seconds, so that no progress is shown.
+_SHOW_PROGRESS_FROM = 20
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -27,20 +27,22 @@ def ordered_map(
     name: str = "",
     total: int = 0,
 ) -> Iterator[Result]:
-    """``function`` of every item, in order, computed by ``workers`` processes.
+    """Yield ``function(item)`` for every item, in order, computed by ``workers`` processes.
 
-    At most ``2 * workers`` items are under way, so that a corpus larger than the memory streams
-    through. ``name``, of about ``total`` items: what progress is shown of, if they are many. Raises
-    UserError where a process was killed, as the system does when memory runs out.
+    At most ``2 * workers`` items are in flight, so that a corpus larger than memory streams
+    through. If ``total``, the approximate number of items, is large, a progress line begins with
+    ``name``. Raises UserError if a worker is killed, as the system does when memory runs out.
     """
     results = _results(function, items, workers)
-    return results if total < _MANY else tracked(results, name, total, "chunks")
+    if total < _SHOW_PROGRESS_FROM:
+        return results
+    return tracked(results, name, total, "chunks")
 
 
 def map_blocks(
     function: Callable[[bytes], Result], path: Path, size: int, workers: int, verb: str
 ) -> Iterator[Result]:
-    """`ordered_map` over a text file in blocks of whole lines of about ``size`` bytes."""
+    """Apply `ordered_map` to a text file in blocks of whole lines of about ``size`` bytes."""
     blocks, total = text_blocks(path, size), path.stat().st_size // size
     return ordered_map(function, blocks, workers, f"{verb} {path.name}", total)
 
@@ -54,7 +56,7 @@ def _results(
     if workers == 1 or len(first) < 2:
         yield from map(function, items)
         return
-    # By forks: a new process would import torch and fairseq, longer than a small corpus takes.
+    # A spawned process would import torch and fairseq, which takes longer than a small corpus.
     fork = multiprocessing.get_context("fork")
     executor = ProcessPoolExecutor(workers, fork, initializer=end_with_parent)
     pending: deque[Future[Result]] = deque()
@@ -66,9 +68,9 @@ def _results(
         while pending:
             yield pending.popleft().result()
     except BrokenProcessPool:
-        problem = "a worker process was killed, probably for want of memory"
+        problem = "a worker process was killed, probably because memory ran out"
         raise UserError(f"{problem}; try fewer --workers") from None
-    except BaseException:  # Ctrl-C, too: nobody waits for what is under way
+    except BaseException:  # including Ctrl-C: nobody needs the pending results
         for worker in (executor._processes or {}).values():
             worker.terminate()
         raise

@@ -1,4 +1,4 @@
-"""From running text, documents with empty lines between them, to a folder for language models."""
+"""Prepare running text, documents of one paragraph a line, for language models."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,25 +18,25 @@ from fairseq_mhe.prepare.text_processing import normalise
 
 #: What begins a document: a line after an empty one, a heading like ``= Title =``, or a file.
 EMPTY_LINES, TITLES, FILES = "empty lines", "titles", "files"
-#: A heading of an article; sections have two and more marks on each side.
+#: The heading of an article; headings of sections have two or more ``=`` on each side.
 _TITLE = re.compile(r" ?= [^=].* = ?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig(TextOptions):
-    """What to prepare, and how: UTF-8 text with a paragraph a line; documents are held out."""
+    """The options for running text: UTF-8, one paragraph a line; --hold-out takes documents."""
 
     vocab_size: int = vocabulary(8000)
-    # fairseq skips longer paragraphs in training and stops at them in validation.
+    # In training fairseq skips longer paragraphs; in validation they are an error.
     block: int = integer(
-        512, "split paragraphs of over N subwords (>= --tokens-per-sample)", 8
+        512, "split longer paragraphs; N is --tokens-per-sample of the training", 8
     )
-    lang: str = option("en", "the language, as en", metavar="LANG")
+    lang: str = option("en", "language code", metavar="LANG")
     documents: str = EMPTY_LINES
 
 
 def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
-    """Make the folder of ``config``, or what of it is missing, and return its path.
+    """Make the data folder of ``config`` and return its path; finished steps are skipped.
 
     ``source`` and errors: as in `parallel_text.prepare`.
     """
@@ -52,8 +52,8 @@ def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
     with open_manifest(config.out, TEXT, facts, config.workers) as manifest:
         counts = manifest.run("clean", made_from, partial(_clean, config))
         texts = {split: f"raw/{split}.txt" for split in SPLITS}
-        # A block has a beginning and an end beside its subwords.
-        make_subwords(manifest, config, texts, most=config.block - 2)
+        # fairseq's begin and end symbols also count towards a block.
+        make_subwords(manifest, config, texts, max_length=config.block - 2)
         manifest.complete(lines={split: count["kept"] for split, count in counts.items()})
     for split, count in counts.items():
         say(f"{split}: {count['documents']:,} documents, {count['kept']:,} paragraphs")
@@ -61,7 +61,7 @@ def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
 
 
 def documents(paths: Sequence[Path], begins: str = EMPTY_LINES) -> Iterator[list[str]]:
-    """The documents of some files, each a list of normalised paragraphs, at least one."""
+    """Yield the documents of files, each a list of one or more normalised paragraphs."""
     for path in paths:
         document: list[str] = []
         for line in read_lines(path):
@@ -77,7 +77,7 @@ def documents(paths: Sequence[Path], begins: str = EMPTY_LINES) -> Iterator[list
 
 
 def _clean(config: TextConfig, work: Path) -> Counts:
-    """The step from files to raw/: normalised documents with empty lines between them."""
+    """Write normalised documents, with empty lines between them, into raw/; count them by split."""
     counts = {split: {"read": 0, "kept": 0, "documents": 0} for split in SPLITS}
     (work / "raw").mkdir()
     with ExitStack() as stack:
@@ -89,8 +89,8 @@ def _clean(config: TextConfig, work: Path) -> Counts:
             counts[source]["read"] = sum(map(count_lines, paths))
             for number, document in enumerate(documents(paths, config.documents)):
                 split = config.split_of(number, source)
-                between = "\n" if counts[split]["documents"] else ""
-                text = between + "".join(f"{line}\n" for line in document)
+                separator = "\n" if counts[split]["documents"] else ""
+                text = separator + "".join(f"{line}\n" for line in document)
                 streams[split].write(text.lower() if config.lowercase else text)
                 counts[split]["documents"] += 1
                 counts[split]["kept"] += len(document)
@@ -99,6 +99,6 @@ def _clean(config: TextConfig, work: Path) -> Counts:
             texts = config.texts().get(split, config.train)
             names = ", ".join(map(str, texts))
             problem = f"too few documents, {split} would be empty"
-            advice = "documents are text with empty lines between them"
+            advice = "put an empty line between documents"
             raise UserError(f"{names}: {problem}; {advice}")
     return counts

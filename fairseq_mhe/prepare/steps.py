@@ -1,6 +1,6 @@
-"""The steps that all text shares: learn subwords, segment the text, make it binary.
+"""The steps that every kind of text goes through: learn subwords, segment the text, binarise it.
 
-fairseq-preprocess makes the same files in 7.5 times the time (CPU time, 200,000 lines).
+fairseq-preprocess writes the same files and takes 7.5 times as long (CPU time, 200,000 lines).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fairseq_mhe.prepare.text import lines_of
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.data import Dictionary
 
-SEGMENT_BYTES = 1 << 20  # of text at a time
-BINARY_BYTES = 1 << 21
-# Not an argument of `_number_text`: forked processes inherit it, and nothing is pickled.
+# Bytes of text that a worker process segments or binarises at a time.
+SEGMENT_BYTES, BINARY_BYTES = 1 << 20, 1 << 21
+# A global, so that forked workers inherit it; an argument of `_token_ids` would be pickled.
 _dictionary: Dictionary
 
 
@@ -39,7 +39,7 @@ def text_facts(
     source: Facts | None,
     **options: Any,
 ) -> Facts:
-    """The keys of a manifest that `data_folder.DataFolder` reads, and some for people."""
+    """Return the keys of a manifest that describe a text; ``source`` says where it comes from."""
     return {
         "source_lang": langs[0],
         "target_lang": langs[1],
@@ -51,31 +51,31 @@ def text_facts(
 
 
 def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, list[str]]:
-    """The SHA-256 of named files, for `Manifest.run`."""
+    """Return name -> the SHA-256 of its files, as the ``made_from`` of `Manifest.run`."""
     hashes = sha256_of_all(list(chain(*files.values())), workers)
     return {name: [hashes[path] for path in paths] for name, paths in files.items()}
 
 
 def make_subwords(
-    manifest: Manifest, config: TextOptions, texts: Mapping[str, str], most: int = 0
+    manifest: Manifest, config: TextOptions, texts: Mapping[str, str], max_length: int = 0
 ) -> None:
-    """Learn subwords of the clean train texts, segment all texts, and make them binary.
+    """Learn a subword model on the clean train texts, segment all texts, and binarise them.
 
-    ``texts``: fairseq's name of each text -> its clean file in the data folder (raw/train.en);
-    ``most``: subwords of a line, longer ones are split, unless it is 0.
+    ``texts``: fairseq's name of each text (train.en-de.en) -> its clean file in the data folder
+    (raw/train.en); lines of over ``max_length`` subwords are split, unless that is 0.
     """
-    model = _learn(manifest, config, _texts_of_train(texts.values()))
-    _segment(manifest, model, list(texts.values()), most)
+    model = _learn(manifest, config, _train_texts(texts.values()))
+    _segment(manifest, model, list(texts.values()), max_length)
     segmented = {name: f"subword/{Path(text).name}" for name, text in texts.items()}
     make_binary(manifest, segmented)
 
 
-def _texts_of_train(texts: Iterable[str]) -> list[str]:
+def _train_texts(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if Path(text).stem == "train"]
 
 
 def _learn(manifest: Manifest, config: TextOptions, train: list[str]) -> SubwordModel:
-    """The subword model of the train texts: subword/."""
+    """Run the step "learn": from clean train texts to a subword model in subword/."""
     kind, size = config.subword, config.vocab_size
     name = f"subword/{MODEL_NAMES[kind]}"
     paths = [manifest.folder / text for text in train]
@@ -94,18 +94,18 @@ def _learn(manifest: Manifest, config: TextOptions, train: list[str]) -> Subword
 
 
 def _segment(
-    manifest: Manifest, model: SubwordModel, texts: list[str], most: int
+    manifest: Manifest, model: SubwordModel, texts: list[str], max_length: int
 ) -> None:
-    """Clean texts in subwords: subword/."""
+    """Run the step "segment": from clean texts to the same texts in subwords, in subword/."""
 
     def action(work: Path) -> Counts:
-        apply = partial(subword.segment_text, model=model, most=most)
-        subword.segment([], model)  # reads the model, once for all processes
+        segment = partial(subword.segment_text, model=model, max_length=max_length)
+        subword.segment([], model)  # caches the model, which forked workers inherit
         (work / "subword").mkdir()
         counts = {}
         for path in (manifest.folder / text for text in texts):
             lengths: list[int] = []
-            blocks = map_blocks(apply, path, SEGMENT_BYTES, manifest.workers, "segment")
+            blocks = map_blocks(segment, path, SEGMENT_BYTES, manifest.workers, "segment")
             with (work / "subword" / path.name).open("wb") as stream:
                 for text, text_lengths in blocks:
                     stream.write(text)
@@ -119,11 +119,11 @@ def _segment(
 
     (checksum,) = manifest.checksums([f"subword/{model.path.name}"]).values()
     made_from = {"inputs": manifest.checksums(texts), "model": checksum}
-    manifest.run("segment", {**made_from, "most": most or None}, action)
+    manifest.run("segment", {**made_from, "most": max_length or None}, action)
 
 
 def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
-    """The step from subword/ to bin/: ``texts``, as in `make_subwords`, and their dictionary."""
+    """Run the step "binarise": from ``texts`` (fairseq's name -> file in subwords) to bin/."""
 
     def action(work: Path) -> Counts:
         fairseq_mhe.register()
@@ -131,11 +131,11 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
 
         (work / "bin").mkdir()
         dictionary = Dictionary()
-        train = [manifest.folder / text for text in _texts_of_train(texts.values())]
+        train = [manifest.folder / text for text in _train_texts(texts.values())]
         for word, count in subword.count_words(train, manifest.workers).items():
             dictionary.add_symbol(word, count)
         dictionary.finalize()
-        # ("de",) of train.en-de.de, () of running text.
+        # The name train.en-de.de gives ("de",), the name train of running text gives ().
         for lang in {tuple(name.split(".")[2:]) for name in texts}:
             file = ".".join(("dict", *lang, "txt"))
             dictionary.save(str(work / "bin" / file))
@@ -146,27 +146,27 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
         write_text(manifest.folder / "logs" / "binarise.log", log)
         return {"dictionary": len(dictionary) - dictionary.nspecial}
 
-    # The direction of translation decides the names.
+    # The names depend on the direction of translation: the other one repeats this step.
     made_from = {"inputs": manifest.checksums(texts.values()), "names": list(texts)}
     manifest.run("binarise", made_from, action)
 
 
 def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1) -> str:
-    """Write PREFIX.bin, a text's numbers, and PREFIX.idx, its lines' lengths; a line of counts."""
+    """Write token ids to PREFIX.bin and lengths of lines to PREFIX.idx; return a line of counts."""
     from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
 
     global _dictionary
     _dictionary = dictionary
     dtype = best_fitting_int_dtype(len(dictionary))
-    number = partial(_number_text, dtype=dtype)
-    blocks = map_blocks(number, text, BINARY_BYTES, workers, "binarise")
+    encode = partial(_token_ids, dtype=dtype)
+    blocks = map_blocks(encode, text, BINARY_BYTES, workers, "binarise")
     lengths: list[int] = []
     unknown = 0
     with Path(f"{prefix}.bin").open("wb") as data:
-        for numbers, line_lengths in blocks:
-            data.write(numbers.tobytes())
+        for ids, line_lengths in blocks:
+            data.write(ids.tobytes())
             lengths += line_lengths
-            unknown += int(np.count_nonzero(numbers == dictionary.unk()))
+            unknown += int(np.count_nonzero(ids == dictionary.unk()))
     with MMapIndexedDataset.Index.writer(f"{prefix}.idx", dtype) as index:
         index.write(lengths)
     return (
@@ -174,14 +174,14 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
     )
 
 
-def _number_text(block: bytes, dtype: Any) -> tuple[NDArray[Any], list[int]]:
-    """The numbers of whole lines one after another, and how many each line has."""
-    known, unknown, end = _dictionary.indices, _dictionary.unk(), _dictionary.eos()
-    numbers: list[int] = []
+def _token_ids(block: bytes, dtype: Any) -> tuple[NDArray[Any], list[int]]:
+    """Return the token ids of a block's lines, joined, (N,), and the number of ids of each line."""
+    known, unk, eos = _dictionary.indices, _dictionary.unk(), _dictionary.eos()
+    ids: list[int] = []
     lengths: list[int] = []
     for line in lines_of(block):
-        words = line.split()
-        numbers.extend(map(known.get, words, repeat(unknown)))
-        numbers.append(end)
-        lengths.append(len(words) + 1)
-    return np.array(numbers, dtype=dtype), lengths
+        subwords = line.split()
+        ids.extend(map(known.get, subwords, repeat(unk)))
+        ids.append(eos)
+        lengths.append(len(subwords) + 1)
+    return np.array(ids, dtype=dtype), lengths

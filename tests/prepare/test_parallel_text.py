@@ -18,7 +18,7 @@ from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import parallel_text, steps
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.manifest import Manifest, file_hashes, open_manifest, read_manifest
-from fairseq_mhe.prepare.parallel_text import clean_pairs, prepare, usual_ratio
+from fairseq_mhe.prepare.parallel_text import clean_pairs, median_ratio, prepare
 from fairseq_mhe.prepare.text import write_lines
 from tests.fixtures.processes import python
 from tests.fixtures.text import Pairs
@@ -62,7 +62,7 @@ def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
     config = replace(MOSES, tokenizer="none", target_lang="zh", max_tokens=20)
     long = "The weather is fine in the mountains today"
     pairs = [(long, "今天山里天气很好"), ("Yes, no", "是")]
-    usual = usual_ratio([*pairs, *[("", "今"), ("a", "")], pairs[0]])
+    usual = median_ratio([*pairs, *[("", "今"), ("a", "")], pairs[0]])
     assert usual == pytest.approx(8 / 42)
     assert clean_pairs(pairs, config, "train", usual)[1] == {"kept": 2}
     wrong = [(long, "今"), ("x" * 161, "今" * 40)]
