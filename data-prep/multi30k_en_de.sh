@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Multi30k English-German, from the public files to a data folder that fairseq-train reads.
+# Download Multi30k English-German and prepare it as a data folder for fairseq-train.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora multi30k_en_de "$@"

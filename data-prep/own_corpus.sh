@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Parallel text of one's own, in any language pair, to a data folder that fairseq-train reads.
+# Prepare your own parallel text, in any language pair, as a data folder for fairseq-train.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.cli prepare "$@"

@@ -1,4 +1,4 @@
-# Sourced by the scripts here with MODULE OPTION...: runs the module, installed first where it is missing.
+# The scripts here source this with MODULE OPTION...; it runs the module, and installs fairseq-mhe if needed.
 # shellcheck shell=bash
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Penn Treebank as language models read it (Mikolov et al. 2011), from a folder of its files.
+# Prepare the Penn Treebank (Mikolov et al. 2011), from a folder of its files, for language models.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora ptb "$@"

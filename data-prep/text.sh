@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Running text of one's own to a folder that language models train on.
+# Prepare your own running text for language models.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora text "$@"

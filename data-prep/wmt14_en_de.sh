@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# WMT14 English-German, from the public archives to a data folder that fairseq-train reads.
+# Download WMT14 English-German and prepare it as a data folder for fairseq-train.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora wmt14_en_de "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Regenerate pairs.tsv.bz2: interface texts of Home Assistant, from the wheel of one release.
+"""Make pairs.tsv.bz2 again from the wheel of one release of Home Assistant: its interface's texts.
 
-Standard library only. The same wheel always gives the same bytes: names decide the order, hashes
-the split, and bzip2 has not changed since 2000 (what zlib and liblzma write depends on versions).
+It needs only Python. One wheel always gives the same bytes: names determine the order, hashes the
+split; bzip2 has not changed since 2000, while zlib's and liblzma's output depends on their version.
 
     pip download --no-deps --ignore-requires-python --only-binary :all: homeassistant==2026.11.0
     python extract.py homeassistant-2026.11.0-py3-none-any.whl
@@ -29,7 +29,7 @@ SIMILAR_LENGTHS = 2.2  # ratio of characters + 10: short labels may differ more
 MIN_HELD_OUT_WORDS = 3  # shorter labels have no context: "Open" is Öffnen, Offen or Geöffnet
 MAX_COPIED_SHARE = 0.75  # of the longer side's words
 MAX_HELD_OUT_FAMILY = 150  # MQTT alone would give half of the test pairs
-# Shares of the other families, by the hash of their names: about 1,000 pairs are left in each.
+# Shares of the other families, by the hash of their names; about 1,000 pairs remain in each split.
 TEST_SHARE, VALID_SHARE = 0.12, 0.08
 
 LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)")
@@ -55,19 +55,19 @@ class Pair(NamedTuple):
 
 
 def normalised(text: str) -> str:
-    """The letters of ``text`` alone, without case: what the leakage check compares."""
+    """Return only the letters of ``text``, case-folded, as the leakage check compares them."""
     return "".join(filter(str.isalpha, text.casefold()))
 
 
 def plain(line: str) -> str:
-    """``line`` without Markdown's marks: the words a user sees."""
+    """Return ``line`` without Markdown, as a user sees it."""
     line = LINE_MARK.sub("", LINK.sub(r"\1", line))
     line = EMPHASIS.sub(r"\2", EMPHASIS.sub(r"\2", line))
     return " ".join(line.split())
 
 
 def sentences(line: str) -> list[str]:
-    """``line`` cut after sentence ends, but not after abbreviations."""
+    """Split ``line`` after sentence ends, but not after abbreviations."""
     parts: list[str] = []
     start = 0
     for gap in SENTENCE_END.finditer(line):
@@ -80,7 +80,7 @@ def sentences(line: str) -> list[str]:
 
 
 def segments(en: str, de: str) -> list[tuple[str, str]] | None:
-    """The sentence pairs of one message, or None where its lines cannot be paired."""
+    """Return the sentence pairs of one message, or None if its lines cannot be paired."""
     en_lines, de_lines = ([*filter(None, map(plain, text.split("\n")))] for text in (en, de))
     if len(en_lines) != len(de_lines):
         return None
@@ -90,20 +90,20 @@ def segments(en: str, de: str) -> list[tuple[str, str]] | None:
         sizes = [[len(sentence) + 10 for sentence in side] for side in cut]
         ratios = [en_size / de_size for en_size, de_size in zip(*sizes, strict=False)]
         similar = all(1 / SIMILAR_LENGTHS <= ratio <= SIMILAR_LENGTHS for ratio in ratios)
-        alike = similar and len(cut[0]) == len(cut[1])
-        pairs += zip(*cut, strict=True) if alike else [whole]
+        pairable = similar and len(cut[0]) == len(cut[1])
+        pairs += zip(*cut, strict=True) if pairable else [whole]
     return pairs
 
 
 def is_copied(en: str, de: str) -> bool:
-    """Whether most words are the same in both languages: names and models, untranslated text."""
+    """Whether most words are equal in both languages, as in lists of names or untranslated text."""
     words = [Counter(filter(None, map(normalised, text.split()))) for text in (en, de)]
     copied = (words[0] & words[1]).total()
     return copied > MAX_COPIED_SHARE * max(words[0].total(), words[1].total())
 
 
 def reason_to_drop(en: str, de: str) -> str | None:
-    """Why a sentence pair is not a translation task, or None where it is one."""
+    """Return why a sentence pair is not a translation example, or None if it is one."""
     both = f"{en}\n{de}"
     letters = normalised(en), normalised(de)
     checks = {
@@ -118,7 +118,7 @@ def reason_to_drop(en: str, de: str) -> str | None:
 
 
 def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every string of a translation file with its path of keys, in the file's order."""
+    """Yield every string of a translation file with its path of keys, in the file's order."""
     for key, value in node.items():
         if isinstance(value, dict):
             yield from flatten(value, f"{prefix}/{key}")
@@ -127,7 +127,7 @@ def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def read_messages(wheel: Path) -> Iterator[Pair]:
-    """Every string that has both languages, integration by integration in alphabetical order."""
+    """Yield every string that has both languages, by integration in alphabetical order."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         for name in sorted(name for name in names if name.endswith("/translations/en.json")):
@@ -140,7 +140,7 @@ def read_messages(wheel: Path) -> Iterator[Pair]:
 
 
 def clean(messages: Iterable[Pair], counts: Counter[str]) -> Iterator[Pair]:
-    """The sentence pairs worth learning from; ``counts`` says what was dropped and why."""
+    """Yield the usable sentence pairs; ``counts`` records how many are dropped, by reason."""
     for message in messages:
         counts["messages"] += 1
         pairs = segments(message.en, message.de)
@@ -154,7 +154,7 @@ def clean(messages: Iterable[Pair], counts: Counter[str]) -> Iterator[Pair]:
 
 
 def split_of(name: str, size: int) -> str:
-    """The split that the family ``name``, of ``size`` pairs, falls into."""
+    """Return the split of the family ``name``, which has ``size`` pairs."""
     point = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32
     if size > MAX_HELD_OUT_FAMILY or point >= TEST_SHARE + VALID_SHARE:
         return "train"
@@ -162,7 +162,7 @@ def split_of(name: str, size: int) -> str:
 
 
 def one_translation_each(pairs: Iterable[Pair]) -> list[Pair]:
-    """Each English text once, with the German that most integrations give (the first of equals)."""
+    """Keep each English text once, with the German of most integrations (the first of equals)."""
     translations: dict[str, Counter[str]] = defaultdict(Counter)
     first: dict[tuple[str, str], Pair] = {}
     for pair in pairs:
@@ -174,7 +174,7 @@ def one_translation_each(pairs: Iterable[Pair]) -> list[Pair]:
 def held_out(
     pairs: Iterable[Pair], seen: Iterable[Pair], name: str, counts: Counter[str]
 ) -> list[Pair]:
-    """``pairs`` without short labels, repetitions, and all whose one side occurs in ``seen``."""
+    """Drop short labels, repetitions, and pairs with a side that occurs in ``seen``."""
     sources = {normalised(pair.en) for pair in seen}
     targets = {normalised(pair.de) for pair in seen}
     kept = []
@@ -191,16 +191,16 @@ def held_out(
 
 
 def split(pairs: Iterable[Pair], counts: Counter[str]) -> dict[str, list[Pair]]:
-    """Train, valid and test, of different integrations and without a sentence in common."""
+    """Return train, valid and test, which share neither integrations nor sentences."""
     families: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         # Related integrations (victron_ble, victron_gx) share the first word of their names.
         families[pair.integration.split("_")[0]].append(pair)
     groups: dict[str, list[Pair]] = defaultdict(list)
     for name, members in families.items():
-        place = split_of(name, len(members))
-        groups[place] += members
-        counts[f"{place} pairs before de-duplication"] += len(members)
+        chosen = split_of(name, len(members))
+        groups[chosen] += members
+        counts[f"{chosen} pairs before de-duplication"] += len(members)
     train = one_translation_each(groups["train"])
     valid = held_out(groups["valid"], train, "valid", counts)
     test = held_out(groups["test"], [*train, *valid], "test", counts)
@@ -213,11 +213,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("wheel", type=Path, help="the wheel of the release")
-    parser.add_argument("--out", type=Path, default=CORPUS, help="where (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=CORPUS, help="folder (default: %(default)s)")
     args = parser.parse_args()
     content = args.wheel.read_bytes() if args.wheel.is_file() else b""
     if hashlib.sha256(content).hexdigest() != WHEEL_SHA256:
-        sys.exit(f"extract.py: error: {args.wheel} is not the wheel: fetch it as --help says")
+        sys.exit(f"extract.py: error: {args.wheel} is not the wheel: download it as in --help")
     counts: Counter[str] = Counter()
     rows = [("split", "integration", "en", "de")]
     for name, pairs in split(clean(read_messages(args.wheel), counts), counts).items():

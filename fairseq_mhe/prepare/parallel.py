@@ -14,8 +14,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import tracked
 from fairseq_mhe.prepare.text import text_blocks
 
-#: Fewer items take only seconds, so that no progress is shown.
-_SHOW_PROGRESS_FROM = 20
+#: The number of items from which on progress is shown; fewer items take only seconds.
+_SHOWN_FROM = 20
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -34,9 +34,7 @@ def ordered_map(
     ``name``. Raises UserError if a worker is killed, as the system does when memory runs out.
     """
     results = _results(function, items, workers)
-    if total < _SHOW_PROGRESS_FROM:
-        return results
-    return tracked(results, name, total, "chunks")
+    return results if total < _SHOWN_FROM else tracked(results, name, total, "chunks")
 
 
 def map_blocks(

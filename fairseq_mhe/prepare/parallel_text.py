@@ -40,7 +40,7 @@ Row = tuple[str, ...]
 CleanText = tuple[list[Row], Counter[str]]
 
 CHUNK = 5000  # pairs that a worker process cleans at a time
-#: A token is rarely longer; for texts whose lengths are counted in characters.
+#: Where lengths are counted in characters, these make a token; few tokens are longer.
 _CHARACTERS_PER_TOKEN = 8
 _RATIO_PAIRS = 100_000  # the first pairs of a corpus, which give the usual length ratio
 _WARN_ABOVE = 10  # percent of dropped pairs
@@ -105,10 +105,8 @@ def _clean(
                         counts[split].update(held_out=len(rows), kept=-len(rows))
             _check_kept(corpora[0][0], counts[split], config.max_dropped)
         if not all(count["kept"] for count in counts.values()):
-            problem = (
-                f"the training text has too few pairs for --hold-out {config.hold_out}"
-            )
-            raise UserError(f"{problem}; take a smaller number")
+            few = f"too few pairs for --hold-out {config.hold_out}"
+            raise UserError(f"the training text has {few}; take a smaller number")
         return {split: dict(counter) for split, counter in counts.items()}
 
     sides = {split: list(chain(*corpora)) for split, corpora in files.items()}
@@ -212,7 +210,7 @@ def _say_not_restored(config: PrepareConfig) -> None:
     lang = config.target_lang
     tokenise, detokenise = tokeniser("moses", lang), detokeniser("moses", lang)
     lines = list(islice(read_lines(config.out / "raw" / f"test.{lang}"), _REFERENCES))
-    forms: Counter[str] = Counter()
+    forms: Counter[str] = Counter()  # "A/A" is the form of "und/oder"
     examples: dict[str, str] = {}
     for line in lines:
         restored = detokenise(tokenise(line))
@@ -220,7 +218,6 @@ def _say_not_restored(config: PrepareConfig) -> None:
             restored_words = set(restored.split())
             lost = [word for word in line.split() if word not in restored_words]
             words = " ".join(lost or [line])
-            # The form of "und/oder" is A/A.
             form = re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "A", words))
             forms[form] += 1
             examples.setdefault(form, words)

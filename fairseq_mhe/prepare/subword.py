@@ -30,14 +30,10 @@ NOT_LAST = "@@"  # BPE's mark at the end of every subword but the last of a word
 SPECIAL_SYMBOLS = frozenset(("<s>", "</s>", "<pad>", "<unk>", "<mask>"))
 MODEL_NAMES = {"bpe": "bpe.codes", "sentencepiece": "sentencepiece.model"}
 SUBWORDS = tuple(MODEL_NAMES)
-COUNT_BYTES = (
-    1 << 22
-)  # bytes of text that a worker counts at a time; each block has a counter
+COUNT_BYTES = 1 << 22  # bytes of text at a time; larger blocks have fewer words in common
 CACHED_WORDS = 500_000  # limit of the words whose subwords a process keeps
 MAX_SENTENCES = 2_000_000  # lines for SentencePiece; more lines hardly change its model
-MAX_SENTENCE_BYTES = (
-    4192  # SentencePiece skips longer lines, and fails on far longer words
-)
+MAX_SENTENCE_BYTES = 4192  # SentencePiece skips longer lines, fails on far longer words
 LEARNING_THREADS = 16  # fixed: SentencePiece's model depends on the number of threads
 
 

@@ -1,4 +1,4 @@
-"""The examples of official files: tables with tabs, JSON lines, and SQuAD's JSON."""
+"""Read the examples of official files: tables with tabs, JSON lines, and SQuAD's JSON."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from fairseq_mhe.prepare.tasks import Task
 from fairseq_mhe.prepare.text import read_lines, read_whole
 
 Row = dict[str, Any]
-#: Raised by rows that are not of their task.
+#: What the parsers raise for a row that does not have its task's columns or values.
 _BAD_ROW = (LookupError, TypeError, ValueError, AttributeError)
 
 
@@ -21,9 +21,9 @@ class Example(NamedTuple):
 
     texts: tuple[str, ...]
     label: str
-    group: str = ""  # what is scored together
-    spans: Sequence[tuple[int, int, int]] = ()  # text (0 or 1), first character, end
-    candidate: str = ""  # what fills the gap
+    group: str = ""  # examples of one group are scored together
+    spans: Sequence[tuple[int, int, int]] = ()  # index of the text, first character, end
+    candidate: str = ""  # the text that fills the gap
 
 
 class Question(NamedTuple):
@@ -31,12 +31,12 @@ class Question(NamedTuple):
 
     identity: str
     text: str
-    answers: list[tuple[str, int]]  # text, and its first character in the context
+    answers: list[tuple[str, int]]  # text, index of its first character in the context
     context: str
 
 
 def task_file(task: Task, folder: Path, split: str) -> Path:
-    """CoLA/train.tsv, train.tsv or cola.train.tsv in ``folder``; UserError where none is there."""
+    """Return FOLDER/CoLA/train.tsv, train.tsv or cola.train.tsv; UserError if there is none."""
     official = f"{split}{task.suffix}"
     names = (f"{task.folder}/{official}", official, f"{task.name}.{official}")
     for name in names:
@@ -47,20 +47,20 @@ def task_file(task: Task, folder: Path, split: str) -> Path:
 
 
 def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example], int]:
-    """The examples of a file with labels, and how many with an empty text or label were dropped.
+    """Return the examples of a file, and how many were dropped for an empty text or label.
 
-    QQP's train has such, scored sets must be whole. Raises UserError where a row is not of the
-    task, or incomplete and not to be dropped.
+    Only training sets may ``drop`` (QQP's has such examples). Raises UserError if a row does not
+    belong to the task, or is incomplete and ``drop`` is False.
     """
-    parse, columns = _PARSERS.get(task.name, _classified), task.header
+    parse, columns = _PARSERS.get(task.name, _parse_row), task.header
     examples, dropped = [], 0
     try:
-        for number, line in enumerate(read_lines(path), start=1):  # noqa: B007 (for the error)
+        for number, line in enumerate(read_lines(path), start=1):  # noqa: B007 (error message)
             if task.suffix == ".jsonl":
                 row = json.loads(line)
             elif columns:
                 row = dict(zip_longest(columns, line.split("\t"), fillvalue=""))
-            else:  # the file's own header
+            else:  # this line is the header
                 columns = line.split("\t")
                 continue
             for example in parse(task, row):
@@ -71,15 +71,15 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
                 else:
                     raise ValueError("a text or a label is missing: add it")
     except _BAD_ROW as error:
-        what = f"line {number} is no row of {task.name}"
-        raise UserError(f"{path}, {what}: {_reason(error)}") from None
+        where = f"{path}, line {number}"
+        raise UserError(f"{where} is no row of {task.name}: {_reason(error)}") from None
     if not examples:
         raise UserError(f"{path} has no examples")
     return examples, dropped
 
 
 def read_squad(path: Path) -> list[Question]:
-    """The questions of a file of SQuAD; UserError for other files and misplaced answers."""
+    """Return the questions of a SQuAD file; UserError for other files and misplaced answers."""
     questions = []
     try:
         for article in json.loads(read_whole(path))["data"]:
@@ -95,9 +95,9 @@ def read_squad(path: Path) -> list[Question]:
 
 def _question(row: Row, context: str) -> Question:
     answers = [(answer["text"], answer["answer_start"]) for answer in row["answers"]]
-    for words, start in answers:
-        if start < 0 or not context.startswith(words, start):
-            answer = f"question {row['id']}: its answer {words!r:.60}"
+    for text, start in answers:
+        if start < 0 or not context.startswith(text, start):
+            answer = f"question {row['id']}: its answer {text!r:.60}"
             raise ValueError(f"{answer} is not at {start}")
     return Question(row["id"], row["question"], answers, context)
 
@@ -107,7 +107,7 @@ def _reason(error: Exception) -> str:
 
 
 def _label(task: Task, row: Row) -> str:
-    """The label, maybe empty; ValueError unless it is one of the task's, or a number."""
+    """Return the label, which may be empty; ValueError if the task has no such label."""
     label = str(row[task.label]).lower()
     if task.labels is None:
         float(label or 0)
@@ -118,74 +118,75 @@ def _label(task: Task, row: Row) -> str:
     return label
 
 
-def _classified(task: Task, row: Row) -> Iterator[Example]:
+def _parse_row(task: Task, row: Row) -> Iterator[Example]:
+    """Yield the one example of a row, for tasks that are not in `_PARSERS`."""
     yield Example(tuple(row[column] for column in task.columns), _label(task, row))
 
 
-def _answers(task: Task, row: Row) -> Iterator[Example]:
-    """MultiRC: an example for each answer to each question of a passage, grouped by question."""
-    text = row["passage"]["text"]
+def _parse_multirc(task: Task, row: Row) -> Iterator[Example]:
+    """Yield an example for each answer to each question of a passage, grouped by question."""
+    passage = row["passage"]["text"]
     for question in row["passage"]["questions"]:
         for answer in question["answers"]:
-            texts = text, f"{question['question']} {answer['text']}"
+            texts = passage, f"{question['question']} {answer['text']}"
             group = f"{row['idx']}.{question['idx']}"
             yield Example(texts, _label(task, answer), group)
 
 
-#: COPA's questions about the premise, as SuperGLUE's baselines (jiant) have them.
-_QUESTIONS = {
+#: COPA's questions about the premise, as in SuperGLUE's baselines (jiant).
+_COPA_QUESTIONS = {
     "cause": "What was the cause of this?",
     "effect": "What happened as a result?",
 }
 
 
-def _choice(task: Task, row: Row) -> Iterator[Example]:
-    """COPA: the premise with a question, and the two choices."""
+def _parse_copa(task: Task, row: Row) -> Iterator[Example]:
+    """Yield the premise with its question, and the two choices."""
     premise, *choices = (row[column] for column in task.columns)
-    yield Example(
-        (f"{premise} {_QUESTIONS[row['question']]}", *choices), _label(task, row)
-    )
+    question = _COPA_QUESTIONS[row["question"]]
+    yield Example((f"{premise} {question}", *choices), _label(task, row))
 
 
-def _word_in_context(task: Task, row: Row) -> Iterator[Example]:
-    """WiC: two sentences, and the place of the word in each, in characters."""
+def _parse_wic(task: Task, row: Row) -> Iterator[Example]:
+    """Yield two sentences, and the span of the word in each, in characters."""
     texts = row["sentence1"], row["sentence2"]
     first = (0, row["start1"], row["end1"])
     second = (1, row["start2"], row["end2"])
     yield Example(texts, _label(task, row), spans=(first, second))
 
 
-def _coreference(task: Task, row: Row) -> Iterator[Example]:
-    """WSC: a text and two spans of it, by the number of their first word and their text."""
+def _parse_wsc(task: Task, row: Row) -> Iterator[Example]:
+    """Yield a text and two of its spans; the file gives their words and the first one's index."""
     line, target, spans = row["text"], row["target"], []
     words = list(re.finditer(r"\S+", line))
     for name in ("span1", "span2"):
         phrase, first = target[f"{name}_text"], target[f"{name}_index"]
         last = first + len(phrase.split()) - 1
         begin, end = words[first].start(), words[last].end()
-        # The last word without a comma. Official files name other words at times: then the place.
+        # End the span with the phrase, before a comma. Some official phrases differ from the text.
         if line[begin:].lower().startswith(phrase.lower()):
             end = begin + len(phrase)
         spans.append((0, begin, end))
     yield Example((line,), _label(task, row), spans=spans)
 
 
-def _gap(task: Task, row: Row) -> Iterator[Example]:
-    """ReCoRD: an example for each entity of a passage in each query's gap, grouped by query."""
+def _parse_record(task: Task, row: Row) -> Iterator[Example]:
+    """Yield an example for each query with each entity in its gap, grouped by query."""
     text, entities = row["passage"]["text"], row["passage"]["entities"]
     names = [text[entity["start"] : entity["end"] + 1] for entity in entities]
     for query in row["qas"]:
-        right, group = {answer["text"] for answer in query["answers"]}, str(query["idx"])
+        answers = {answer["text"] for answer in query["answers"]}
+        group = str(query["idx"])
         for name in dict.fromkeys(names):
             filled = query["query"].replace("@placeholder", name)
             texts = text.replace("@highlight", " "), filled
-            yield Example(texts, str(int(name in right)), group, candidate=name)
+            yield Example(texts, str(int(name in answers)), group, candidate=name)
 
 
 _PARSERS = {
-    "copa": _choice,
-    "multirc": _answers,
-    "record": _gap,
-    "wic": _word_in_context,
-    "wsc": _coreference,
+    "copa": _parse_copa,
+    "multirc": _parse_multirc,
+    "record": _parse_record,
+    "wic": _parse_wic,
+    "wsc": _parse_wsc,
 }

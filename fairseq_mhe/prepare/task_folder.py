@@ -1,4 +1,4 @@
-"""A task's folder: its examples as fairseq reads them, in a language model's subwords."""
+"""Make and open the data folder of a task, in the subwords of a language model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ from fairseq_mhe.prepare.text import read_whole, write_lines
 
 @dataclass(frozen=True)
 class TaskFolder:
-    """A prepared task."""
+    """The data folder of a task."""
 
     folder: Path
     task: Task
-    block: int
+    block: int  # limit of the tokens of an example
     text: str  # fingerprint of the language model's data folder
-    training: int  # examples
-    fingerprint: str  # of all examples
+    training: int  # number of training examples
+    fingerprint: str  # of this folder
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The task's data in a run's settings."""
+        """What the settings of a run record about its data."""
         return {"text": self.text, "fingerprint": self.fingerprint, "block": self.block}
 
     @property
@@ -47,20 +47,20 @@ class TaskFolder:
         return self.folder / "raw" / "valid.official.json"
 
     def examples(self, subset: str) -> Any:
-        """The `Inputs.facts` of a scored set."""
+        """Read the `Inputs.facts` of a scored set."""
         return read_json(self.folder / "raw" / f"{subset}.examples.json")
 
 
 def open_task(folder: Path) -> TaskFolder:
-    """A folder that `prepare_task` has finished; raises UserError as `open_data`."""
+    """Open a complete folder of `prepare_task`; raises UserError as `open_data`."""
     data = open_data(folder, TASK)
-    name, block, text = (data.manifest[each] for each in ("task", "block", "text"))
+    task, block, text = (data.manifest[key] for key in ("task", "block", "text"))
     training = data.manifest["lines"]["train"]
-    return TaskFolder(data.folder, TASKS[name], block, text, training, data.fingerprint)
+    return TaskFolder(data.folder, TASKS[task], block, text, training, data.fingerprint)
 
 
 def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
-    """Folders of different tasks; raises UserError as `open_task`, or if two are of one task."""
+    """Open folders of different tasks; raises UserError if one cannot be opened, or for a pair."""
     tasks = [open_task(folder) for folder in folders]
     for task, other in combinations(tasks, 2):
         if task.task is other.task:
@@ -70,9 +70,9 @@ def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
 
 
 def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) -> Path:
-    """Make the folder ``out`` of a task, or what of it is missing, from its files in ``source``.
+    """Make the folder ``out`` of a task from its official files in ``source``, and return it.
 
-    ``text``: the language model's data folder; ``block``: as of `read_inputs`, errors too.
+    ``text``: the language model's data folder; ``block`` and errors: as in `read_inputs`.
     """
     data = open_data(text, TEXT)
     splits = {"train": "train", **task.subsets}
@@ -86,7 +86,7 @@ def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) ->
             lines={name: count["examples"] for name, count in counts.items()}
         )
     for name, count in counts.items():
-        parts = [f"{number:,} {what}" for what, number in count.items() if number]
+        parts = [f"{number:,} {word}" for word, number in count.items() if number]
         say(f"{task.name} {name}: {', '.join(parts)}")
     return out
 
@@ -115,7 +115,7 @@ def _binarise(
         columns = (*inputs.columns, inputs.labels)
         for (name, dictionary), lines in zip(dictionaries.items(), columns, strict=True):
             if name == "label" and (task.labels is None or task.form == CHOICE):
-                # fairseq reads numbers as text
+                # fairseq reads these labels as numbers from a text file.
                 write_lines(binary / name / f"{split}.label", lines)
             else:
                 write_lines(raw / f"{split}.{name}", lines)

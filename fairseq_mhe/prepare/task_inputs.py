@@ -1,4 +1,4 @@
-"""A task's examples in subwords, none longer than a model's positions."""
+"""Turn a task's examples into subwords, truncated to the positions of a model."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -15,28 +15,28 @@ from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, Task
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
 Subwords = list[str]
-NOWHERE = "0 0"  # the place of <s> as the first and last token of an answer
+NO_ANSWER = "0 0"  # label of a window without the answer: <s> as first and last token
 
 
 class Inputs(NamedTuple):
     """A set of examples for fairseq, in subwords."""
 
-    columns: list[tuple[str, ...]]  # a line for each text of each example
+    columns: list[tuple[str, ...]]  # column i has text i of every example
     counts: dict[str, int]
     labels: list[str]
     facts: dict[str, Any]  # what scoring needs beside the model's output
-    spans: list[str]  # first and last token of two spans, the text's <s> counted
+    spans: list[str]  # indices of the first and last token of two spans; <s> is token 0
 
 
 class Aligned(NamedTuple):
-    """Subwords, and the first character of each and the one after its last."""
+    """The subwords of a text, of which subword i stands for text[begins[i] : ends[i]]."""
 
     subwords: list[str]
     begins: list[int]
     ends: list[int]
 
     def covering(self, begin: int, end: int) -> tuple[int, int]:
-        """The first subword of a stretch of characters, and its last."""
+        """Return the first and the last subword that stand for text[begin:end]."""
         first = min(bisect_right(self.ends, begin), len(self.ends) - 1)
         return first, max(first, bisect_left(self.begins, end) - 1)
 
@@ -44,9 +44,9 @@ class Aligned(NamedTuple):
 def read_inputs(
     task: Task, path: Path, processing: TextProcessing, block: int, train: bool
 ) -> Inputs:
-    """The examples of an official file, of at most ``block`` tokens with ends and separators.
+    """Return the examples of an official file, of at most ``block`` tokens with special symbols.
 
-    ``train``: incomplete ones are dropped and counted. Errors as `read_task` or `read_squad`.
+    ``train``: drop and count incomplete ones. Raises UserError as `read_task` or `read_squad`.
     """
     if task.form == ANSWERS:
         return _windows(task, path, processing, block)
@@ -59,74 +59,74 @@ def read_inputs(
     texts, spans = [], []
     columns = [processing.segment(column) for column in zip(*rows, strict=True)]
     for example, *lines in zip(examples, *columns, strict=True):
-        parts = [line.split() for line in lines]
-        fitting = _fitting(parts, block, task.form == CHOICE)
-        counts["truncated"] += fitting != parts
-        texts.append([" ".join(part) for part in fitting])
+        subwords = [line.split() for line in lines]
+        parts = _fit_block(subwords, block, task.form == CHOICE)
+        counts["truncated"] += parts != subwords
+        texts.append([" ".join(part) for part in parts])
         if example.spans:
-            spans.append(_marked(example, fitting, processing))
+            spans.append(_span_tokens(example, parts, processing))
     return Inputs(list(zip(*texts, strict=True)), counts, labels, facts, spans)
 
 
-def _marked(
+def _span_tokens(
     example: Example, parts: Sequence[Subwords], processing: TextProcessing
 ) -> str:
-    """The first and last token of both spans; a span that is cut off is its text's last subword."""
-    places = []
+    """Return first and last token of both spans; of a truncated span, its text's last subword."""
+    tokens = []
     for index, begin, end in example.spans:
-        ahead = 1 if index == 0 else len(parts[0]) + 3  # <s>, and first </s> </s>
+        offset = 1 if index == 0 else len(parts[0]) + 3  # <s>, or <s> text </s> </s>
         last = len(parts[index]) - 1
-        ends = aligned(processing, example.texts[index]).covering(begin, end)
-        places += [str(ahead + min(at, last)) for at in ends]
-    return " ".join(places)
+        ends = align(processing, example.texts[index]).covering(begin, end)
+        tokens += [str(offset + min(subword, last)) for subword in ends]
+    return " ".join(tokens)
 
 
-def _fitting(parts: Sequence[Subwords], block: int, choice: bool) -> list[Subwords]:
-    """One or two texts cut to a block; or a text that goes before each of several others."""
+def _fit_block(parts: Sequence[Subwords], block: int, choice: bool) -> list[Subwords]:
+    """Truncate one or two texts to a block; for a ``choice``, a context with each option."""
     if not choice:  # <s> first </s>, and </s> second </s>
-        return shortened(parts, block - 2 * len(parts))
+        return truncate(parts, block - 2 * len(parts))
     context, *options = parts
-    pairs = [shortened([context, option], block - 4) for option in options]
+    pairs = [truncate([context, option], block - 4) for option in options]
     shortest = min((context for context, _ in pairs), key=len)
     return [shortest, *(option for _, option in pairs)]
 
 
-def shortened(parts: Sequence[Subwords], most: int) -> list[Subwords]:
-    """Subwords of texts, cut at the longest one's end to ``most`` subwords in all."""
+def truncate(parts: Sequence[Subwords], max_length: int) -> list[Subwords]:
+    """Cut subwords off the longest text until all have ``max_length`` subwords together."""
     lengths = [len(part) for part in parts]
-    while sum(lengths) > most:
+    while sum(lengths) > max_length:
         lengths[lengths.index(max(lengths))] -= 1
     return [part[:length] for part, length in zip(parts, lengths, strict=True)]
 
 
 def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> Inputs:
-    """Questions with windows over their contexts: <s> question </s> </s> window </s>.
+    """Pair questions with windows over their contexts: <s> question </s> </s> window </s>.
 
-    Of a block of 384, windows begin 128 apart, and questions have at most 64. The label is the
-    first answer's first and last token, `NOWHERE` unless all is there (Devlin et al. 2019, 4.3).
+    In a block of 384, windows begin 128 subwords apart, and questions have at most 64. A label is
+    the first and last token of the first answer, or `NO_ANSWER` (Devlin et al. 2019, 4.3).
     """
     contexts: list[Any] = []
     questions: list[str] = []
     texts, labels, places, truncated, missed = [], [], [], 0, 0
     for passage, group in groupby(read_squad(path), attrgetter("context")):
-        context = aligned(processing, passage)
+        context = align(processing, passage)
         for question in group:
             if task.name == "squad1" and not question.answers:
                 where = f"{path}, question {question.identity}"
                 raise UserError(
                     f"{where} has no answer: for SQuAD 2.0 name the task squad2"
                 )
-            words = processing.segment([question.text])[0].split()
-            asked = words[: block // 6]
-            truncated += asked != words
-            labelled = _labelled_windows(question, context, len(asked), block)
+            subwords = processing.segment([question.text])[0].split()
+            kept = subwords[: block // 6]
+            truncated += kept != subwords
+            labelled = _labelled_windows(question, context, len(kept), block)
             for start, end, label in labelled:
                 window = context.subwords[start:end]
-                texts.append([" ".join(asked), " ".join(window)])
+                texts.append([" ".join(kept), " ".join(window)])
                 places.append([len(questions), len(contexts), start, end - start])
                 labels.append(label)
-            is_nowhere = all(label == NOWHERE for *_, label in labelled)
-            missed += bool(question.answers) and is_nowhere
+            unanswered = all(label == NO_ANSWER for *_, label in labelled)
+            missed += bool(question.answers) and unanswered
             questions.append(question.identity)
         contexts.append({"text": passage, "begins": context.begins, "ends": context.ends})
     counts = {"examples": len(labels), "questions": len(questions)}
@@ -136,36 +136,37 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> 
 
 
 def _labelled_windows(
-    question: Question, context: Aligned, asked: int, block: int
+    question: Question, context: Aligned, question_length: int, block: int
 ) -> list[tuple[int, int, str]]:
-    """First and end of each window of a question of ``asked`` subwords, and its label."""
-    ahead, first, last = asked + 3, -1, -1  # tokens before the window; no answer
+    """Return start, end and label of each window over a context, in subwords."""
+    offset = question_length + 3  # <s> question </s> </s>
+    first = last = -1  # in no window
     for answer, begin in question.answers[:1]:
         first, last = context.covering(begin, begin + len(answer))
     labelled = []
-    for start, end in windows(len(context.subwords), block - 1 - ahead, block // 3):
-        label = NOWHERE
+    for start, end in windows(len(context.subwords), block - 1 - offset, block // 3):
+        label = NO_ANSWER
         if start <= first and last < end:
-            label = f"{ahead + first - start} {ahead + last - start}"
+            label = f"{offset + first - start} {offset + last - start}"
         labelled.append((start, end, label))
     return labelled
 
 
-def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:
-    """First and end of windows of at most ``most`` subwords, ``stride`` subwords apart."""
-    starts = range(0, max(1, length - most + stride), stride)
-    return [(start, min(start + most, length)) for start in starts]
+def windows(length: int, max_length: int, stride: int) -> list[tuple[int, int]]:
+    """Return start and end of windows of at most ``max_length``, which begin ``stride`` apart."""
+    starts = range(0, max(1, length - max_length + stride), stride)
+    return [(start, min(start + max_length, length)) for start in starts]
 
 
-def aligned(processing: TextProcessing, text: str) -> Aligned:
-    """The subwords of a text, word by word: none crosses white space.
+def align(processing: TextProcessing, text: str) -> Aligned:
+    """Segment a text word by word and align its subwords with its characters.
 
-    Where normalising changes a word's length, each stands for all of it.
+    If normalising changes the length of a word, each of its subwords stands for the whole word.
     """
     words = list(re.finditer(r"\S+", text))
     result = Aligned([], [], [])
-    divided = processing.segment([word[0] for word in words])
-    for word, pieces in zip(words, map(str.split, divided), strict=True):
+    segmented = processing.segment([word[0] for word in words])
+    for word, pieces in zip(words, map(str.split, segmented), strict=True):
         begin, end = word.span()
         bare = [piece.removeprefix(WORD_START).removesuffix(NOT_LAST) for piece in pieces]
         bounds = list(accumulate(map(len, bare), initial=begin))

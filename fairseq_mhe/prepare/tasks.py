@@ -6,34 +6,34 @@ from typing import Any
 
 from fairseq_mhe.common.files import yaml_beside
 
-# What a task asks for.
-CLASSES = "classes"  #: a class, or a number, of one or two texts
-CHOICE = "choice"  #: which of two texts goes with a third
-WORDS = "words"  #: a class of two marked spans
+# What the model of a task predicts.
+CLASSES = "classes"  #: a class, or a number, for one or two texts
+CHOICE = "choice"  #: which of two texts fits a third one
+WORDS = "words"  #: a class for two marked spans
 CANDIDATES = "candidates"  #: which candidate fills a gap
-ANSWERS = "answers"  #: an answer within a passage
+ANSWERS = "answers"  #: the span of a passage that answers a question
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task, whose score is the mean of its metrics."""
+    """One task; its score is the mean of its metrics."""
 
     name: str
     suite: str
-    columns: Sequence[str]  # of its texts
-    labels: Sequence[str] | None = None  # in the order of classes; None: for a number
-    metrics: Sequence[str] = ("accuracy",)  # names of `runs.understanding`
-    label: str = "label"  # column
-    scored: Sequence[str] = ("dev",)  # official names of the sets that are scored
-    header: Sequence[str] = ()  # columns of a file without a header
+    columns: Sequence[str]  # the columns of the texts
+    labels: Sequence[str] | None = None  # by class index; None if the target is a number
+    metrics: Sequence[str] = ("accuracy",)  # as `runs.understanding` names them
+    label: str = "label"  # the column of the label
+    scored: Sequence[str] = ("dev",)  # official names of the sets to score
+    header: Sequence[str] = ()  # the columns, if the files have no header line
     form: str = CLASSES
-    folder: str = ""  # in the official archive, where SPLIT and suffix name a file
+    folder: str = ""  # of the files (train.tsv) in the official archive
     suffix: str = ".tsv"
-    files: Sequence[Mapping[str, Any]] = ()  # published, as `RemoteFile` has them
+    files: Sequence[Mapping[str, Any]] = ()  # published files: arguments of `RemoteFile`
 
     @property
     def subsets(self) -> dict[str, str]:
-        """fairseq's name of each scored set -> the official one."""
+        """fairseq's name of each scored set -> its official name."""
         return dict(zip(("valid", "valid1"), self.scored, strict=False))
 
 

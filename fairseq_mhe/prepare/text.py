@@ -1,4 +1,4 @@
-"""Reading text: plain or compressed files, checked line by line, both sides in step."""
+"""Read plain or compressed text, check it line by line, and pair the lines of both sides."""
 
 import bz2
 import gzip
@@ -14,33 +14,33 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
 
 _OPENERS: Any = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-#: Endings of the names of plain and compressed text.
+#: Suffixes of plain ("") and compressed text.
 SUFFIXES = tuple(_OPENERS)
-#: Read in place of a path.
+#: Not a path: `read_lines` reads standard input instead.
 STANDARD_INPUT = Path("standard input")
 
 
 def side_path(prefix: Path, lang: str) -> Path:
-    """The file of one side, maybe compressed: PREFIX.LANG; UserError if it is missing or empty."""
+    """Return the path PREFIX.LANG, or that of a compressed file; UserError if missing or empty."""
     for suffix in SUFFIXES:
         path = Path(f"{prefix}.{lang}{suffix}")
         if path.is_file():
             return existing_text(path)
     endings = ", ".join(SUFFIXES[1:])
-    advice = f"name another path, without its .{lang}"
-    raise UserError(f"{prefix}.{lang} is not there (nor with {endings}): {advice}")
+    advice = f"give another path, without its .{lang}"
+    raise UserError(f"{prefix}.{lang} does not exist (nor with {endings}): {advice}")
 
 
 def existing_text(path: Path) -> Path:
-    """``path`` itself, if it is a file that is not empty; else raises UserError."""
-    check_input(path, "name a text file, which can be read several times")
+    """Return ``path``; raise UserError unless it is a regular file with content."""
+    check_input(path, "name a text file; a pipe cannot be read several times")
     if not path.stat().st_size:
         raise UserError(f"{path} is empty; give a text of at least one line")
     return path
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file with their ends; its name says how it is compressed."""
+    """Yield the lines of a file with their line ends; the suffix says how it is compressed."""
     try:
         if path is STANDARD_INPUT:
             yield from sys.stdin.buffer
@@ -53,7 +53,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, ended by line feeds only; UserError where one is not clean."""
+    """Yield the lines of a UTF-8 file; only line feeds end lines. UserError for invalid text."""
     for number, raw in enumerate(_raw_lines(path), start=1):
         try:
             line = raw.decode()
@@ -72,7 +72,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    """The pairs of two files, or of one with tabs; UserError unless they are aligned and clean."""
+    """Yield the pairs of two files, or of one table; UserError for misaligned or invalid text."""
     if len(paths) == 1:
         for number, line in enumerate(read_lines(paths[0]), start=1):
             columns = line.split("\t") if line.strip() else ["", ""]
@@ -90,28 +90,28 @@ def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
 
 
 def count_lines(path: Path) -> int:
-    """The number of lines, not decoded; the last may lack its line end."""
+    """Count lines without decoding them; the last may lack its line feed."""
     return sum(1 for _ in _raw_lines(path))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a UTF-8 text file."""
+    """Write lines to a UTF-8 file."""
     with path.open("w", encoding="utf-8") as stream:
         stream.writelines(f"{line}\n" for line in lines)
 
 
 def text_blocks(path: Path, size: int) -> Iterator[bytes]:
-    """A file in blocks of whole lines of about ``size`` bytes, which workers decode."""
+    """Yield a file in blocks of whole lines, about ``size`` bytes each, for workers to decode."""
     with path.open("rb") as stream:
         while block := stream.read(size) + stream.readline():
             yield block
 
 
 def lines_of(block: bytes) -> list[str]:
-    """The lines of a block, without their ends."""
+    """Return the lines of a block without their line feeds."""
     return block.decode().removesuffix("\n").split("\n")
 
 
 def read_whole(path: Path) -> str:
-    """The text of a UTF-8 file, checked as by `read_lines`."""
+    """Return the text of a UTF-8 file, checked as in `read_lines`."""
     return "\n".join(read_lines(path))

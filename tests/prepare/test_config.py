@@ -23,7 +23,7 @@ from fairseq_mhe.prepare.parallel_text import add_arguments, prepare
         ({"hold_out": 9}, "are given: remove --hold-out"),
         ({"out": Path("a:b")}, "fairseq splits paths at colons"),
         ({"train": (Path("nowhere/a.tsv.gz"),)}, r"nowhere/a\.tsv\.gz does not exist"),
-        ({"valid": Path("nowhere/valid")}, r"nowhere/valid\.en is not there .*without its \.en"),
+        ({"valid": Path("nowhere/valid")}, r"nowhere/valid\.en does not exist .*without its \.en"),
     ],
 )
 def test_bad_options_are_refused(

@@ -68,7 +68,7 @@ def test_wmt14_from_archives_to_data(
         text = (miniature.newstest / f"newstest2014.{lang}").read_text()
         assert (data / "raw" / f"test.{lang}").read_text() == text
     assert lines_of(data, "tokenised/test.de")[-1] == '" So " - das ...'
-    assert "warning: valid has 20 lines, known are 3,000\n" in capsys.readouterr().err
+    assert "warning: valid has 20 lines instead of 3,000\n" in capsys.readouterr().err
     before = times(data)
     miniature.prepare(data, server.url, vocab_size=300)
     assert times(data) == before
@@ -80,7 +80,7 @@ def test_an_archive_without_a_side_is_one_line_and_leaves_nothing(
     path = miniature.archives / miniature.files[0].name
     write_archive(path, {f"{PREFIXES[0]}.en": "a\n"})
     miniature.files[0] = remote_file(path)
-    with pytest.raises(UserError, match=r"nowhere/newstest2013\.en is not there"):
+    with pytest.raises(UserError, match=r"nowhere/newstest2013\.en does not exist"):
         miniature.prepare(tmp_path / "data", server.url, newstest=Path("nowhere"))
     assert not server.requests
     with pytest.raises(UserError, match=r"-europarl-v7\.tgz has no training/europarl.*\.de"):
@@ -166,7 +166,7 @@ def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
     together = train[:22] + valid[:1]
     assert [en for en, _ in small[:sentences] if en in together] == together
     assert open_data(data).languages == ("de", "en")
-    warning = f"warning: train has {len(train)} lines, known are 160,239\n"
+    warning = f"warning: train has {len(train)} lines instead of 160,239\n"
     assert warning in capsys.readouterr().err
 
 
@@ -255,7 +255,7 @@ def test_subwords_of_others_stay_and_the_text_is_what_a_person_writes(
     corpus = Multi30kBpe(folder=tmp_path, out=tmp_path / "out")
     data = open_data(corpus.prepare())
     assert data.manifest["options"] == {"lowercase": True}
-    assert "train has 2 lines, known are 29,000" in capsys.readouterr().err
+    assert "train has 2 lines instead of 29,000" in capsys.readouterr().err
     assert lines_of(data.folder, "subword/test.en") == EN
     assert lines_of(data.folder, "raw/test.en") == ["a boy's dog runs.", "two girls, one hat"]
     assert lines_of(data.folder, "raw/valid.de")[1] == "zwei mädchen & ein hut"

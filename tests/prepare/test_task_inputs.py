@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.prepare.data_folder import open_data
-from fairseq_mhe.prepare.task_inputs import aligned
+from fairseq_mhe.prepare.task_inputs import align
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from tests.prepare.conftest import LINES
 
@@ -21,7 +21,7 @@ def processing(prepared: Path) -> TextProcessing:
 def test_subwords_are_the_texts_own_and_stand_for_their_letters(
     processing: TextProcessing, text: str
 ) -> None:
-    found = aligned(processing, text)
+    found = align(processing, text)
     (whole,) = processing.segment([text])
     assert found.subwords == whole.split()
     if "\u0007" not in text:
@@ -31,14 +31,14 @@ def test_subwords_are_the_texts_own_and_stand_for_their_letters(
 
 
 def test_a_word_that_normalising_shortens_is_one_stretch(processing: TextProcessing) -> None:
-    found = aligned(processing, "the cafe\u0301s are open")
+    found = align(processing, "the cafe\u0301s are open")
     places = set(zip(found.begins, found.ends, strict=True))
     assert {(begin, end) for begin, end in places if 4 <= begin < 10} == {(4, 10)}
 
 
 def test_what_covers_a_stretch(processing: TextProcessing) -> None:
     text = LINES[3] * 2
-    found = aligned(processing, text)
+    found = align(processing, text)
     for begin in range(len(text)):
         for end in range(begin + 1, min(begin + 9, len(text)) + 1):
             ends = enumerate(zip(found.begins, found.ends, strict=True))

@@ -21,7 +21,7 @@ from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.subword import join
 from fairseq_mhe.prepare.task_files import read_task, task_file
 from fairseq_mhe.prepare.task_folder import open_task, open_tasks, prepare_task
-from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, shortened, windows
+from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, truncate, windows
 from fairseq_mhe.prepare.tasks import TASKS, Task
 from tests.fixtures.miniature import Server, remote_file, serve
 from tests.fixtures.task_files import TABLES, put_task, squad_content, superglue_rows, table
@@ -97,9 +97,9 @@ def test_truncated_examples_are_counted(make: Make, capsys: pytest.CaptureFixtur
     make("rte", 4)  # the same folder with longer examples
     assert len(fairseqs(make("rte", 4, block=12), "valid")) == 4
     assert "rte valid: 4 examples, 4 truncated\n" in capsys.readouterr().err
-    assert shortened([list("abcdef"), list("xy")], 6) == [list("abcd"), list("xy")]
-    assert shortened([list("abcd"), list("wxyz")], 5) == [list("ab"), list("wxy")]
-    assert shortened([list("abc")], 2) == [list("ab")]
+    assert truncate([list("abcdef"), list("xy")], 6) == [list("abcd"), list("xy")]
+    assert truncate([list("abcd"), list("wxyz")], 5) == [list("ab"), list("wxy")]
+    assert truncate([list("abc")], 2) == [list("ab")]
 
 
 def test_incomplete_rows_of_train_are_dropped_and_counted(

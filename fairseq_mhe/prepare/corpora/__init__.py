@@ -1,1 +1,1 @@
-"""A file for each corpus: its addresses and checksums, and how it becomes a data folder."""
+"""One module for each corpus: download its files and prepare them as a data folder."""

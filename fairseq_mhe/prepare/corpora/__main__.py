@@ -1,4 +1,4 @@
-"""What the scripts of data-prep/ run: a corpus, or a task of understanding, as a data folder."""
+"""The command line of the scripts in data-prep/: prepare a known corpus or a GLUE-like task."""
 
 import shutil
 import sys
@@ -25,11 +25,11 @@ from fairseq_mhe.prepare.text import read_lines, write_lines
 
 @dataclass(frozen=True)
 class OfficialTask(Downloads):
-    """A task of GLUE, SuperGLUE or SQuAD in the subwords of a language model's text."""
+    """Prepare a task of GLUE, SuperGLUE or SQuAD, in the subwords of a language model."""
 
     folder: Path | None = option(
         None,
-        "unpacked official files, as CoLA/train.tsv or train.tsv; nothing is downloaded",
+        "folder of the unpacked official files (CoLA/train.tsv or train.tsv), to skip the download",
         type=Path,
     )
     text: Path = option(
@@ -38,7 +38,7 @@ class OfficialTask(Downloads):
     out: Path = option(
         None, "new data folder (default: runs/TASK-data)", type=Path, metavar="DIR"
     )
-    block: int = integer(512, "subwords of an example, at most the model's positions", 8)
+    block: int = integer(512, "truncate examples to N subwords, the model's positions", 8)
 
     def prepare(self, task: Task) -> Path:
         out = self.out or Path(f"runs/{task.name}-data")
@@ -46,16 +46,16 @@ class OfficialTask(Downloads):
         return prepare_task(task, folder, self.text, out, self.block)
 
     def obtain(self, task: Task) -> Path:
-        """Download a task's official files; returns their folder, raises UserError as `unpack`."""
+        """Download a task's official files, return their folder; raises UserError as `unpack`."""
 
         def unpack(paths: list[Path], work: Path) -> None:
             if task.name == "mrpc":
-                # The second file names the pairs of the first that are dev.
-                (header, *rows), pairs = map(list, map(read_lines, paths))
+                # The second file lists the pairs of identifiers of GLUE's dev set.
+                (header, *rows), dev_pairs = map(list, map(read_lines, paths))
                 dev = []
                 for row in rows:
                     _, first, second, *_ = row.split("\t")
-                    if f"{first}\t{second}" in pairs:
+                    if f"{first}\t{second}" in dev_pairs:
                         dev.append(row)
                 train = [row for row in rows if row not in dev]
                 write_lines(work / "train.tsv", [header, *train])
@@ -72,7 +72,7 @@ class OfficialTask(Downloads):
         return self.original
 
 
-#: Name -> its options, whose method `prepare` makes the data folder.
+#: Name of a script -> the options of its corpus; their method `prepare` makes the data folder.
 CORPORA = {
     "home_assistant_en_de": HomeAssistant,
     "iwslt14_de_en": Iwslt14,
@@ -87,12 +87,12 @@ CORPORA = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command of a corpus, whose messages begin with the name of its script."""
-    words = sys.argv[1:] if argv is None else argv
-    return exit_status(f"{' '.join(words[:1])}.sh", partial(_run, words))
+    """Run the command of a corpus and return the exit status; messages begin with NAME.sh."""
+    arguments = sys.argv[1:] if argv is None else argv
+    return exit_status(f"{' '.join(arguments[:1])}.sh", partial(_run, arguments))
 
 
-def _run(words: Sequence[str]) -> None:
+def _run(arguments: Sequence[str]) -> None:
     parser = Parser(prog="python -m fairseq_mhe.prepare.corpora", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True)
     for name, options in CORPORA.items():
@@ -106,7 +106,7 @@ def _run(words: Sequence[str]) -> None:
                 "task", choices=tasks, metavar="TASK", help=", ".join(tasks)
             )
             command.set_defaults(block=384 if name == "squad" else 512)
-    args = parser.parse_args(words)
+    args = parser.parse_args(arguments)
     corpus: Any = from_options(CORPORA[args.name], args)
     task = [TASKS[args.task]] if isinstance(corpus, OfficialTask) else []
     print(corpus.prepare(*task))

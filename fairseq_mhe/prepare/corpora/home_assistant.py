@@ -1,7 +1,8 @@
 """The embedded corpus, home-assistant/ beside this file: English-German pairs, and English alone.
 
-The English side is text to pre-train on, and a task: to which of ten integrations a message of the
-interface belongs. Messages of two integrations are left out; every tenth is not in the text either.
+The English side serves as text for pre-training and as a task: predict to which of ten integrations
+(parts of Home Assistant) a message belongs. The task has no message of several integrations. Every
+tenth message of the task is for scoring; the text does not contain it.
 """
 
 import bz2
@@ -21,32 +22,32 @@ from fairseq_mhe.prepare.text_processing import normalise
 
 CORPUS = Path(__file__).with_name("home-assistant") / "pairs.tsv.bz2"
 TASK = TASKS["integration"]
-#: Train pairs (of --limit) and examples of the task for each held-out one.
+#: Held-out sets have a tenth of --limit pairs, or of the task's examples.
 _HELD_OUT_PART = 10
 Pairs = list[tuple[str, str]]
-#: Split, integration, message.
+#: (split, integration, message)
 Row = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class HomeAssistant(PairCorpus):
-    """The embedded corpus: texts of Home Assistant's interface."""
+    """Prepare the embedded corpus: texts of Home Assistant's interface."""
 
     out: Path = default_out("runs/home-assistant-data")
     vocab_size: int = vocabulary(4000)
-    # The table is clean; a German compound may well stand for five English words.
+    # No filter: the pairs are clean, and one German compound may translate five English words.
     max_ratio: float | None = None
     limit: int | None = integer(
-        None, "only N train pairs, and N/10 of valid and test", _HELD_OUT_PART
+        None, "use N training pairs, and N/10 of valid and test each", _HELD_OUT_PART
     )
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing; raises UserError as `prepare`."""
+        """Make the data folder and return its path; raises UserError as `parallel_text.prepare`."""
         with tempfile.TemporaryDirectory() as folder:
             train, valid, test = (Path(folder) / f"{split}.tsv" for split in SPLITS)
-            rows, most = read_rows(), self.limit
-            held_out = most and most // _HELD_OUT_PART
-            for path, count in ((train, most), (valid, held_out), (test, held_out)):
+            rows, limit = read_rows(), self.limit
+            held_out = limit and limit // _HELD_OUT_PART
+            for path, count in ((train, limit), (valid, held_out), (test, held_out)):
                 pairs = [
                     "\t".join(pair) for split, _, *pair in rows if split == path.stem
                 ]
@@ -55,20 +56,20 @@ class HomeAssistant(PairCorpus):
 
 
 def read_rows() -> list[list[str]]:
-    """Split, integration, English and German of each pair."""
+    """Return [split, integration, English, German] of each pair."""
     lines = bz2.decompress(CORPUS.read_bytes()).decode().splitlines()
     return [line.split("\t") for line in lines[1:]]
 
 
 def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
-    """Train and dev: (message, integration), each message once in one of them."""
-    owners: dict[str, tuple[str, set[str]]] = {}
+    """Return the task's pairs (message, integration) for train and dev; no message is in both."""
+    messages: dict[str, tuple[str, set[str]]] = {}  # lower-case message -> both
     for split, integration, message in rows:
         if split == "train":
-            _, integrations = owners.setdefault(message.lower(), (message, set()))
+            _, integrations = messages.setdefault(message.lower(), (message, set()))
             integrations.add(integration)
     pairs = []
-    for message, (integration, *others) in owners.values():
+    for message, (integration, *others) in messages.values():
         if not others and integration in (TASK.labels or ()):
             pairs.append((message, integration))
     held_out = pairs[::_HELD_OUT_PART]
@@ -77,18 +78,18 @@ def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
 
 
 def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
-    """The lines of a split without some messages, and an empty line before each integration."""
-    lines, last = [], None
-    for where, integration, message in rows:
-        if where == split and message.lower() not in held_out:
-            lines += [message] if integration == last else ["", message]
-            last = integration
+    """Return a split's messages, without ``held_out`` and with an empty line per integration."""
+    lines, previous = [], None
+    for row_split, integration, message in rows:
+        if row_split == split and message.lower() not in held_out:
+            lines += [message] if integration == previous else ["", message]
+            previous = integration
     return lines
 
 
 def prepare_language(out: Path, block: int) -> tuple[Path, Path]:
-    """Make the folders OUT/text and OUT/integration, or what is missing; returns both."""
-    rows = [(split, owner, normalise(text)) for split, owner, text, _ in read_rows()]
+    """Make the data folders of the text and the task, OUT/text and OUT/integration; return both."""
+    rows = [(split, name, normalise(text)) for split, name, text, _ in read_rows()]
     sets = examples(rows)
     held_out = {message.lower() for message, _ in sets["dev"]}
     with tempfile.TemporaryDirectory() as folder:

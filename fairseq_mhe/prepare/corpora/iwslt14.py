@@ -1,4 +1,4 @@
-"""IWSLT14 German-English (TED talks; Cettolo et al. 2014) as a data folder."""
+"""IWSLT14 German-English (TED talks; Cettolo et al. 2014): download and prepare it."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
 
 @dataclass(frozen=True)
 class Iwslt14(Downloads, PairCorpus):
-    """IWSLT14 as by fairseq's recipe: small letters; every 23rd clean training pair is valid."""
+    """Prepare IWSLT14 by fairseq's recipe: lower case; every 23rd clean training pair is valid."""
 
     source_lang: str = "de"
     target_lang: str = "en"
@@ -43,21 +43,21 @@ class Iwslt14(Downloads, PairCorpus):
         return self.make("iwslt14", train=(train,), test=test)
 
     def _unpack(self, archives: list[Path], work: Path) -> None:
-        with TemporaryDirectory(dir=work) as place:
+        with TemporaryDirectory(dir=work) as folder:
             for lang in self.langs:
                 names = [name.format(lang=lang) for name in (TRAIN, *TEST)]
-                extract(archives[0], names, Path(place))
-                train, *tests = (read_lines(Path(place) / name) for name in names)
+                extract(archives[0], names, Path(folder))
+                train, *tests = (read_lines(Path(folder) / name) for name in names)
                 write_lines(work / f"train.{lang}", training_sentences(train))
                 write_lines(work / f"test.{lang}", test_sentences(chain(*tests)))
 
 
 def training_sentences(lines: Iterable[str]) -> Iterator[str]:
-    """The text of a training file: titles and descriptions untagged, and no other annotation."""
+    """Yield sentences, titles and descriptions of a training file; drop tags and other metadata."""
     return (_MARKS.sub("", line) for line in lines if not _NO_TEXT.search(line))
 
 
 def test_sentences(lines: Iterable[str]) -> Iterator[str]:
-    """The sentences of the XML files of test sets."""
+    """Yield the sentences of the XML files of test sets."""
     for match in filter(None, map(_SEGMENT.search, lines)):
         yield match[1].replace("\u2019", "'")

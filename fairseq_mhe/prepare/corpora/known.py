@@ -1,4 +1,4 @@
-"""What the known corpora share: downloads, and options."""
+"""What the modules of known corpora share: options, downloads and known numbers of lines."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,13 +21,13 @@ PUBLISHED = {
 
 
 def default_out(default: str) -> Any:
-    """The field of the folder to make."""
+    """Return the field of --out, with the default of a corpus."""
     return option(Path(default), "new data folder", type=Path, metavar="DATA")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Downloads:
-    """A published corpus: where its files come from, and where they are put."""
+    """A corpus that is downloaded: --mirror, and the folder of the published text."""
 
     out: Path
     mirror: str | None = option(
@@ -36,18 +36,18 @@ class Downloads:
 
     @property
     def original(self) -> Path:
-        """The folder of the published text."""
+        """The folder that the published text is unpacked into."""
         return self.out / ORIGINAL
 
     def unpack(
         self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
     ) -> None:
-        """Download ``files``, and keep in ``original`` what ``action`` writes of them, once."""
+        """Download ``files``; move what ``action(paths, folder)`` makes of them to `original`."""
 
         def extract(work: Path) -> dict[str, str]:
             paths = download(files, self.original / "archives", self.mirror)
             action(paths, work)
-            return {path.name: sha256(path) for path in paths}  # not all are published
+            return {path.name: sha256(path) for path in paths}  # published or not
 
         published = {file.name: file.sha256 for file in files}
         with open_manifest(self.original, DOWNLOADED, {}) as manifest:
@@ -57,7 +57,7 @@ class Downloads:
 
 @dataclass(frozen=True)
 class PairCorpus(PrepareConfig):
-    """A known parallel corpus; fields without help are no options."""
+    """A known parallel corpus; its texts and languages are fields, but not options."""
 
     train: Sequence[Path] = ()
     valid: Path | None = None
@@ -67,15 +67,15 @@ class PairCorpus(PrepareConfig):
     target_lang: str = "de"
 
     def make(self, corpus: str, **texts: Any) -> Path:
-        """The data folder of ``texts`` (train, valid, test); errors as `parallel_text.prepare`."""
+        """Make the data folder of ``texts`` (train, valid, test); errors as in `prepare`."""
         data = prepare(replace(self, **texts), {"corpus": corpus})
         warn_of_lines(data, corpus)
         return data
 
 
 def warn_of_lines(data: Path, corpus: str) -> None:
-    """Say which splits of a data folder have other numbers of lines than is known."""
-    known = _KNOWN[corpus]["lines"]
+    """Warn of splits with another number of lines than files.yaml has for the corpus."""
+    expected = _KNOWN[corpus]["lines"]
     for split, count in read_manifest(data)["lines"].items():
-        if count != known.get(split, count):
-            say(f"warning: {split} has {count:,} lines, known are {known[split]:,}")
+        if count != expected.get(split, count):
+            say(f"warning: {split} has {count:,} lines instead of {expected[split]:,}")

@@ -1,4 +1,4 @@
-"""Published texts for language models, tokenised words with rare ones <unk>, as data folders."""
+"""Texts for language models: one's own, WikiText-103 and Penn Treebank (rare words are <unk>)."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,14 +12,14 @@ _MEMBERS = [f"wiki.{split}.tokens" for split in SPLITS]
 
 
 class OwnText(TextConfig):
-    """Running text of one's own: UTF-8, a paragraph a line, empty lines between documents."""
+    """Prepare your own text: UTF-8, one paragraph a line, empty lines between documents."""
 
     prepare = prepare_text
 
 
 @dataclass(frozen=True)
 class LanguageCorpus(TextConfig):
-    """A text with published train, valid and test, which are no options."""
+    """A text with published train, valid and test, which are not options."""
 
     train: tuple[Path, ...] = ()
     valid: Path | None = None
@@ -28,18 +28,18 @@ class LanguageCorpus(TextConfig):
     lang: str = "en"
 
     def make(self, corpus: str, train: Path, valid: Path, test: Path) -> Path:
-        """The data folder of three files; raises UserError as `prepare_text`."""
+        """Make the data folder of three files; raises UserError as `prepare_text`."""
         texts = replace(self, train=(train,), valid=valid, test=test)
         return prepare_text(texts, {"corpus": corpus})
 
 
 @dataclass(frozen=True)
 class WikiText103(Downloads, LanguageCorpus):
-    """WikiText-103 (Merity et al. 2017); articles are documents."""
+    """Prepare WikiText-103 (Merity et al. 2017), one document an article."""
 
     documents: str = TITLES
     folder: Path | None = option(
-        None, "where wiki.{train,valid,test}.tokens are; nothing is downloaded", type=Path
+        None, "folder of wiki.{train,valid,test}.tokens, to skip the download", type=Path
     )
     out: Path = default_out("runs/wikitext103-data")
 
@@ -54,11 +54,11 @@ class WikiText103(Downloads, LanguageCorpus):
 
 @dataclass(frozen=True)
 class PennTreebank(LanguageCorpus):
-    """Penn Treebank (Mikolov et al. 2011), whose licence is not free: one document a split."""
+    """Prepare Penn Treebank (Mikolov et al. 2011; not free), one document a split."""
 
     documents: str = FILES
     folder: Path = option(
-        None, "where ptb.{train,valid,test}.txt are", type=Path, required=True
+        None, "folder of ptb.{train,valid,test}.txt", type=Path, required=True
     )
     out: Path = default_out("runs/ptb-data")
 

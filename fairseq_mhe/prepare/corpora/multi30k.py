@@ -15,14 +15,14 @@ from fairseq_mhe.prepare.corpora.known import (
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
 from fairseq_mhe.prepare.text import SUFFIXES
 
-#: The names of train, valid and test, as published and as preprocessed.
+#: The file names of train, valid and test: as published, and as Wu et al. 2021 name them.
 NAMES = ("train", "val", "test_2016_flickr")
 BPE_NAMES = {"train": "train", "valid": "valid", "test": "test.2016"}
 
 
 @dataclass(frozen=True)
 class Multi30k(Downloads, PairCorpus):
-    """Multi30k, the text as published: pairs of any length ratio."""
+    """Prepare Multi30k from the published text; no pair is dropped for its length ratio."""
 
     out: Path = default_out("runs/multi30k-data")
     vocab_size: int = vocabulary(10000)
@@ -42,19 +42,19 @@ def _unpack(paths: list[Path], work: Path) -> None:
 
 @dataclass(frozen=True)
 class Multi30kBpe:
-    """Multi30k as Wu et al. 2021 preprocessed it, for the row multi30k: nothing is dropped."""
+    """Prepare Multi30k as Wu et al. 2021 preprocessed it, for the row multi30k; drop no pair."""
 
     folder: Path = option(
         None,
-        "where {train,valid,test.2016}.{en,de} lie, lower-cased, tokenised and split by BPE, and "
-        "the file code of its merges, if there is one; all plain or packed",
+        "folder of {train,valid,test.2016}.{en,de}, lower-case Moses tokens in BPE subwords, and "
+        "optionally of code, the BPE merges; plain or compressed",
         type=Path,
         required=True,
     )
     out: Path = default_out("runs/multi30k-bpe-data")
 
     def prepare(self) -> Path:
-        """Make the data folder, or what is missing; raises UserError as `prepare_segmented`."""
+        """Make the data folder and return its path; raises UserError as `prepare_segmented`."""
         texts = {split: self.folder / name for split, name in BPE_NAMES.items()}
         merges = [self.folder / f"code{suffix}" for suffix in SUFFIXES]
         codes = next(filter(Path.is_file, merges), None)

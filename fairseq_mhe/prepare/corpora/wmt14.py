@@ -1,4 +1,4 @@
-"""WMT14 English-German as a data folder."""
+"""WMT14 English-German: download and prepare it."""
 
 import shutil
 from dataclasses import dataclass
@@ -20,33 +20,33 @@ from fairseq_mhe.prepare.corpora.known import (
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import side_path
 
-#: Of two members of each archive, PREFIX.en and PREFIX.de.
+#: Each archive has the members PREFIX.en and PREFIX.de.
 PREFIXES = (
     "training/europarl-v7.de-en",
     "commoncrawl.de-en",
     "training/news-commentary-v9.de-en",
 )
-#: Test set -> sacreBLEU's name.
+#: Test set -> its name in sacreBLEU.
 _NEWSTEST = {"newstest2013": "wmt13", "newstest2014": "wmt14/full"}
 
 
 @dataclass(frozen=True)
 class Wmt14(Downloads, PairCorpus):
-    """WMT14: Europarl, Common Crawl and News Commentary, newstest2013 and newstest2014."""
+    """Prepare WMT14: Europarl, Common Crawl, News Commentary; newstest2013 and newstest2014."""
 
     out: Path = default_out("runs/wmt14-data")
     vocab_size: int = vocabulary(32000)
     punctuation: bool = True
     newstest: Path | None = option(
         None,
-        "newstest2013.{en,de} and newstest2014.{en,de} (also .gz, .xz) in place of sacreBLEU's "
-        "own download",
+        "folder of newstest2013.{en,de} and newstest2014.{en,de} (also .gz, .xz), to skip "
+        "sacreBLEU's download",
         type=Path,
         metavar="FOLDER",
     )
 
     def prepare(self) -> Path:
-        if self.newstest:  # a wrong folder is refused before the downloads
+        if self.newstest:  # refuse a wrong folder before the downloads
             for name, lang in product(_NEWSTEST, self.langs):
                 side_path(self.newstest / name, lang)
         self.unpack(PUBLISHED["wmt14"], self._unpack)
@@ -61,7 +61,7 @@ class Wmt14(Downloads, PairCorpus):
 
 
 def copy_from_sacrebleu(folder: Path) -> Path:
-    """Put sacreBLEU's test sets into ``folder``, and return it; UserError if it cannot get one."""
+    """Copy sacreBLEU's test sets to ``folder`` and return it; UserError if one is unavailable."""
     for name, test_set in _NEWSTEST.items():
         try:
             source = sacrebleu.get_source_file(test_set, "en-de")
