@@ -104,8 +104,9 @@ class TextOptions:
         missing = [split for split in SPLITS if split not in self.texts()]
         if missing and not self.hold_out:
             splits = " and ".join(missing)
-            options = " and ".join(f"--{split}" for split in missing)
-            raise UserError(f"no text for {splits}: give {options}, or --hold-out N")
+            raise UserError(
+                f"no text for {splits}: name it (--valid, --test), or give --hold-out N"
+            )
         if self.hold_out and not missing:
             raise UserError("--valid and --test are given: remove --hold-out")
 
@@ -121,8 +122,7 @@ class TextOptions:
 class PrepareConfig(TextOptions):
     """The options of `fairseq-mhe prepare`.
 
-    ``punctuation`` changes the text for the model, not raw/, since BLEU compares translations with
-    raw/; ``lowercase`` changes both.
+    ``lowercase`` changes raw/, which BLEU compares with translations; ``punctuation`` does not.
     """
 
     source_lang: str = option("", "source language code", required=True, metavar="LANG")

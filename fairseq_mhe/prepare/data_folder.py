@@ -71,14 +71,14 @@ class DataFolder:
 def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
     """Open a complete folder of a form: ``PARALLEL`` text, running ``TEXT`` or a ``TASK``.
 
-    Raises UserError if the folder is missing, unfinished or of another form, or fairseq cannot read
-    its path.
+    Raises UserError if it is missing, unfinished or of another form, or its path has a colon.
     """
     path = folder.resolve()
     no_colon(path)
     if path.name == "bin" and (path.parent / MANIFEST).is_file():
-        problem = f"{folder} is fairseq's part of a data folder"
-        raise UserError(f"{problem}: give its parent folder")
+        raise UserError(
+            f"{folder} is fairseq's part of a data folder: give its parent folder"
+        )
     manifest = read_manifest(path, form)
     if manifest["state"] != "complete":
         advice = "run the same preparation again, which resumes"
@@ -110,6 +110,8 @@ def load_task(data: DataFolder) -> TranslationTask:
         "required_seq_len_multiple": 1,
         "train_subset": "train",
     }
-    langs = {"source_lang": source, "target_lang": target}
-    config = TranslationConfig(data=str(data.binary), **langs, **others)
+    path = str(data.binary)
+    config = TranslationConfig(
+        data=path, source_lang=source, target_lang=target, **others
+    )
     return TranslationTask.setup_task(config)

@@ -62,8 +62,9 @@ def download(
 
 
 def _download(url: str, path: Path) -> None:
-    part, complete = path.with_name(f"{path.name}.part"), False
+    part = path.with_name(f"{path.name}.part")
     part.touch()
+    complete = False
     retries = Retry(
         RETRIES, backoff_factor=PAUSE, status_forcelist=_BUSY, raise_on_status=False
     )
@@ -86,7 +87,8 @@ def _download(url: str, path: Path) -> None:
 
 def _resume(session: requests.Session, url: str, part: Path) -> bool:
     """Download the rest of ``part``, whose ETag is in .version; return whether it is complete."""
-    size, version = part.stat().st_size, part.with_suffix(".version")
+    size = part.stat().st_size
+    version = part.with_suffix(".version")
     headers = {"Accept-Encoding": "identity"}
     etag = version.read_text("utf-8") if size and version.exists() else ""
     if etag and not etag.startswith("W/"):  # a weak ETag does not guarantee equal bytes
@@ -127,8 +129,9 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
         raise UserError(f"{archive} is damaged: {error}; {advice}") from error
     missing = sorted(name for name in members if not (out / name).is_file())
     if missing:
-        names = " and no ".join(missing)
-        raise UserError(f"{archive} has no {names}; is it the right archive?")
+        raise UserError(
+            f"{archive} has no {' and no '.join(missing)}; is it the right archive?"
+        )
 
 
 def _unpack_tar(packed: tarfile.TarFile, members: Collection[str], out: Path) -> None:

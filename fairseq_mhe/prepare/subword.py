@@ -1,7 +1,4 @@
-"""Subword models for both languages together: learn one on train, apply it to every split.
-
-`_BpeCache` applies BPE: for a new word it takes 0.4 of subword-nmt's time (26,000 German words).
-"""
+"""Subword models for both languages together: learn one on train, apply it to every split."""
 
 import io
 import math
@@ -129,8 +126,9 @@ def _load(model: SubwordModel, modified: int) -> Callable[[list[str]], list[str]
         with open(file, encoding="utf-8") as codes, redirect_stderr(io.StringIO()):
             subwords_of = _BpeCache(BPE(codes).bpe_codes)
     except (RuntimeError, ValueError, SystemExit):
-        problem = f"{file} is no subword model ({model.kind}): restore it"
-        raise UserError(problem) from None
+        raise UserError(
+            f"{file} is no subword model ({model.kind}): restore it"
+        ) from None
     return lambda lines: [
         " ".join(map(subwords_of.__getitem__, line.split())) for line in lines
     ]
@@ -141,7 +139,8 @@ class _BpeCache(dict[str, str]):
 
     def __init__(self, ranks: dict[tuple[str, str], int]) -> None:
         """``ranks``: pair of symbols -> its position in the list of merges."""
-        self._ranks, self._no_merge = ranks, len(ranks)
+        self._ranks = ranks
+        self._no_merge = len(ranks)
 
     def __missing__(self, word: str) -> str:
         symbols = self._merged(word)
@@ -156,6 +155,7 @@ class _BpeCache(dict[str, str]):
 
     def _merged(self, word: str) -> list[str]:
         """Merge as ``subword_nmt.apply_bpe.encode`` does: first the pair that was learnt first."""
+        # This takes 0.4 of subword-nmt's time (26,000 German words).
         rank_of, no_merge = self._ranks.get, self._no_merge
         symbols = [*word[:-1], word[-1] + END_OF_WORD]
         ranks = [rank_of(pair, no_merge) for pair in pairwise(symbols)]

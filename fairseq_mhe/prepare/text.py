@@ -14,7 +14,6 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
 
 _OPENERS: Any = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-#: Suffixes of plain ("") and compressed text.
 SUFFIXES = tuple(_OPENERS)
 #: Not a path: `read_lines` reads standard input instead.
 STANDARD_INPUT = Path("standard input")

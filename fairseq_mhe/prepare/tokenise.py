@@ -1,7 +1,4 @@
-"""Tokenise and detokenise by Moses' rules (sacremoses), or leave text as it is.
-
-Calling sacremoses once a word, not once a line, is 3.7 times as fast (80,000 lines).
-"""
+"""Tokenise and detokenise by Moses' rules (sacremoses), or leave text as it is."""
 
 import re
 from collections.abc import Callable
@@ -39,7 +36,7 @@ def tokeniser(name: str, lang: str) -> Callable[[str], str]:
 
 
 class WordwiseMoses:
-    """sacremoses' tokeniser, called once for each word, not once for each line.
+    """sacremoses' tokeniser, called by word, not by line: 3.7 times as fast (80,000 lines).
 
     The tokens of a word depend on its context: whether it begins or ends the line, and the first
     character of the next word. Moses' rules do not tell letters apart, except in abbreviations:

@@ -19,7 +19,7 @@ from fairseq_mhe.prepare.parallel_text import add_arguments, prepare
         ({"target_lang": "en"}, "source and target language are both 'en'"),
         ({"source_lang": "../en"}, r"'\.\./en' is not a language code"),
         ({"source_lang": "en-GB"}, "'en-GB' is not a language code"),
-        ({"valid": None}, "no text for valid: give --valid, or --hold-out N"),
+        ({"valid": None}, "no text for valid: name it"),
         ({"hold_out": 9}, "are given: remove --hold-out"),
         ({"out": Path("a:b")}, "fairseq splits paths at colons"),
         ({"train": (Path("nowhere/a.tsv.gz"),)}, r"nowhere/a\.tsv\.gz does not exist"),

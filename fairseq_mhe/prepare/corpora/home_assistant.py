@@ -1,8 +1,7 @@
 """The embedded corpus, home-assistant/ beside this file: English-German pairs, and English alone.
 
-The English side serves as text for pre-training and as a task: predict to which of ten integrations
-(parts of Home Assistant) a message belongs. The task has no message of several integrations. Every
-tenth message of the task is for scoring; the text does not contain it.
+The English side is text to pre-train on, and a task: predict which of ten integrations a message is
+from. The task has no message of several integrations; a tenth of it is held out, of the text, too.
 """
 
 import bz2

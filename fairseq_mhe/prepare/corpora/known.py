@@ -13,7 +13,6 @@ from fairseq_mhe.prepare.manifest import DOWNLOADED, open_manifest, read_manifes
 from fairseq_mhe.prepare.parallel_text import prepare
 
 _KNOWN = yaml_beside(__file__, "files.yaml")
-#: Corpus -> its published files.
 PUBLISHED = {
     name: [RemoteFile(**file) for file in known["files"]]
     for name, known in _KNOWN.items()
