@@ -26,7 +26,8 @@ def kind_options() -> dict[str, tuple[Option, list[str]]]:
     options: dict[str, tuple[Option, list[str]]] = {}
     for kind, class_ in KINDS.items():
         for option in class_.OPTIONS:
-            options.setdefault(option.flag, (option, []))[1].append(kind)
+            _, users = options.setdefault(option.flag, (option, []))
+            users.append(kind)
     return dict(sorted(options.items()))
 
 

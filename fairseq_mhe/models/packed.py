@@ -114,9 +114,10 @@ def _greatest(logits: Tensor) -> Tensor:
     """
     blocks = logits.shape[1] // _BLOCK
     in_blocks = blocks * _BLOCK
+    # Block j holds the logits j, j + blocks, j + 2 * blocks and so on.
     by_block = logits[:, :in_blocks].unflatten(1, (_BLOCK, blocks))  # (N, _BLOCK, blocks)
-    best = by_block.amax(1).topk(min(_EXACT, blocks)).indices  # (N, k)
-    members = best.unsqueeze(-1) + blocks * torch.arange(_BLOCK)  # (N, k, _BLOCK)
+    best_blocks = by_block.amax(1).topk(min(_EXACT, blocks)).indices  # (N, k)
+    members = best_blocks.unsqueeze(-1) + blocks * torch.arange(_BLOCK)  # (N, k, _BLOCK)
     rest = torch.arange(in_blocks, logits.shape[1]).expand(len(logits), -1)
     candidates = torch.cat((members.flatten(1), rest), dim=1)
     count = min(_EXACT, candidates.shape[1])

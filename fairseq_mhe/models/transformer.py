@@ -212,9 +212,9 @@ class MHEModel(BaseFairseqModel):
             # decide the initial weights of a seed, and so the numbers in results/.
             for place in (*cls.PLACES, *cls.PLACES):
                 our_options.build_sublayer(options, place)
-            name = option_without_graphs(vars(options))
-            if name and getattr(options, "cuda_graphs", False):
-                both = f"--cuda-graphs and --{name.replace('_', '-')}"
+            conflict = option_without_graphs(vars(options))
+            if conflict and getattr(options, "cuda_graphs", False):
+                both = f"--cuda-graphs and --{conflict.replace('_', '-')}"
                 raise ValueError(f"{both} do not go together: leave one out")
             model = cls.assemble(options, task)
         model.args = options

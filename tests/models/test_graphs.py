@@ -110,17 +110,17 @@ def test_gradients_of_several_batches_add_up(together: bool) -> None:
 def test_batches_that_no_graph_fits_run_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of()
     batch = batch_of(5, 7)
-    moved = {**batch, "prev_output_tokens": batch["prev_output_tokens"].flip(1)}
+    left_padded = {**batch, "prev_output_tokens": batch["prev_output_tokens"].flip(1)}
     for _ in range(3):
         model(**batch, return_all_hiddens=True)
-        model(**moved)  # padded on the left
+        model(**left_padded)
         torch.no_grad()(model)(**batch)
         with NanDetector(model, backward=False):
             model(**batch)
         model.eval()(**batch)
         model.train()
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 2**50)
-    model(**moved)[0].sum().backward()
+    model(**left_padded)[0].sum().backward()
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 0)  # as after an update
     for _ in range(3):
         model(**batch)
