@@ -173,7 +173,7 @@ def learning_curve(lines: Sequence[str]) -> Json:
     """Return the learning curve and speed of a training from the lines of its log.
 
     ``train`` and ``valid``: points [updates, bits per target token]; the loss of ``train`` includes
-    label smoothing. Of repeated updates the last count. ``tokens_per_second``: median over the log.
+    label smoothing. Of repeated updates the last count. ``tokens_per_second``: median, of targets.
     """
     train = {int(entry["num_updates"]): entry for entry in _logged("train_inner", lines)}
     valid: dict[int, float] = {}

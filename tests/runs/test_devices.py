@@ -1,6 +1,4 @@
-"""Devices are chosen by what is there, refused where they are not, and several give the curve of
-one.
-"""
+"""Devices are chosen from the GPUs and cores of the machine; two processes train like one."""
 
 import argparse
 import io
@@ -30,7 +28,7 @@ Patch = pytest.MonkeyPatch
 ONE, TWO = Device(False, 1, 1), Device(False, 1, 1, workers=2)
 
 
-def ask(*words: str, models: int = 1) -> Device:
+def choose(*words: str, models: int = 1) -> Device:
     parser = argparse.ArgumentParser()
     devices.add_arguments(parser)
     return choose_device(parser.parse_args(words), models)
@@ -38,7 +36,7 @@ def ask(*words: str, models: int = 1) -> Device:
 
 @pytest.fixture
 def machine(monkeypatch: Patch) -> Callable[[int, int], None]:
-    """Sets how many GPUs and cores there are."""
+    """Return a function that sets the numbers of GPUs and cores."""
 
     def has(gpus: int, cores: int) -> None:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
@@ -61,7 +59,7 @@ def machine(monkeypatch: Patch) -> Callable[[int, int], None]:
         (4, 16, 7, "--gpus 2", Device(True, 2, 4, workers=2)),
     ],
 )
-def test_models_train_side_by_side_on_what_is_there(
+def test_models_train_side_by_side_on_available_devices(
     machine: Callable[[int, int], None],
     monkeypatch: Patch,
     gpus: int,
@@ -71,18 +69,18 @@ def test_models_train_side_by_side_on_what_is_there(
     expected: Device,
 ) -> None:
     machine(gpus, cores)
-    device = ask(*words.split(), models=models)
+    device = choose(*words.split(), models=models)
     assert device == expected
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert ask(*words.split(), models=models).threads == 3, "the user's number is obeyed"
+    assert choose(*words.split(), models=models).threads == 3, "the user's number of threads counts"
 
 
-def test_what_is_not_there_is_refused(machine: Callable[[int, int], None]) -> None:
+def test_missing_gpus_are_refused(machine: Callable[[int, int], None]) -> None:
     machine(0, 4)
     with pytest.raises(UserError, match="leave one of them out"):
-        ask("--gpus", "1", "--cpu")
+        choose("--gpus", "1", "--cpu")
     with pytest.raises(UserError, match=r"--gpus 2 was asked for, but torch sees 0 here"):
-        ask("--gpus", "2")
+        choose("--gpus", "2")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +93,7 @@ def test_what_is_not_there_is_refused(machine: Callable[[int, int], None]) -> No
         (True, "", "fp16"),
     ],
 )
-def test_auto_is_the_precision_that_is_fast_here(
+def test_auto_precision_is_the_fastest_of_the_machine(
     monkeypatch: Patch, gpu: bool, flags: str, expected: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: int(gpu))
@@ -109,15 +107,15 @@ def test_auto_is_the_precision_that_is_fast_here(
     assert devices.precision(args) == "float32"
 
 
-def test_models_side_by_side_have_gpus_of_their_own(
+def test_models_side_by_side_use_different_gpus(
     machine: Callable[[int, int], None], monkeypatch: Patch
 ) -> None:
     machine(4, 16)
-    assert ask(models=7).environment(3) == {"CUDA_VISIBLE_DEVICES": "3"}
-    assert ask(models=1).environment(0) == {}
-    assert ask("--cpu").environment(0) == with_huge_pages()
+    assert choose(models=7).environment(3) == {"CUDA_VISIBLE_DEVICES": "3"}
+    assert choose(models=1).environment(0) == {}
+    assert choose("--cpu").environment(0) == with_huge_pages()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c,GPU-d")
-    device = ask("--gpus", "2", models=7)
+    device = choose("--gpus", "2", models=7)
     assert device.environment(1) == {"CUDA_VISIBLE_DEVICES": "GPU-c,GPU-d"}
     options = device.rank_options(rank=1, port=1234)
     assert (options["distributed_backend"], options["device_id"]) == ("nccl", 1)
@@ -126,11 +124,11 @@ def test_models_side_by_side_have_gpus_of_their_own(
 
 
 def train(data: Path, folder: Path, device: Device, start: Path | None = None) -> Job:
-    """Six updates of two mini-batches, without dropout, whose masks would depend on the process."""
+    """Train six updates of two mini-batches, without dropout, whose masks depend on the process."""
     training = recipe("tiny").training.shortened(6).batched(512, 256).changed(dropout=0.0)
     training = training.changed(save_interval_updates=3, validate_interval_updates=3)
-    wanted = settings_of("tiny", dict.fromkeys(PLACES, "mhe_mul"), 1, training, {})
-    run = plan_job(folder, wanted, {"data": str(data)})
+    settings = settings_of("tiny", dict.fromkeys(PLACES, "mhe_mul"), 1, training, {})
+    run = plan_job(folder, settings, {"data": str(data)})
     if start is not None:
         run.checkpoints.mkdir(parents=True)
         shutil.copy(start, run.checkpoints)
@@ -150,20 +148,19 @@ def weights(run: Job) -> dict[str, torch.Tensor]:
     return state["model"]
 
 
-def assert_same_training(one: Job, other: Job) -> None:
-    """Losses and weights agree to float tolerance."""
-    (curve, others) = (dict(map(tuple, read_json(run.metrics)["train"])) for run in (one, other))
-    assert set(others) == set(range(1, 7)) <= set(curve)
-    assert [others[update] for update in others] == pytest.approx(
-        [curve[update] for update in others], abs=2e-3
-    )
-    expected, found = weights(one), weights(other)
-    apart = max((expected[name] - found[name]).abs().mean().item() for name in expected)
-    moved = max(value.abs().mean().item() for value in expected.values())
-    assert apart < 1e-3 * moved
+def assert_same_training(run: Job, other: Job) -> None:
+    """Losses and weights agree up to rounding."""
+    curve, other_curve = (dict(map(tuple, read_json(job.metrics)["train"])) for job in (run, other))
+    assert set(other_curve) == set(range(1, 7)) <= set(curve)
+    for update, loss in other_curve.items():
+        assert loss == pytest.approx(curve[update], abs=2e-3)
+    expected, actual = weights(run), weights(other)
+    difference = max((expected[name] - actual[name]).abs().mean().item() for name in expected)
+    size = max(weight.abs().mean().item() for weight in expected.values())
+    assert difference < 1e-3 * size
 
 
-def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
+def test_two_processes_train_like_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
     together = train(miniature, tmp_path, TWO)
     assert_same_training(alone, together)
     assert "processes a model: 2" in read_json(together.metrics)["measured"]
@@ -171,7 +168,7 @@ def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Job, tmp_pa
     assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
 
 
-def test_two_processes_resume_none_of_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
+def test_two_processes_refuse_to_resume_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
     (middle,) = alone.checkpoints.glob("checkpoint_*_3.pt")
     with pytest.raises(UserError, match="was trained on 1 devices, not 2: resume on as many"):
         train(miniature, tmp_path, TWO, start=middle)

@@ -1,4 +1,4 @@
-"""Run folders: settings are kept and checked; a lock keeps a second process out."""
+"""Run folders keep and check their settings; a lock keeps a second process out."""
 
 import json
 from pathlib import Path
@@ -11,17 +11,17 @@ from fairseq_mhe.runs.job import kind_name, plan_job, read_job, settings_of
 from tests.fixtures.runs import DECODING, TRAINING, open_run, settings
 
 
-def test_a_job_remembers_what_made_it_and_its_data_may_move(
+def test_a_run_keeps_its_settings_and_versions_and_its_data_may_move(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_run(tmp_path / "r", settings("mhe_mul", seed=3), {"data": "/here"})
     monkeypatch.setattr("fairseq_mhe.runs.job.versions", lambda: {"torch": "newer"})
     job = open_run(tmp_path / "r", settings("mhe_mul", seed=3), {"data": "/there"})
-    again = read_job(tmp_path / "r")
-    assert again.config == job.config
-    assert (again.row, again.kind, again.seed) == ("tiny", "mhe_mul", 3)
-    assert again.config["versions"]["torch"] != "newer"
-    assert again.input_path("data") == Path("/there")
+    read = read_job(tmp_path / "r")
+    assert read.config == job.config
+    assert (read.row, read.kind, read.seed) == ("tiny", "mhe_mul", 3)
+    assert read.config["versions"]["torch"] != "newer"
+    assert read.input_path("data") == Path("/there")
 
 
 def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Pat
     assert (tmp_path / "r" / "config.json").read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+def test_an_unreadable_run_folder_is_a_one_line_error(tmp_path: Path) -> None:
     job = open_run(tmp_path / "r", settings(), {})
     path = job.folder / "config.json"
     config = json.loads(path.read_text())
@@ -57,7 +57,7 @@ def test_a_folder_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         read_job(job.folder)
 
 
-def test_mixed_kinds_have_a_name_and_are_given_by_place() -> None:
+def test_mixed_kinds_have_one_name_and_an_option_for_each_place() -> None:
     mixed = {"encoder": "mhe_mul", "decoder": "mha", "cross": "mhe_add"}
     assert kind_name(mixed) == "mhe_mul-mha-mhe_add"
     options = settings_of("tiny", mixed, 1, TRAINING, {})["options"]
@@ -66,8 +66,8 @@ def test_mixed_kinds_have_a_name_and_are_given_by_place() -> None:
     assert settings()["options"]["attention"] == "mha"
 
 
-def test_a_second_is_kept_out_until_the_first_ends(tmp_path: Path) -> None:
-    """And what a killed one left is tidied up; the lock goes with the process."""
+def test_a_lock_keeps_a_second_process_out_until_the_first_ends(tmp_path: Path) -> None:
+    """The next process removes the temporary folders that a killed process left."""
     leftover = tmp_path / f"{WORK_PREFIX}x"
     with lock_folder(tmp_path):
         leftover.mkdir()

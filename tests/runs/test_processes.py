@@ -1,4 +1,4 @@
-"""Child processes: logged, followed, explained when they fail, gone when their parent is."""
+"""Child processes: their log, the reason of a failure, their end with the parent process."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from tests.fixtures.processes import LOADED, kill
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module that children run; a test writes its code."""
+    """Return the name of the module that children run; `write` writes its code."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return "child_module"
 
@@ -27,7 +27,7 @@ def write(tmp_path: Path, code: str) -> None:
     (tmp_path / "child_module.py").write_text(textwrap.dedent(code))
 
 
-def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> None:
+def test_output_is_logged_and_each_line_returned_once(tmp_path: Path, module: str) -> None:
     write(
         tmp_path,
         """
@@ -48,7 +48,7 @@ def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> Non
     assert child.new_lines() == ["no end yet"]
 
 
-def test_it_is_stopped_at_once(tmp_path: Path) -> None:
+def test_stop_kills_the_process_at_once(tmp_path: Path) -> None:
     child = Child("timeit", ["-n1", "__import__('time').sleep(9)"], tmp_path / "log", threads=1)
     assert child.running()
     child.stop()
@@ -77,7 +77,7 @@ def test_it_is_stopped_at_once(tmp_path: Path) -> None:
 def test_a_failure_is_one_line_with_its_reason_and_log(
     tmp_path: Path, module: str, code: str, reason: str
 ) -> None:
-    # Within a package of this name the fork server runs it, which has loaded torch.
+    # The tests' fork server, which has loaded torch, runs modules of a package fairseq_cli.
     (tmp_path / "fairseq_cli").mkdir()
     (tmp_path / "fairseq_cli" / "__init__.py").touch()
     write(tmp_path / "fairseq_cli", code)
@@ -91,7 +91,7 @@ def test_a_failure_is_one_line_with_its_reason_and_log(
 
 
 @pytest.mark.parametrize("log", ["2026-11-27 | INFO |\n", "OSError: [Er"])
-def test_a_disk_too_full_for_the_log_is_named(
+def test_a_full_disk_is_the_reason_if_the_log_is_cut(
     tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch, log: str
 ) -> None:
     monkeypatch.setattr(processes, "_MIN_FREE_BYTES", 1 << 62)
@@ -100,7 +100,7 @@ def test_a_disk_too_full_for_the_log_is_named(
         Child(module, [], tmp_path / "the.log", threads=1).check("x")
 
 
-def test_it_dies_with_its_parent_even_by_kill_9(tmp_path: Path, module: str) -> None:
+def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path, module: str) -> None:
     write(tmp_path, "import os, time; print(os.getpid(), flush=True); time.sleep(600)")
     parent_code = (
         "import os, time, pathlib; pathlib.Path('parent').write_text(str(os.getpid()));"
@@ -113,7 +113,7 @@ def test_it_dies_with_its_parent_even_by_kill_9(tmp_path: Path, module: str) -> 
     try:
         child = int(wait_for(lambda: (tmp_path / "log").read_text().split("\n")[1]))
         os.kill(child, 0)
-        # Not its stand-in, at whose death the fork server would kill the child too.
+        # `parent` is a stand-in: if it is killed, the fork server kills the child, too.
         os.kill(int((tmp_path / "parent").read_text()), signal.SIGKILL)
         parent.wait(timeout=30)
     finally:
@@ -122,19 +122,19 @@ def test_it_dies_with_its_parent_even_by_kill_9(tmp_path: Path, module: str) -> 
 
 
 def alive(pid: int) -> bool:
-    """Running, and no zombie that nobody has waited for."""
+    """Return whether a process runs, and is no zombie that nobody has waited for."""
     try:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
 
 
-def wait_for(found, seconds: float = 200):  # type: ignore[no-untyped-def] # a test's helper
-    """What ``found()`` returns once it is true."""
+def wait_for(condition, seconds: float = 200):  # type: ignore[no-untyped-def]
+    """Return the value of ``condition()`` as soon as it is true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
-            if value := found():
+            if value := condition():
                 return value
         except (OSError, IndexError):
             pass

@@ -1,5 +1,5 @@
-"""Each recipe is the command line that it was before recipes were files, and fairseq's two ways to
-train read the same from it; batches are shared out whole.
+"""Recipes give recorded command lines; fairseq-train and fairseq-hydra-train read the same options;
+an update is the same on any number of devices.
 """
 
 import re
@@ -25,22 +25,21 @@ from fairseq_mhe.runs.recipes import FOLDER, NAMES, read_recipe, recipe
 from tests.fixtures.runs import TRAINING
 
 RECIPES = {path.stem: read_recipe(path) for path in sorted(FOLDER.glob("*.yaml"))}
-#: "row precision" (or "row generate") -> the words that commands gave fairseq before the files.
+#: "row precision" or "row generate" -> fairseq's arguments, recorded before recipes were YAML.
 _LINES = Path(__file__).with_name("recorded_words.txt").read_text().splitlines()
 RECORDED = dict(line.split(": ", 1) for line in _LINES)
-#: Row: dropout, updates, averaged checkpoints. The first two from the paper's table, the last from
-#: Vaswani et al. 2017.
+#: Row -> dropout and updates from the paper's table, averaged checkpoints of Vaswani et al. 2017.
 PUBLISHED = dict.fromkeys(("base", "16x32", "4x128", "4l", "8l"), (0.1, 100_000, 5))
 PUBLISHED |= {"12h": (0.15, 100_000, 5), "big": (0.3, 300_000, 20)}
 
 
 def parsed(words: list[str]) -> dict[str, Any]:
-    """What fairseq-train makes of a command line."""
+    """Return the options that fairseq-train reads from a command line."""
     args = options.parse_args_and_arch(options.get_training_parser(), ["data", *words])
     return vars(args)
 
 
-def test_there_is_a_recipe_for_every_row() -> None:
+def test_every_row_has_a_recipe() -> None:
     assert set(NAMES) <= set(RECIPES) <= {*NAMES, *LANGUAGE_ARCHS}
     assert recipe("12H") == RECIPES["12h"]
     with pytest.raises(UserError, match="unknown row 'huge'; choose one of: base, 16x32"):
@@ -48,7 +47,7 @@ def test_there_is_a_recipe_for_every_row() -> None:
 
 
 @pytest.mark.parametrize("row", RECIPES)
-def test_a_recipe_is_the_recorded_command_line(row: str) -> None:
+def test_a_recipe_gives_the_recorded_command_line(row: str) -> None:
     for precision in ("float32", "bf16"):
         training = RECIPES[row].training.with_precision(precision)
         words = shlex.split(RECORDED[f"{row} {precision}"])
@@ -58,7 +57,7 @@ def test_a_recipe_is_the_recorded_command_line(row: str) -> None:
         assert as_words(asdict(RECIPES[row].decoding)) == generate
 
 
-def test_the_command_recipe_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recipe_prints_command_line_and_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["recipe", "roberta_mhe_tiny"]) == 0
     program, data, *words = shlex.split(capsys.readouterr().out)
     assert (program, data) == ("fairseq-train", "DATA/bin")
@@ -70,10 +69,10 @@ def test_the_command_recipe_prints_it(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("row", RECIPES)
-def test_hydra_reads_the_same_as_the_command_line(row: str) -> None:
-    """Every group of fairseq's configuration is equal; test_own_parts.py trains by both."""
+def test_fairseq_hydra_train_reads_the_same_options(row: str) -> None:
+    """Every group of fairseq's configuration is equal; test_own_parts.py trains with both."""
     read = parsed(RECIPES[row].training.words())
-    # fairseq itself makes a number of it.
+    # fairseq itself converts it to a float.
     read["total_num_update"] = float(read.get("total_num_update") or 0)
     written = OmegaConf.load(FOLDER / f"{row}.yaml")
     del written["hydra"]
@@ -93,7 +92,7 @@ def test_hydra_reads_the_same_as_the_command_line(row: str) -> None:
 
 
 @pytest.mark.parametrize("row", PUBLISHED)
-def test_the_papers_rows_have_the_published_and_the_well_known_numbers(row: str) -> None:
+def test_the_papers_rows_have_published_numbers(row: str) -> None:
     training, decoding = RECIPES[row].training, RECIPES[row].decoding
     assert set(PUBLISHED) == set(ROWS)
     assert (training.options["dropout"], training.updates, training.average) == PUBLISHED[row]
@@ -104,14 +103,14 @@ def test_the_papers_rows_have_the_published_and_the_well_known_numbers(row: str)
     assert (decoding.beam, decoding.lenpen, *lengths) == (4, 0.6, 1, 50)
 
 
-def test_a_shorter_training_keeps_the_warm_ups_share() -> None:
+def test_a_shorter_training_scales_warm_up_and_intervals() -> None:
     short = TRAINING.shortened(20)
     assert (short.updates, short.options["warmup_updates"], short.interval) == (20, 2, 5)
     assert short.options["total_num_update"] == 20
     assert TRAINING.shortened(40) == TRAINING
     one = TRAINING.shortened(1)
     assert one.options["warmup_updates"] == one.interval == 1
-    patient = RECIPES["multi30k"].training  # it may end before its updates
+    patient = RECIPES["multi30k"].training  # patience may end it before its last update
     assert (patient.patience, patient.average) == (10, 10)
     assert patient.shortened(2500) == patient.changed(max_update=2500)
 
@@ -142,7 +141,7 @@ def test_the_batch_is_the_same_on_any_number_of_devices(
         ("roberta_mhe_tiny", 3, "1, 2, 4, 8, 16"),
     ],
 )
-def test_devices_that_cannot_share_are_refused(row: str, devices: int, fitting: str) -> None:
+def test_devices_that_cannot_share_evenly_are_refused(row: str, devices: int, fitting: str) -> None:
     with pytest.raises(UserError, match=f"by {devices} devices: take {fitting} devices"):
         RECIPES[row].training.words(devices)
 
@@ -162,17 +161,17 @@ def test_smaller_mini_batches_keep_the_batch() -> None:
             base.batched(batch, largest)
 
 
-def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
-    """Any option of fairseq; what is missing or no recipe is said in one line."""
+def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    """A recipe may hold any option of fairseq."""
     path = tmp_path / "Mine.yaml"
     text = "model: {_name: transformer_mhe_tiny, dropout: 0.2, encoder_layers: 3}\n"
     text += "optimization: {max_update: 10, lr: [0.001]}\ncriterion: cross_entropy\n"
     path.write_text(f"{text}dataset: {{max_tokens: 600}}\ncommon: {{user_dir: x, seed: 7}}\n")
-    mine = read_recipe(path)
-    assert (mine.row, mine.decoding.beam, mine.training.average) == ("mine", 5, 1)
-    read = parsed(mine.training.words())
+    own = read_recipe(path)
+    assert (own.row, own.decoding.beam, own.training.average) == ("mine", 5, 1)
+    read = parsed(own.training.words())
     assert (read["encoder_layers"], read["criterion"], read["seed"]) == (3, "cross_entropy", 7)
-    for content, told in (
+    for content, message in (
         (text, "has no dataset.max_tokens: add it"),
         ("dataset: {max_tokens: 600}\n", "has no model._name: add it"),
         ("- a list\n", "is no recipe"),
@@ -184,12 +183,12 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ("common: {x: Gr\xfc\xdfe}\n", "is no recipe"),
     ):
         path.write_text(content, "latin-1")
-        with pytest.raises(UserError, match=told) as refused:
+        with pytest.raises(UserError, match=message) as refused:
             read_recipe(path)
         assert str(path) in str(refused.value)
 
 
-def test_the_documented_recipe_is_understood(tmp_path: Path) -> None:
+def test_the_recipe_in_the_docs_is_read(tmp_path: Path) -> None:
     page = Path(__file__).parents[2] / "docs" / "experiments.md"
     (text,) = re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     (tmp_path / "mine.yaml").write_text(text)
@@ -198,18 +197,18 @@ def test_the_documented_recipe_is_understood(tmp_path: Path) -> None:
     assert parsed(training.words())["encoder_layers"] == 3
 
 
-def test_one_gpu_trains_by_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_graphs_are_used_on_one_gpu_with_a_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     base, causal = (RECIPES[row].training for row in ("base", "transformer_lm_mhe_tiny"))
     assert "--cuda-graphs" not in base.words()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert "--cuda-graphs" in base.words()
     assert "--cuda-graphs" in causal.words()
-    for without in (
+    for words in (
         base.words(workers=2),
         base.changed(encoder_layerdrop=0.1).words(),
         base.changed(cuda_graphs=False).words(),
         RECIPES["roberta_mhe_tiny"].training.words(),
     ):
-        assert "--cuda-graphs" not in without
+        assert "--cuda-graphs" not in words
     monkeypatch.setenv(OWN_USER_DIR, "mine")
     assert "--cuda-graphs" not in base.words()

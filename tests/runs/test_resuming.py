@@ -1,6 +1,4 @@
-"""Training goes on from the newest whole checkpoint; what is damaged is set aside, what cannot be
-read now stays.
-"""
+"""A training resumes from its newest whole checkpoint; damaged checkpoints are renamed."""
 
 import errno
 from pathlib import Path
@@ -23,7 +21,7 @@ def save(folder: Path, name: str, updates: int) -> Path:
 
 
 def cut(path: Path, fraction: float) -> bytes:
-    """Keep the beginning of a file, and return it."""
+    """Truncate a file to a fraction of its size; return what remains."""
     part = path.read_bytes()[: int(path.stat().st_size * fraction)]
     path.write_bytes(part)
     return part
@@ -43,12 +41,14 @@ def test_after_a_truncated_last_checkpoint_the_newest_whole_one_is_used(
     assert restore(tmp_path) == 10
     assert updates_in(tmp_path / LAST) == 10
     assert (tmp_path / f"{LAST}{DAMAGED}").read_bytes() == part
-    save(tmp_path, "checkpoint_2_20.pt", 20)  # killed before it was copied
+    save(
+        tmp_path, "checkpoint_2_20.pt", 20
+    )  # the process was killed before it copied this checkpoint
     assert restore(tmp_path) == 20
     assert updates_in(tmp_path / LAST) == 20
 
 
-def test_half_written_files_go_aside_and_whole_ones_stay(tmp_path: Path) -> None:
+def test_half_written_checkpoints_are_renamed_and_whole_ones_stay(tmp_path: Path) -> None:
     last = save(tmp_path, LAST, 10)
     before = last.stat().st_mtime_ns
     cut(save(tmp_path, "checkpoint_best.pt", 10), 0.4)
@@ -60,7 +60,7 @@ def test_half_written_files_go_aside_and_whole_ones_stay(tmp_path: Path) -> None
     assert last.stat().st_mtime_ns == before
 
 
-def test_without_a_whole_checkpoint_training_begins_anew(tmp_path: Path) -> None:
+def test_without_a_whole_checkpoint_training_starts_at_update_0(tmp_path: Path) -> None:
     assert restore(tmp_path) == 0
     cut(save(tmp_path, LAST, 5), 0.5)
     assert restore(tmp_path) == 0
@@ -75,7 +75,7 @@ def test_without_a_whole_checkpoint_training_begins_anew(tmp_path: Path) -> None
         RuntimeError("DefaultCPUAllocator: can't allocate memory"),
     ],
 )
-def test_what_cannot_be_read_now_stays(
+def test_a_checkpoint_that_cannot_be_read_now_is_not_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: object, **__: object) -> None:

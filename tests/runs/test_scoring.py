@@ -1,4 +1,4 @@
-"""Scores equal sacreBLEU's own, unequal files are refused."""
+"""Scores equal those of sacreBLEU and fairseq; texts of unequal length are refused."""
 
 import re
 import shlex
@@ -18,8 +18,8 @@ from fairseq_mhe.runs.scoring import bleu4, score, tokenised_bleu, tokeniser_in
 from tests.fixtures.translations import BAD, REFERENCES, write
 
 
-def test_scores_and_signatures_are_sacrebleus() -> None:
-    """With the intervals of its own paired bootstrap, the same each time."""
+def test_scores_intervals_and_signatures_equal_sacrebleus() -> None:
+    """The intervals are those of sacreBLEU's paired bootstrap, the same in each call."""
     scores = score(BAD, REFERENCES)
     assert scores["sentences"] == 60
     metrics: dict[str, BLEU | CHRF] = {"BLEU": BLEU(), "chrF": CHRF()}
@@ -44,7 +44,7 @@ def test_scores_and_signatures_are_sacrebleus() -> None:
         *(("de", None, "13a"), (None, None, "13a")),
     ],
 )
-def test_the_target_language_decides_what_bleu_is_counted_of(
+def test_the_target_language_chooses_the_tokeniser_of_bleu(
     language: str | None, chosen: str | None, expected: str
 ) -> None:
     lines = ["今天山里天气很好", "我们一起去看那些花草树木", "他说你好世界然后走了"]
@@ -55,7 +55,7 @@ def test_the_target_language_decides_what_bleu_is_counted_of(
 
 
 @pytest.mark.parametrize(("language", "extra"), [("ja", "ja"), ("kor_Hang", "ko")])
-def test_a_missing_dictionary_is_one_line(
+def test_a_missing_dictionary_is_a_one_line_error(
     language: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(**_: object) -> None:
@@ -67,10 +67,8 @@ def test_a_missing_dictionary_is_one_line(
     assert tokeniser_in("nrefs:1|tok:ja-mecab-0.996-IPA|smooth:exp") == "ja-mecab"
 
 
-def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
-    """Against sacremoses' command, sed for the compounds, and sacreBLEU's command on what comes
-    out.
-    """
+def test_tokenised_bleu_equals_that_of_the_original_scripts(tmp_path: Path) -> None:
+    """sacremoses' command, sed for the compounds and sacreBLEU's command give the same score."""
     line = "Tage-Plan (neu) von bzw. Haus ist gut, aber E-Mail-Adressen fehlen: a-b-c."
     references = [f"Der {i}-{line}" for i in range(12)]
     hypotheses = [each.replace("E-", "E ") for each in references]
@@ -93,11 +91,11 @@ def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
     assert "tok:none|smooth:none" in found["signature"]
     assert score(hypotheses, references)["tokenised"] is None
     assert score(hypotheses, references, "de")["tokenised"] == found
-    assert score(hypotheses, references, "zh_CN")["tokenised"] is None, "it has no words"
+    assert score(hypotheses, references, "zh_CN")["tokenised"] is None, "Chinese has no spaces"
 
 
-def test_tokenised_bleu_splits_as_its_language_does() -> None:
-    """French keeps l' whole, so that there are three tokens and no 4-gram; German has four."""
+def test_tokenised_bleu_splits_words_by_language() -> None:
+    """French keeps l' whole: three tokens have no 4-gram. In German there are four tokens."""
     line = ["vers l'homme"]
     assert tokenised_bleu(line, line, "fr")["score"] == 0
     assert tokenised_bleu(line, line, "de")["score"] == 100
@@ -114,8 +112,8 @@ def test_tokenised_bleu_splits_as_its_language_does() -> None:
         (["ein hund"], ["ein großer hund läuft weg"]),  # no trigram: 0, and a brevity penalty
     ],
 )
-def test_bleu4_is_fairseqs_own(hypotheses: list[str], references: list[str]) -> None:
-    """Against fairseq-generate's scorer, which counts words of a dictionary."""
+def test_bleu4_equals_fairseqs(hypotheses: list[str], references: list[str]) -> None:
+    """fairseq-generate's scorer counts the words of a dictionary."""
     words = Dictionary()
     for line in references + hypotheses:
         words.encode_line(line)
@@ -127,7 +125,7 @@ def test_bleu4_is_fairseqs_own(hypotheses: list[str], references: list[str]) -> 
     assert ours == theirs, "score, precisions, brevity penalty, ratio and lengths"
 
 
-def test_a_translated_set_is_read_in_its_texts(tmp_path: Path) -> None:
+def test_translations_are_read_with_sources_and_references(tmp_path: Path) -> None:
     texts = {"references": ["r"], "sources": ["s"], "hypotheses": ["h"]}
     for more in ({}, {"references.tokens": ["rt"], "hypotheses.tokens": ["ht"]}):
         texts |= more
@@ -143,13 +141,13 @@ def test_a_translated_set_is_read_in_its_texts(tmp_path: Path) -> None:
 
 
 def test_an_unknown_word_of_a_reference_matches_nothing() -> None:
-    """fairseq's own scorer has this BLEU for the line against itself."""
+    """fairseq's scorer gives the line against itself this BLEU."""
     line = ["a <unk> b c d e <unk> f g"]
     assert bleu4(line, line)["score"] == pytest.approx(36.89, abs=0.01)
 
 
 def test_resamples_without_any_match_have_an_interval() -> None:
-    """sacreBLEU's own estimate of chrF's mixes float and float32 there, and fails."""
+    """sacreBLEU's own estimate for chrF mixes float and float32 in this case, and fails."""
     found = score(["abcdefgh", "x"], ["abcdefgh", "y"])
     assert found["chrf"]["confidence"] > 0
     nothing = score(["x", "y"], ["v", "w"])

@@ -1,4 +1,4 @@
-"""Cells as SLURM jobs: what sbatch is given, and a job done by its number."""
+"""Cells as SLURM jobs: the arguments of sbatch, the batch script, and run-jobs."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.fixtures.small_runs import MADE
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 
-#: What stands for SLURM: sbatch writes down its words, one a line, and names a job.
+#: A stub of sbatch, which writes its arguments to a file, one a line, and prints a job number.
 SBATCH = """#!/usr/bin/env bash
 printf '%s\\n' "$@" >"$SUBMITTED"
 echo "4711;cluster"
@@ -25,7 +25,7 @@ echo "4711;cluster"
 
 @pytest.fixture
 def submitted(tmp_path: Path, monkeypatch: Patch) -> Path:
-    """Where the stub puts its words."""
+    """Return the file into which the stub of sbatch writes its arguments."""
     stub = tmp_path / "stubs" / "sbatch"
     stub.parent.mkdir()
     stub.write_text(SBATCH)
@@ -72,10 +72,10 @@ def test_an_array_of_cells_is_submitted(tmp_path: Path, submitted: Path, capsys:
     ("restarts", "signalled", "expected"),
     [("0", False, "ran a b 3\n"), ("0", True, "requeue 47_3\n"), ("100", True, "")],
 )
-def test_the_script_runs_its_cell_and_queues_it_again_when_its_time_is_up(
+def test_the_batch_script_runs_its_cell_and_requeues_it_when_time_is_up(
     tmp_path: Path, restarts: str, signalled: bool, expected: str
 ) -> None:
-    """SLURM sends USR1 to the script; a hundred restarts are enough."""
+    """SLURM sends USR1 to the script, which requeues its job a hundred times at most."""
     (tmp_path / "job.sh").write_text(slurm._SCRIPT)
     (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$@"\n')
     does = "sleep 0.3; kill -USR1 $PPID; exec sleep 3" if signalled else 'echo "ran $@"'
@@ -91,10 +91,10 @@ def test_the_script_runs_its_cell_and_queues_it_again_when_its_time_is_up(
     assert (done.returncode == 0) != signalled
 
 
-def test_a_job_is_done_by_its_number(
+def test_run_jobs_trains_the_cell_of_its_number(
     tmp_path: Path, submitted: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
-    """By the precision and batch of the submission, on whatever machine; it writes no table."""
+    """It has the precision and batch of the submission on any machine, and writes no table."""
     out = tmp_path / "out"
     size = ["--batch-tokens", "512", "--max-tokens", "256", "--cpu", "--subset", "valid"]
     monkeypatch.setattr("fairseq_mhe.runs.devices.has_fast_bf16", lambda: True)
@@ -121,10 +121,10 @@ def test_a_job_is_done_by_its_number(
     assert "has no job 8: its 8 jobs are numbered from 0" in capsys.readouterr().err
 
 
-def test_what_cannot_be_submitted_is_one_line(
+def test_failed_submissions_are_one_line_errors(
     tmp_path: Path, submitted: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
-    """--slurm-... without --slurm would train a table on the machine where jobs are submitted."""
+    """--slurm-... without --slurm is one of them: it would train the table on the login machine."""
     refusing = "#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n"
     (tmp_path / "stubs" / "sbatch").write_text(refusing)
     assert submit(tmp_path / "out") == 2

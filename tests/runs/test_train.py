@@ -1,4 +1,4 @@
-"""The loop that trains: words for fairseq-train, failures, what is done already, the curve."""
+"""The training loop: arguments of fairseq-train, failures, finished jobs, learning curve."""
 
 from __future__ import annotations
 
@@ -52,30 +52,30 @@ def test_the_curve_counts_repeated_updates_once_and_skips_cut_lines() -> None:
     assert learning_curve([])["tokens_per_second"] is None
 
 
-def test_two_kinds_differ_in_one_word_and_no_sentence_is_lost(tmp_path: Path) -> None:
+def test_kinds_differ_in_one_argument_and_keep_all_sentences(tmp_path: Path) -> None:
     words = []
     for kind in ("mha", "mhe_mul"):
         job = open_run(tmp_path / kind, settings(kind), PLACES)
         words.append([w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(job, CPU)])
     assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [("mha", "mhe_mul")]
-    given = words[0]
-    assert given[0] == "/data set/bin"
-    assert given[given.index("--required-batch-size-multiple") + 1] == "1"
-    assert 1 <= int(given[given.index("--log-interval") + 1]) <= TRAINING.interval
-    assert "--bf16" not in given
+    mha = words[0]
+    assert mha[0] == "/data set/bin"
+    assert mha[mha.index("--required-batch-size-multiple") + 1] == "1"
+    assert 1 <= int(mha[mha.index("--log-interval") + 1]) <= TRAINING.interval
+    assert "--bf16" not in mha
 
 
-def test_precision_reaches_fairseq(tmp_path: Path) -> None:
+def test_precision_and_device_reach_fairseq(tmp_path: Path) -> None:
     job = open_run(tmp_path / "r", settings(bf16=True), PLACES)
     assert {"--bf16", "--cpu", "adam_fused"} <= set(training_arguments(job, CPU))
 
 
 class FakeChild:
-    """Stands for fairseq-train: writes a checkpoint of so many updates, or fails."""
+    """A stand-in for fairseq-train, which writes a checkpoint of ``updates`` updates, or fails."""
 
     updates = TRAINING.updates
     children: list[FakeChild] = []  # noqa: RUF012 - cleared by the fixture
-    failing: int | None = None
+    failing: int | None = None  # rank of the process that fails while the others run on
 
     def __init__(self, module: str, arguments: list[str], log: Path, *_: object) -> None:
         self.rank, self.stopped = len(self.children), False
@@ -113,7 +113,7 @@ def fake(monkeypatch: Patch) -> type[FakeChild]:
 
 
 def train(*jobs: Job, device: Device = CPU) -> str:
-    """Train jobs; what was shown."""
+    """Train jobs; return what the board showed."""
     output = io.StringIO()
     with Board("updates", console=Console(file=output)) as board:
         training.train(jobs, device, board)
@@ -125,10 +125,10 @@ def a_job(tmp_path: Path, **changes: Any) -> Job:
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_one_process_that_fails_ends_all(
+def test_a_failed_process_stops_the_others_of_its_model(
     tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch, failing: int
 ) -> None:
-    """The other would wait for it for ever."""
+    """The other process would wait for it forever."""
     monkeypatch.setattr(fake, "failing", failing)
     job = a_job(tmp_path, update_freq=[2])
     with pytest.raises(UserError, match=f"failed in process {failing}"):
@@ -137,10 +137,10 @@ def test_one_process_that_fails_ends_all(
     assert not job.metrics.exists()
 
 
-def test_one_model_that_fails_stops_those_beside_it(
+def test_a_failed_model_stops_the_models_beside_it(
     tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch
 ) -> None:
-    """``failed`` keeps the loop's frame: what Python tidies up by itself does not count."""
+    """``failed`` keeps the loop's frame alive, so that garbage collection stops no process."""
     monkeypatch.setattr(fake, "failing", 0)
     jobs = [open_run(tmp_path / kind, settings(kind), PLACES) for kind in ("mha", "sha")]
     with pytest.raises(UserError, match="failed in process 0") as failed:
@@ -148,14 +148,14 @@ def test_one_model_that_fails_stops_those_beside_it(
     assert [child.stopped for child in fake.children] == [True, True], failed.value
 
 
-def test_a_finished_training_stays_and_warns_once(tmp_path: Path, fake: type[FakeChild]) -> None:
+def test_a_finished_training_is_not_repeated(tmp_path: Path, fake: type[FakeChild]) -> None:
     job = a_job(tmp_path)
     assert train(job).count("warning: look out") == 1
     assert train(job) == ""
     metrics = read_json(job.metrics)
     assert metrics["tokens_per_second"] == 50.0
     assert metrics["measured"] == "on the CPU, then on a GPU"
-    job.metrics.unlink()  # killed after its last update
+    job.metrics.unlink()  # as if the job was killed after its last update
     train(job)
     assert read_json(job.metrics) == metrics
     assert len(fake.children) == 1

@@ -1,4 +1,4 @@
-"""Every translation is found, in order, or none is used; scores go with the target language."""
+"""All hypotheses are read in order, or none; the target language chooses how they are scored."""
 
 from pathlib import Path
 
@@ -28,18 +28,18 @@ OUTPUT = [
 ]
 
 
-def test_hypotheses_are_in_order_whatever_they_hold() -> None:
+def test_hypotheses_are_in_order_whatever_characters_they_hold() -> None:
     assert parse_hypotheses(OUTPUT, 3, FOLDER) == ["▁Aus\u2028 ▁und\x85 mehr", "", "▁Ein schalten"]
 
 
 @pytest.mark.parametrize(("lost", "count"), [("none", 2), ("none", 4), ("H-1", 3)])
-def test_another_number_of_sentences_is_refused(lost: str, count: int) -> None:
+def test_missing_or_extra_hypotheses_are_an_error(lost: str, count: int) -> None:
     lines = [line for line in OUTPUT if not line.startswith(lost)]
     with pytest.raises(UserError, match=rf"hypotheses for {count} sentences.*generate\.log"):
         parse_hypotheses(lines, count, FOLDER)
 
 
-def test_scores_are_counted_as_the_target_language_is_written(tmp_path: Path) -> None:
+def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Path) -> None:
     data = {"languages": ["en", "zh"], "fingerprint": "0" * 64}
     job = open_run(tmp_path / "r", {**settings(), "data": data}, {})
     for name in ("sources", "references", "hypotheses"):
@@ -56,15 +56,15 @@ def test_scores_are_counted_as_the_target_language_is_written(tmp_path: Path) ->
 
 
 def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
-    """By fairseq's own --patience; the results say so, and the model is a mean of epochs."""
+    """fairseq's --patience ends it; metrics.json says so, and model.pt averages epochs."""
     data = open_data(MADE / "data")
-    never = dict.fromkeys(("save_interval", "save_interval_updates", "validate_interval"))
-    never |= dict.fromkeys(("validate_interval_updates", "keep_interval_updates"))
-    without_learning = settings(
-        max_update=500, patience=2, lr=[0.0], keep_last_epochs=3, no_epoch_checkpoints=None, **never
+    unset = dict.fromkeys(("save_interval", "save_interval_updates", "validate_interval"))
+    unset |= dict.fromkeys(("validate_interval_updates", "keep_interval_updates"))
+    constant_model = settings(
+        max_update=500, patience=2, lr=[0.0], keep_last_epochs=3, no_epoch_checkpoints=None, **unset
     )
     places = {"data": str(data.folder)}
-    run = open_run(tmp_path / "r", {**without_learning, "data": data.identity}, places)
+    run = open_run(tmp_path / "r", {**constant_model, "data": data.identity}, places)
     with Board("updates") as board:
         train([run], Device(gpu=False, slots=1, threads=1), board)
         translation.make_model(run)

@@ -1,4 +1,4 @@
-"""Answers and candidates against all others tried; metrics against their definitions."""
+"""Chosen answers and candidates have the highest score of all; metrics equal their definitions."""
 
 import itertools
 import math
@@ -20,12 +20,12 @@ from fairseq_mhe.runs.understanding import (
     task_metrics,
 )
 
-FOUND = ["1", "1", "0", "1", "0", "0", "1", "0"]
-RIGHT = ["1", "0", "0", "1", "1", "0", "1", "1"]
+PREDICTED = ["1", "1", "0", "1", "0", "0", "1", "0"]
+GOLD = ["1", "0", "0", "1", "1", "0", "1", "1"]
 GROUPS = ["q1", "q1", "q2", "q2", "q3", "q3", "q4", "q4"]
 TP, FP, FN, TN = 3, 1, 2, 2
 XS, YS = [1.0, 2.0, 4.0], [0.0, 3.0, 3.5]
-#: Of XS and YS less their means, 7 / 3 and 6.5 / 3.
+#: XS and YS minus their means, 7 / 3 and 6.5 / 3.
 DX, DY = [x - 7 / 3 for x in XS], [y - 6.5 / 3 for y in YS]
 PEARSON = sum(x * y for x, y in zip(DX, DY, strict=True))
 PEARSON /= math.sqrt(sum(x * x for x in DX) * sum(y * y for y in DY))
@@ -33,58 +33,58 @@ MATTHEWS = (TP * TN - FP * FN) / math.sqrt((TP + FP) * (TP + FN) * (TN + FP) * (
 
 
 @pytest.mark.parametrize(
-    ("metric", "found", "right", "value"),
+    ("metric", "predicted", "gold", "value"),
     [
-        ("accuracy", FOUND, RIGHT, 5 / 8),
-        ("f1", FOUND, RIGHT, 2 * TP / (2 * TP + FP + FN)),
-        ("matthews", FOUND, RIGHT, MATTHEWS),
-        # 2 TP / (predicted + there) of a, b and c.
+        ("accuracy", PREDICTED, GOLD, 5 / 8),
+        ("f1", PREDICTED, GOLD, 2 * TP / (2 * TP + FP + FN)),
+        ("matthews", PREDICTED, GOLD, MATTHEWS),
+        # The mean over a, b and c of 2 TP / (predicted + gold).
         ("macro_f1", list("aabbc"), list("abbba"), (2 / 4 + 4 / 5 + 0) / 3),
         *(("pearson", XS, YS, PEARSON), ("spearman", XS, YS, 1), ("pearson", [2.0] * 3, YS, 0)),
     ],
 )
-def test_a_metric_is_its_definition(
-    metric: str, found: list[str], right: list[str], value: float
+def test_a_metric_equals_its_definition(
+    metric: str, predicted: list[str], gold: list[str], value: float
 ) -> None:
-    words = [[str(word) for word in words] for words in (right, found)]
+    words = [[str(label) for label in labels] for labels in (gold, predicted)]
     assert METRICS[metric](*words) == pytest.approx(value)
 
 
-def test_a_group_is_right_where_all_of_it_is() -> None:
-    """The second, the fifth and the eighth label are wrong."""
-    assert exact_groups(RIGHT, FOUND, GROUPS) == 1 / 4
+def test_a_group_counts_if_all_its_labels_are_right() -> None:
+    """The second, fifth and eighth labels are wrong, so that only q2 counts."""
+    assert exact_groups(GOLD, PREDICTED, GROUPS) == 1 / 4
 
 
 def test_scores_are_percent_and_their_mean() -> None:
-    examples = {"valid": {"labels": RIGHT, "groups": GROUPS}}
+    examples = {"valid": {"labels": GOLD, "groups": GROUPS}}
     mrpc: Any = SimpleNamespace(task=TASKS["mrpc"], examples=examples.get)
-    found = task_metrics(mrpc, {"dev": FOUND})
-    assert found["accuracy"] == 62.5
-    assert found["score"] == pytest.approx((found["accuracy"] + found["f1"]) / 2)
+    scores = task_metrics(mrpc, {"dev": PREDICTED})
+    assert scores["accuracy"] == 62.5
+    assert scores["score"] == pytest.approx((scores["accuracy"] + scores["f1"]) / 2)
     both = {"dev_matched": ["neutral"], "dev_mismatched": ["neutral"]}
     labels = {"valid": {"labels": ["neutral"]}, "valid1": {"labels": ["entailment"]}}
     mnli: Any = SimpleNamespace(task=TASKS["mnli"], examples=labels.get)
-    wanted = {"score": 50, "accuracy dev_matched": 100, "accuracy dev_mismatched": 0}
-    assert task_metrics(mnli, both) == wanted
+    expected = {"score": 50, "accuracy dev_matched": 100, "accuracy dev_mismatched": 0}
+    assert task_metrics(mnli, both) == expected
 
 
-def test_the_likeliest_candidate_of_a_group() -> None:
+def test_the_candidate_of_the_highest_odds_is_chosen() -> None:
     rows = {"labels": "01110", "groups": "qqqrr", "candidates": ["Xi", "Yu", "Zo", "Xi", "Yu"]}
-    said, right = best_candidates(["-1.0", "0.5", "0.25", "-3", "-2"], rows)
-    assert said == {"q": "Yu", "r": "Yu"}
-    assert right == {"q": ["Yu", "Zo"], "r": ["Xi"]}
+    chosen, gold = best_candidates(["-1.0", "0.5", "0.25", "-3", "-2"], rows)
+    assert chosen == {"q": "Yu", "r": "Yu"}
+    assert gold == {"q": ["Yu", "Zo"], "r": ["Xi"]}
 
 
 BOS, END, PAD = 0, 2, 1
 FULL = [BOS, 7, 8, END, END, 9, 10, 11, 12, 13, END]
 TOKENS = torch.tensor([FULL, [BOS, 7, END, END, 9, 10, 11, END, PAD, PAD, PAD]])
-#: Of each window: where its passage begins, and how long it is.
+#: Begin and length of the passage in each window.
 PASSAGES = ((5, 5), (4, 3))
 
 
 @pytest.mark.parametrize("longest", [1, 3, 30])
 @pytest.mark.parametrize("seed", range(5))
-def test_no_other_span_of_the_passage_is_better(
+def test_no_other_span_of_a_passage_has_a_higher_score(
     longest: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(understanding, "_MAX_ANSWER_LENGTH", longest)
@@ -93,24 +93,24 @@ def test_no_other_span_of_the_passage_is_better(
     language_model: Any = SimpleNamespace(
         model=lambda **_: (logits, None), task=SimpleNamespace(source_dictionary=dictionary)
     )
-    found = spans(language_model, {"net_input": {"src_tokens": TOKENS}})
+    predicted = spans(language_model, {"net_input": {"src_tokens": TOKENS}})
     for row, (begin, length) in enumerate(PASSAGES):
         scores = {
             (first, last): float(logits[row, begin + first, 0] + logits[row, begin + last, 1])
             for first, last in itertools.product(range(length), repeat=2)
             if first <= last < first + longest
         }
-        best, none, first, last = found[row]
+        best, no_answer, first, last = predicted[row]
         assert (first, last) == max(scores, key=lambda span: scores[span])
         assert best == pytest.approx(scores[first, last], abs=1e-6)
-        assert none == pytest.approx(float(logits[row, 0].sum()), abs=1e-6)
+        assert no_answer == pytest.approx(float(logits[row, 0].sum()), abs=1e-6)
 
 
-def test_the_best_window_answers_and_the_least_none_counts() -> None:
+def test_the_best_window_answers_and_the_lowest_no_answer_score_counts() -> None:
     context = {"text": "one two three four five six", "begins": [0, 4, 8, 14, 19, 24]}
     context["ends"] = [3, 7, 13, 18, 23, 27]
     windows = [[0, 0, 0, 4], [0, 0, 2, 4], [1, 0, 0, 4], [1, 0, 2, 4]]
     facts = {"contexts": [context], "questions": ["a", "b"], "windows": windows}
-    found = [(1.0, 5.0, 0, 1), (3.0, 2.0, 1, 2), (4.0, -1.0, 0, 0), (3.5, 0.5, 0, 3)]
+    predicted = [(1.0, 5.0, 0, 1), (3.0, 2.0, 1, 2), (4.0, -1.0, 0, 0), (3.5, 0.5, 0, 3)]
     answers = {"a": Answer("four five", 2.0 - 3.0), "b": Answer("one", -1.0 - 4.0)}
-    assert best_answers(found, facts) == answers
+    assert best_answers(predicted, facts) == answers
