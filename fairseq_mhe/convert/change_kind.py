@@ -69,7 +69,7 @@ def convert(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_files(parser, "run folder, or any fairseq checkpoint", "checkpoint to fine-tune")
+    add_files(parser, "run folder, or any fairseq checkpoint", "checkpoint to write")
     add = parser.add_argument
     help_ = f"new kind of attention: {', '.join(TARGETS)} (or use to-collaborative)"
     add("--to", required=True, choices=TARGETS, metavar="KIND", help=help_)
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> None:
 def to_collaborative_arguments(parser: argparse.ArgumentParser) -> None:
     output = "checkpoint to write: the model with collaborative attention"
     add_files(parser, "run folder, or any fairseq checkpoint", output)
-    help_ = "width of the shared queries and keys; heads times their width is exact"
+    help_ = "width of the shared queries and keys; exact at heads times head width"
     parser.add_argument("--dim", type=positive, required=True, metavar="D", help=help_)
     _add_report(parser)
 

@@ -120,7 +120,7 @@ def add_data(parser: argparse.ArgumentParser, use: str, sentences: int) -> None:
     """Add --data with the help text ``use``, and --sentences with the default ``sentences``."""
     add = parser.add_argument
     add("--data", type=Path, metavar="DATA", help=use)
-    help_ = "first sentences to use of each split (default: %(default)s)"
+    help_ = "use the first N sentences of each split (default: %(default)s)"
     add("--sentences", type=positive, default=sentences, metavar="N", help=help_)
 
 

@@ -124,8 +124,8 @@ def check_files(args: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    source = "checkpoint with any kind of attention, or a translation run folder"
-    add_files(parser, source, "checkpoint to write: the same model as fairseq's own")
+    source = "run folder of translation, or checkpoint with any kind of attention"
+    add_files(parser, source, "checkpoint to write: an equal model of fairseq's own")
     use = "data folder to compare both models on, also by beam search (default: random words)"
     add_data(parser, use, sentences=500)
     help_ = "split of DATA to compare on (default: %(default)s)"

@@ -114,7 +114,7 @@ def _words(dictionary: Dictionary, tokens: Tensor) -> list[list[str]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    help_ = "checkpoint of any kind of attention, or a run folder"
+    help_ = "run folder, or checkpoint with any kind of attention"
     add("checkpoint", type=Path, metavar="CKPT", help=help_)
     help_ = "data folder that the model was trained on"
     add("--data", type=Path, required=True, metavar="DATA", help=help_)

@@ -157,7 +157,7 @@ def _ticks(tokens: Sequence[str], size: float) -> dict[str, Any]:
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe attention-map``."""
     add = parser.add_argument
-    help_ = "run folder, or checkpoint of a translation model, fairseq's own or ours"
+    help_ = "run folder, or checkpoint (with --data) of fairseq's transformer or of ours"
     add("checkpoint", type=Path, metavar="CHECKPOINT", help=help_)
     help_ = "data folder that the model was trained on (default: the run's)"
     add("--data", type=Path, help=help_)
@@ -166,7 +166,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--target", help=help_)
     help_ = "attention to draw (default: %(default)s)"
     add("--place", choices=PLACES, default="cross", help=help_)
-    add("--out", type=Path, required=True, help=f"picture: a {', '.join(FORMATS)} file")
+    add("--out", type=Path, required=True, help=f"picture ({', '.join(FORMATS)})")
 
 
 def run(args: Namespace) -> None:

@@ -92,7 +92,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe export``."""
     add = parser.add_argument
-    help_ = "a run folder, or a checkpoint (with --data)"
+    help_ = "run folder, or checkpoint (with --data)"
     add("model", type=Path, metavar="RUN", help=help_)
     add("output", type=Path, metavar="OUT", help="new folder for the bundle")
     help_ = "program that reads the weights (default: %(default)s)"

@@ -41,8 +41,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--engine", choices=ENGINES, default="auto", help=help_)
     help_ = (
-        "number format of matrix products on a CPU: int8 is an approximation; with fairseq bf16 is "
-        "possible, and auto is bf16 if the processor has AVX512-BF16 or AMX (default: %(default)s)"
+        "number format of matrix products on a CPU: int8 is an approximation; only fairseq has "
+        "bf16; auto is bf16 if fairseq translates on AVX512-BF16 or AMX (default: %(default)s)"
     )
     add("--precision", choices=PRECISIONS, default="float32", help=help_)
     help_ = "subwords in a batch (default: as in the model's scoring)"
