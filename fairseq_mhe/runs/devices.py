@@ -18,7 +18,7 @@ _MAX_THREADS = 8
 
 @dataclass(frozen=True)
 class Device:
-    """Where to train: ``slots`` models side by side, each by ``workers`` processes."""
+    """Where to train: ``slots`` models side by side, each in ``workers`` processes."""
 
     gpu: bool
     slots: int

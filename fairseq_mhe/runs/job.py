@@ -216,5 +216,5 @@ def keep(args: Namespace) -> None:
                     shutil.copytree(folder, copy, ignore=ignored)
                 except shutil.Error as error:
                     _, _, reason = error.args[0][0]  # of the first file that failed
-                    raise UserError(f"cannot keep {folder}: {reason}") from error
+                    raise UserError(f"cannot copy {folder}: {reason}") from error
         say(str(target))

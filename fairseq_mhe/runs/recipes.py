@@ -195,9 +195,9 @@ def read_recipe(path: Path) -> Recipe:
     }
     if not _UNITS.keys() & options.keys():
         needed["max_tokens"] = "dataset.max_tokens"
-    for name, place in needed.items():
+    for name, key in needed.items():
         if name not in options:
-            raise UserError(f"{path} has no {place}: add it")
+            raise UserError(f"{path} has no {key}: add it")
     training = Training(options)
     try:
         smallest = min(training.updates, training.batch_tokens)

@@ -98,7 +98,7 @@ def bleu_tokeniser(language: str | None, chosen: str | None = None) -> str:
         extra = name.removesuffix("-mecab")
         raise UserError(
             f"BLEU by {name} needs a dictionary: pip install 'sacrebleu[{extra}]', or give "
-            "another --bleu-tokenizer (char, say)"
+            "another --bleu-tokenizer, such as char"
         ) from None
     return name
 

@@ -95,7 +95,7 @@ def _sbatch(words: list[str]) -> str:
     try:
         result = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError:
-        advice = "run it on a machine of the cluster"
+        advice = "give this command on a machine of the cluster"
         raise UserError(f"--slurm needs sbatch on the PATH: {advice}") from None
     if result.returncode:
         raise UserError(f"SLURM refuses the jobs: {result.stderr.strip()}")

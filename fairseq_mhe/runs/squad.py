@@ -69,8 +69,8 @@ def squad_scores(answers: Mapping[str, str], gold: Gold) -> dict[str, float]:
     missing = gold.keys() - answers.keys()
     if missing:
         raise UserError(
-            f"{len(missing):,} of {len(gold):,} questions have no prediction, {min(missing)} "
-            "among them: add them; an answer may be empty"
+            f"{len(missing):,} of {len(gold):,} questions have no prediction, such as "
+            f"{min(missing)}: add them; an answer may be empty"
         )
     scores: dict[str, list[float]] = defaultdict(list)
     for question, texts in gold.items():

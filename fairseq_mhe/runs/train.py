@@ -149,7 +149,7 @@ def _write_metrics(job: Job) -> None:
     updates = updates_made(read_checkpoint(job.last))
     if updates < total and not job.training.patience:
         raise UserError(
-            f"training {job.name} ended after {updates} of {total} updates; its log: {job.log}"
+            f"training {job.name} ended after {updates} of {total} updates; see its log {job.log}"
         )
     lines = job.log.read_text("utf-8", "replace").split("\n")
     starts = (_HEADLINE.fullmatch(line) for line in lines)

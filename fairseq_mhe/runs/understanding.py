@@ -49,8 +49,8 @@ def _task_options(row: str, data: TaskFolder, epochs: int | None) -> Json:
     task = data.task
     recipes = yaml_beside(__file__, "finetuning.yaml")
     options = {**recipes["every task"], **recipes["forms"][task.form]}
-    of_row = recipes["base" if row == "base" else "small rows"]
-    options |= {**of_row["others"], **of_row.get(task.name, {})}
+    row_options = recipes["base" if row == "base" else "small rows"]
+    options |= {**row_options["others"], **row_options.get(task.name, {})}
     default_epochs = options.pop("epochs")
     batches = math.ceil(data.training / options["batch_size"])  # in an epoch
     updates = batches * (epochs or default_epochs)
@@ -102,7 +102,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
         )
     if (model / "config.json").is_file():  # a model that a study converted has none
         trained_on = read_job(model).settings["data"]
-        # If the model is fine-tuned, its data are a task with the fingerprint of the "text".
+        # The data of a fine-tuned model are a task, which names the text of its subwords "text".
         if data.text != trained_on.get("text", trained_on["fingerprint"]):
             raise UserError(
                 f"{data.folder} is not in the subwords of {model}: prepare the task with the "
@@ -111,8 +111,8 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
     positions = facts["options"]["max_positions"]
     if data.block > positions:
         raise UserError(
-            f"{data.folder} has examples of up to {data.block} subwords, the model {positions} "
-            f"positions: prepare the task with --block {positions}"
+            f"{data.folder} has examples of up to {data.block} subwords, but the model has "
+            f"{positions} positions: prepare the task with --block {positions}"
         )
     row = facts["row"]
     task = data.task

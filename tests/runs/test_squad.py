@@ -58,7 +58,7 @@ def test_the_best_gold_answer_counts_and_none_is_empty(tmp_path: Path, capsys: C
 def test_bad_predictions_are_one_line_errors(tmp_path: Path, capsys: Capture) -> None:
     path, predictions = dataset(tmp_path, a=[], b=[]), tmp_path / "predictions.json"
     for text, message in (
-        ('{"a": ""}', "1 of 2 questions have no prediction, b among them"),
+        ('{"a": ""}', "1 of 2 questions have no prediction, such as b: add them"),
         ('["a", "b"]', f"{predictions} is not a JSON object of question id: answer"),
         ('{"a": 1, "b": 2}', f"{predictions} is not a JSON object of question id: answer"),
     ):
