@@ -22,8 +22,8 @@ class AdamFused(FairseqAdam):
     """Adam by torch's fused kernel, also on a CPU: one pass over the weights; fairseq needs ten.
 
     Weight decay is decoupled (Loshchilov and Hutter 2019). ``--adam-eps`` is added after bias
-    correction (Kingma and Ba 2015, algorithm 1). It resumes checkpoints of ``--optimizer adam`` in
-    the same precision. (1.45 million parameters in 65 tensors, one thread: 1.2 ms, fairseq 3.3 ms.)
+    correction (Kingma and Ba 2015, algorithm 1). It resumes from ``--optimizer adam`` of the same
+    precision. (1.45 million parameters, 65 tensors, 1 thread: 1.2 ms an update, fairseq's 3.3 ms.)
     """
 
     supports_flat_params = True  # --fp16 puts all weights into one flat tensor

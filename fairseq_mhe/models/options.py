@@ -61,7 +61,7 @@ for _name, (_kind_option, _users) in kind_options().items():
     _add(_name, Optional[_kind_option.type], None, _help)  # None: the kind's own default
 _help = "generate on a CPU with large weights as 8-bit integers: faster, nearly the same output"
 _add("int8_generation", bool, False, _help)
-_help = "number format of large weights in generation on CPUs; auto: bf16 with AVX512-BF16 or AMX"
+_help = "format of large weights on a CPU; auto: bf16 with AVX512-BF16 or AMX (default: float32)"
 _precisions = ChoiceEnum(["float32", "bf16", "auto"])
 _add("generation_precision", _precisions, "float32", _help)
 _help = "train on a GPU by CUDA graphs, with batches padded to few shapes: faster for small batches"
