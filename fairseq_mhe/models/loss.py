@@ -46,7 +46,7 @@ class _SmoothedLoss(torch.autograd.Function):
         padding: int,
         replace: bool,
     ) -> tuple[Tensor, Tensor]:
-        """logits (N, V), target (N,) -> two float32 sums; ``replace``: gradient overwrites logits."""
+        """(N, V), (N,) -> two float32 sums; ``replace``: the gradient overwrites the logits."""
         words = logits.size(1)
         share = epsilon / (words - 1)
         gradient = None  # (N, V)
