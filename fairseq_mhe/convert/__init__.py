@@ -1,1 +1,1 @@
-"""What turns one model into another."""
+"""Commands that turn one model into another, and what they share."""

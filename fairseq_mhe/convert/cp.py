@@ -1,4 +1,4 @@
-"""Decompose heads into shared components: tensorly's CP (PARAFAC) from a start of our own."""
+"""Decompose the heads' scores into shared components: tensorly's CP (PARAFAC) from our start."""
 
 from dataclasses import dataclass, replace
 from typing import Self

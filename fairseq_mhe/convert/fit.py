@@ -1,8 +1,8 @@
 """Fit each kind of attention to trained heads: the table ``FIT`` has a function for each kind.
 
-Head i consists of two maps, and a fit approximates both: its scores x^T A_i y (softmax ignores what
-is the same for every y) and its output B_i y. If inputs were measured on real sentences, their
-moments weight the errors. Truncated singular value decompositions are exact minimisers.
+Head i maps a query's input x and a memory y to a score x^T A_i y (softmax ignores what is the same
+for every y) and an output B_i y. A fit approximates both maps. If inputs were measured on real
+sentences, their moments weight the errors. Truncated SVDs are exact minimisers.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class Problem:
     def parameters(
         self, query: Tensor, key: Tensor, value: Tensor, output: Tensor
     ) -> Parameters:
-        """Name the query (rows, X), key (rows, M), value (n or g, d, M) and output (n, C, d)."""
+        """Parameters of query (rows, X), key (rows, M), value (n or g, d, M), output (n, C, d)."""
         # Softmax ignores key biases. The output's bias does the work of the value biases.
         width = self.heads.query.size(2)  # C
         values = value.flatten(0, 1)  # (n d or g d, M)

@@ -39,8 +39,8 @@ def set_shared_heads(spec: Any, module: Any, self_attention: bool = False) -> No
     kv_heads = _distinct_kv_heads(module)
     if kv_heads < heads:
         groups = (kv_heads, heads // kv_heads, -1)
-        # A group keeps the value bias of its first head. Attention weights sum to 1, so what other
-        # heads' biases differ by adds a constant to the output, which the output's bias takes.
+        # A group keeps its first head's value bias. As attention weights sum to 1, the difference
+        # of another head's bias adds a constant to the output, which goes into the output's bias.
         values = module.v_proj.bias.unflatten(0, groups)  # (g, n / g, d)
         differences = (values - values[:, :1]).flatten().numpy()
         module.out_proj.bias += torch.tensor(module.out_proj.weight.numpy() @ differences)

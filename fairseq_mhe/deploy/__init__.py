@@ -1,1 +1,1 @@
-"""A trained model as something to use: bundles, translation of plain text, attention maps."""
+"""Use a trained model: translate plain text, write bundles, draw attention maps."""

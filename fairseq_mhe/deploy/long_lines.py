@@ -33,7 +33,7 @@ def _split(text: str, boundary: Any, fits: Callable[[str], bool]) -> list[str]:
     matches = regex.finditer(boundary, text)
     ends = sorted({match.end() for match in matches} | {len(text)})
     parts = []
-    start = first = 0  # ends[first] is the first end behind start
+    start = first = 0  # ends[first] is the first end after start
     while first < len(ends):
         begin = start
         too_long = bisect_left(

@@ -18,7 +18,7 @@ from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy.translator import ENGINES, PRECISIONS, Translator
 from fairseq_mhe.prepare.text import STANDARD_INPUT, read_lines
 
-#: Most lines that are sorted by length and translated together, then written.
+#: The most lines that are translated together, sorted by length, before one is written.
 CHUNK = 4000
 
 
