@@ -12,11 +12,7 @@ from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.models.counting import (
-    attention_parameters,
-    cache_bytes,
-    total_parameters,
-)
+from fairseq_mhe.models import counting
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs import scoring
@@ -55,10 +51,10 @@ def make_model(job: Job) -> None:
 def count(job: Job) -> None:
     """Write counts.json of a job's model: parameters, and cache sizes as `counting.CacheBytes`."""
     model = open_source(job.model).model
-    cache = cache_bytes(model)
+    cache = counting.cache_bytes(model)
     counts = {
-        "attention_parameters": attention_parameters(model),
-        "total_parameters": total_parameters(model),
+        "attention_parameters": counting.attention_parameters(model),
+        "total_parameters": counting.total_parameters(model),
         "kv_bytes_per_token": cache.per_target_token,
         "kv_bytes_per_source_token": cache.per_source_token,
     }

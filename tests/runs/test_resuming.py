@@ -41,9 +41,7 @@ def test_after_a_truncated_last_checkpoint_the_newest_whole_one_is_used(
     assert restore(tmp_path) == 10
     assert updates_in(tmp_path / LAST) == 10
     assert (tmp_path / f"{LAST}{DAMAGED}").read_bytes() == part
-    save(
-        tmp_path, "checkpoint_2_20.pt", 20
-    )  # the process was killed before it copied this checkpoint
+    save(tmp_path, "checkpoint_2_20.pt", 20)  # a kill came before it was copied
     assert restore(tmp_path) == 20
     assert updates_in(tmp_path / LAST) == 20
 

@@ -113,7 +113,7 @@ def test_tokenised_bleu_splits_words_by_language() -> None:
     ],
 )
 def test_bleu4_equals_fairseqs(hypotheses: list[str], references: list[str]) -> None:
-    """fairseq-generate's scorer counts the words of a dictionary."""
+    """The reference is fairseq-generate's scorer, which counts the words of a dictionary."""
     words = Dictionary()
     for line in references + hypotheses:
         words.encode_line(line)

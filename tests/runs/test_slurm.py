@@ -94,7 +94,7 @@ def test_the_batch_script_runs_its_cell_and_requeues_it_when_time_is_up(
 def test_run_jobs_trains_the_cell_of_its_number(
     tmp_path: Path, submitted: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
-    """It has the precision and batch of the submission on any machine, and writes no table."""
+    """The cell keeps the precision and batch of its submission, and writes no table."""
     out = tmp_path / "out"
     size = ["--batch-tokens", "512", "--max-tokens", "256", "--cpu", "--subset", "valid"]
     monkeypatch.setattr("fairseq_mhe.runs.devices.has_fast_bf16", lambda: True)
@@ -124,7 +124,7 @@ def test_run_jobs_trains_the_cell_of_its_number(
 def test_failed_submissions_are_one_line_errors(
     tmp_path: Path, submitted: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
-    """--slurm-... without --slurm is one of them: it would train the table on the login machine."""
+    """So is --slurm-... without --slurm, which would train the table on the login machine."""
     refusing = "#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n"
     (tmp_path / "stubs" / "sbatch").write_text(refusing)
     assert submit(tmp_path / "out") == 2
