@@ -1,4 +1,4 @@
-"""``params`` and ``cost``: counts of built models against the paper and formulas, by hand."""
+"""``params`` and ``cost``: counts of built models, beside the paper's and formulas by hand."""
 
 import contextlib
 import io
@@ -28,13 +28,13 @@ def as_json(capsys: Capture, line: str) -> Any:
 
 
 def cells(text: str) -> list[list[str]]:
-    """The cells of Markdown tables, line by line."""
+    """Return the cells of each line of a Markdown table."""
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.split("\n")]
 
 
 @pytest.fixture(scope="module")
 def rows() -> dict[tuple[str, str], list[str]]:
-    """Row and kind -> the other cells of ``params``."""
+    """Return row and kind -> the other cells in the table of ``params``."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert cli.main(["params"]) == 0
     lines = [line for line in cells(printed.getvalue()) if len(line) == 6]
@@ -49,8 +49,8 @@ Rows = dict[tuple[str, str], list[str]]
 
 
 def test_the_bert_base_setting_has_the_published_counts(rows: Rows) -> None:
-    """To the printed digits, but for mha, of which the paper prints 0.01 million more than its
-    formula gives. (tests/docs hold the formulas of every kind.)
+    """Compare to the printed digits; for mha the paper prints 0.01 million more than its formula
+    gives. (tests/docs compare the formulas of every kind.)
     """
     for kind in KINDS:
         built = attention_parameters(build_on_meta("roberta_mhe_base", kind))
@@ -63,7 +63,7 @@ def test_the_bert_base_setting_has_the_published_counts(rows: Rows) -> None:
     assert rows["bert-base", "gqa"] == ["16,515,072", "", "-", "-"]
 
 
-def test_rows_have_the_parameters_and_the_cache_of_whole_models(rows: Rows) -> None:
+def test_params_agrees_with_built_models(rows: Rows) -> None:
     sizes = (*ROWS, *SMALL_ROWS, "bert-base")
     assert list(rows) == [(row, kind) for row in sizes for kind in KINDS]
     for row, mha, mhe in (("base", 18_874_368, 6_515_712), ("iwslt", 18_874_368, 8_285_184)):
@@ -100,7 +100,7 @@ def test_the_cost_of_mha_base_by_hand(capsys: Capture) -> None:
     assert list(found["cache_bytes"].values()) == sizes
 
 
-def test_options_reach_the_model(capsys: Capture) -> None:
+def test_options_of_cost_reach_the_model(capsys: Capture) -> None:
     line = "cost tiny gqa --kv-heads 4 --cross-attention collaborative --collaborative-dim 8"
     found = as_json(capsys, line)  # C = 128, n = 4, d = 32, 2 + 2 layers
     assert found["attention"] == {"encoder": "gqa", "decoder": "gqa", "cross": "collaborative"}
@@ -108,7 +108,7 @@ def test_options_reach_the_model(capsys: Capture) -> None:
     assert found["cache_bytes"]["per_source_token"] == 2 * (8 + 4 * 32) * 4
 
 
-def test_the_table_says_what_it_counts(capsys: Capture) -> None:
+def test_the_table_of_cost_explains_its_counts(capsys: Capture) -> None:
     text = printed(capsys, "cost", "big", "collaborative")
     assert ["encoder: collaborative", "15,753,216", "16,496,640", "0"] in cells(text)
     assert "attends to 13 target tokens on average" in text

@@ -1,4 +1,4 @@
-"""``train``, ``evaluate``, ``score`` and ``keep``: what they print and refuse; nothing twice."""
+"""``train``, ``evaluate``, ``score`` and ``keep``: output, refusals, and no work done twice."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from tests.fixtures.translations import BAD, GOOD, REFERENCES, write
 Capture = pytest.CaptureFixture[str]
 
 
-def test_a_scored_run_is_printed_and_not_scored_again(table: Path, capsys: Capture) -> None:
+def test_evaluate_prints_known_scores_without_scoring_again(table: Path, capsys: Capture) -> None:
     run = table / "tiny-mha-seed1"
     before = snapshot(run)
     assert cli.main(["evaluate", str(run), "--cpu"]) == 0
@@ -52,7 +52,7 @@ def test_refuses_other_data(miniature: Path, table: Path, tmp_path: Path, capsys
         assert error in capsys.readouterr().err
 
 
-def test_a_half_trained_run_is_refused(table: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_evaluate_refuses_a_half_trained_run(table: Path, tmp_path: Path, capsys: Capture) -> None:
     run = tmp_path / "tiny-mha-seed1"
     shutil.copytree(table / run.name, run)
     for name in ("model.pt", "metrics.json"):
@@ -64,7 +64,7 @@ def test_a_half_trained_run_is_refused(table: Path, tmp_path: Path, capsys: Capt
     assert "is no run folder" in capsys.readouterr().err
 
 
-def test_an_average_that_is_missing_is_made_again_without_training(
+def test_a_missing_average_is_made_again_without_training(
     miniature: Path, table: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "tiny-mha-seed1"
@@ -78,7 +78,7 @@ def test_an_average_that_is_missing_is_made_again_without_training(
     assert read_job(run).metrics.stat().st_mtime_ns == trained
 
 
-def test_the_command_prints_scores_with_their_meaning(tmp_path: Path, capsys: Capture) -> None:
+def test_score_prints_signatures_and_the_comparison(tmp_path: Path, capsys: Capture) -> None:
     write(tmp_path, ref=REFERENCES, good=GOOD, bad=BAD)
     files = ["--reference", str(tmp_path / "ref"), "--hypothesis", str(tmp_path / "bad")]
     assert cli.main(["score", *files, "--baseline", str(tmp_path / "good")]) == 0
@@ -103,7 +103,7 @@ def kept(table: Path, out: Path) -> int:
 def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys: Capture) -> None:
     runs = tmp_path / "kept runs"
     assert kept(table, runs) == 0
-    # Not only --finished-only: the same command, which trains what is not done, finds it all done.
+    # Without --finished-only, too: the command finds every run finished, and trains nothing.
     assert cli.main(["run-table", *table_words(miniature, runs)]) == 0
     assert not list(runs.rglob("*.pt"))
     found, before = (json.loads((f / "table.json").read_text()) for f in (runs, table))
@@ -113,17 +113,17 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys
 
     words = ["evaluate", str(runs / NAMES[0]), "--subset", "valid", "--cpu"]
     assert cli.main(words) == 2
-    told = f"{runs / NAMES[0]} has no model.pt and no checkpoints to average"
-    assert told in capsys.readouterr().err
+    error = f"{runs / NAMES[0]} has no model.pt and no checkpoints to average"
+    assert error in capsys.readouterr().err
     words = ["run-table", *table_words(miniature, runs, "--subset", "valid")]
     assert cli.main(words) == 2
-    assert told in capsys.readouterr().err
+    assert error in capsys.readouterr().err
     places = ["--data", str(miniature), "--out", str(runs), *TABLE_SIZE]
     assert cli.main(["train", "tiny", "mha", *places]) == 2, "it is not trained again"
-    assert told in capsys.readouterr().err
+    assert error in capsys.readouterr().err
     assert (runs / NAMES[0] / "test" / "scores.json").is_file()
     assert not list(runs.rglob("*.pt"))
-    shutil.rmtree(runs / NAMES[1])  # as if killed between the two
+    shutil.rmtree(runs / NAMES[1])  # as if keep was killed after the first run
     assert kept(table, runs) == 0
     assert (runs / NAMES[1] / "test" / "scores.json").is_file()
     (runs / NAMES[1] / "metrics.json").write_text("{}")
@@ -131,14 +131,14 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys
     assert f"{runs / NAMES[1]} exists and has other results" in capsys.readouterr().err
 
 
-def test_none_is_kept_where_one_cannot_be(table: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_keep_copies_all_runs_or_none(table: Path, tmp_path: Path, capsys: Capture) -> None:
     unfinished = tmp_path / "runs" / NAMES[0]
     shutil.copytree(table / NAMES[0], unfinished, ignore=shutil.ignore_patterns("scores.json"))
     out = tmp_path / "out"
-    for folder, told in (
+    for folder, error in (
         (unfinished, "is not finished: it has no scores"),
         (tmp_path, "is no run folder: it has no config.json"),
     ):
         assert cli.main(["keep", str(table / NAMES[1]), str(folder), "--out", str(out)]) == 2
-        assert f"{folder} {told}" in capsys.readouterr().err
+        assert f"{folder} {error}" in capsys.readouterr().err
         assert not out.exists()

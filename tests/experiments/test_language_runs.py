@@ -1,4 +1,4 @@
-"""Pre-training and fine-tuning in miniature, through the commands behind the scripts."""
+"""Pre-training, fine-tuning and their tables in miniature, by the real commands."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ PRETRAIN = ["pretrain", "roberta_mhe_tiny", "mhe_mul", *SIZE]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Text, a task, a masked model of 3 updates, and that fine-tuned by 4."""
+    """Make text, a task, a masked model of 3 updates, and the same fine-tuned by 4 updates."""
     place = tmp_path_factory.mktemp("language runs")
     small_text(place, LINES, "text", vocab_size=250, block=64)
     for split, start in (("train", 0), ("dev", 40)):
@@ -49,14 +49,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finetune(model: Path, out: Path, task: Path, epochs: int = 2) -> int:
-    """Fine-tune a model, or that of a folder of runs."""
+    """Fine-tune a model, or the pre-trained model in a folder of runs."""
     model = model / RUN if (model / RUN).exists() else model
     words = ["--model", str(model), "--out", str(out), "--epochs", str(epochs), *FLOAT32]
     return cli.main(["finetune", str(task), *words])
 
 
 def tabulate(out: Path, text: Path, *more: str) -> int:
-    """The table of ``mhe_mul`` and seed 1, unless other words say otherwise."""
+    """Run nlu-table for ``mhe_mul`` and seed 1, unless ``more`` has other options."""
     usual = ["--data", str(text), "--out", str(out), "--seeds", "1", "--kinds", "mhe_mul"]
     return cli.main(["nlu-table", "roberta_mhe_tiny", *usual, *SIZE, *more])
 
@@ -66,7 +66,7 @@ def of_sst2(folder: Path) -> list[str]:
 
 
 def results_in(folder: Path) -> dict[str, int]:
-    """When each result but tables of NLU was written."""
+    """Return file -> time of its last change, without the tables."""
     return {name: at for name, at in snapshot(folder).items() if "nlu" not in name}
 
 
@@ -75,7 +75,7 @@ def read(path: Path) -> Any:
 
 
 def test_every_example_is_scored(folder: Path) -> None:
-    """35 examples: fairseq's own batching would lose the last 3."""
+    """There are 35 examples; fairseq's own batching would lose the last 3."""
     run = folder / TUNED
     found, said = read(run / "scores.json"), read(run / "predictions.dev.json")
     assert found["examples"] == {"dev": 35}
@@ -101,7 +101,7 @@ def test_fine_tuning_begins_with_the_pre_trained_weights(folder: Path) -> None:
 
 
 def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Path) -> None:
-    """As RTE is from MNLI."""
+    """So RTE is often fine-tuned from MNLI."""
     task = open_task(folder / "sst2")
     args = argparse.Namespace(out=tmp_path, epochs=None, precision="float32")
     job = plan_finetuning(folder / TUNED, task, 1, args)
@@ -114,10 +114,10 @@ def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("split", ["dev", "train"])
-def test_other_examples_of_a_task_are_refused(
+def test_a_run_refuses_changed_examples_of_its_task(
     folder: Path, tmp_path: Path, capsys: Capture, split: str
 ) -> None:
-    """A task whose folder was prepared again, of other files."""
+    """The task folder was prepared again, from a changed file of this split."""
     shutil.copytree(folder / TUNED, tmp_path / TUNED)
     for name in ("train", "dev"):
         text = (folder / f"sst2.{name}.tsv").read_text()
@@ -130,7 +130,7 @@ def test_other_examples_of_a_task_are_refused(
     assert "other settings (data fingerprint: " in capsys.readouterr().err
 
 
-def test_a_loss_is_fairseqs_wherever_the_text_lies(folder: Path, tmp_path: Path) -> None:
+def test_the_loss_equals_fairseqs_after_a_move_of_the_text(folder: Path, tmp_path: Path) -> None:
     text = Path(shutil.copytree(folder / "text", tmp_path / "moved"))
     run = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
     before = (run / "scores.json").read_text()
@@ -148,7 +148,7 @@ def test_a_loss_is_fairseqs_wherever_the_text_lies(folder: Path, tmp_path: Path)
     assert found == pytest.approx(told, abs=2e-3)
 
 
-def test_what_is_not_fine_tuned_is_refused(folder: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_models_that_do_not_fit_are_refused(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     causal = tmp_path / "lm"
     (causal / "checkpoints").mkdir(parents=True)
     make_checkpoint(causal / "checkpoints" / "checkpoint_last.pt", "transformer_lm_mhe")
@@ -170,10 +170,10 @@ def test_what_is_not_fine_tuned_is_refused(folder: Path, tmp_path: Path, capsys:
         assert told in capsys.readouterr().err
 
 
-#: Task -> examples, or questions, of the scored set.
+#: Task -> number of scored examples or questions.
 SPECIAL = {"stsb": 7, "copa": 7, "wic": 7, "record": 14, "squad1": 4, "squad2": 6}
-#: What one label for all scores, where there is a commonest: 4 of 7 have the first; of 6 questions
-#: 2 have no answer, and one an article alone, which is none.
+#: Task -> the score of always predicting the commonest label: 4 of 7 examples have the first label;
+#: 3 of 6 questions have no answer (one answer is an article alone, which counts as none).
 COMMONEST = {"copa": 400 / 7, "wic": 400 / 7, "squad2": 50}
 
 
@@ -216,7 +216,7 @@ def test_every_form_of_task_is_fine_tuned_and_scored(
 def check_answers(
     folder: Path, name: str, said: dict[str, str], values: dict[str, float], capsys: Capture
 ) -> None:
-    """Predictions are the context's own words, and score-squad says the same of them."""
+    """Check that answers are words of their contexts, and that score-squad gives equal scores."""
     path = folder / f"{name}.dev{TASKS[name].suffix}"
     for article in read(path)["data"]:
         (paragraph,) = article["paragraphs"]
@@ -230,7 +230,7 @@ def check_answers(
     assert lines == [f"{key}: {value:.2f}%" for key, value in values.items() if key != "score"]
 
 
-def test_the_table_goes_on_from_what_is_trained(folder: Path, capsys: Capture) -> None:
+def test_nlu_table_uses_finished_runs(folder: Path, capsys: Capture) -> None:
     before = results_in(folder)
     assert finetune(folder, folder, folder / "sst2") == 0
     assert "sst2, 35 examples of dev" in capsys.readouterr().out
@@ -252,8 +252,8 @@ def test_the_table_goes_on_from_what_is_trained(folder: Path, capsys: Capture) -
     assert read(folder / "nlu-table.json") == {"mhe_mul": {"sst2": [score]}}
 
 
-def test_a_table_is_made_of_kept_runs(folder: Path, tmp_path: Path, capsys: Capture) -> None:
-    """They have no checkpoints and are not trained again; other settings make no table."""
+def test_kept_runs_make_the_same_nlu_table(folder: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Kept runs have no checkpoints. Runs with other settings must be refused, too."""
     runs = [str(folder / RUN), str(folder / TUNED)]
     assert cli.main(["keep", *runs, "--out", str(tmp_path)]) == 0
     assert not list(tmp_path.rglob("*.pt"))
@@ -282,10 +282,10 @@ def test_a_table_is_made_of_kept_runs(folder: Path, tmp_path: Path, capsys: Capt
     assert told in (tmp_path / "nlu-table.md").read_text()
 
 
-def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
+def test_collaborative_nlu_decomposes_and_fine_tunes_again(
     folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    """At D = n d, where the decomposition is exact, it says what the model itself says."""
+    """At D = n d the decomposition is exact: it must predict what the model itself predicts."""
     pytest.importorskip("tensorly")
     source = folder / TUNED
     line = ["collaborative-nlu", "--runs", str(source), "--tasks", str(folder / "sst2")]
@@ -314,7 +314,7 @@ def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
     assert "is no run folder: it has no config.json" in capsys.readouterr().err
 
 
-def test_a_causal_table_is_of_perplexity(folder: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_the_causal_table_has_perplexity(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     words = ["--tokens", "64", "--batch", "4", "--updates", "2", "--seeds", "1", "--cpu"]
     line = ["nlu-table", "transformer_lm_mhe_tiny", *words, "--precision", "bf16"]
     line += ["--kinds", "mhe_mul", "--out", str(tmp_path), "--data", str(folder / "text")]
@@ -344,10 +344,10 @@ def test_a_causal_table_is_of_perplexity(folder: Path, tmp_path: Path, capsys: C
     assert "is not in the subwords of" in capsys.readouterr().err
 
 
-def test_a_slurm_job_trains_a_kind_that_waits(
+def test_slurm_jobs_train_the_unfinished_kinds(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It leaves the table to who asks for it."""
+    """The jobs write no table, since several jobs would overwrite it."""
     shutil.copytree(folder / RUN, tmp_path / RUN)
     submitted: list[dict[str, list[str]]] = []
     monkeypatch.setattr(slurm, "submit", lambda jobs, total, args: submitted.append(jobs))

@@ -1,4 +1,4 @@
-"""A kind of attention and a recipe of one's own go through run-table; a recipe through hydra."""
+"""run-table with a user's own kind and recipe; fairseq-hydra-train with our recipes."""
 
 import json
 import os
@@ -19,19 +19,19 @@ from tests.fixtures.small_runs import MADE
 
 PACKAGE = Path(cli.__file__).parent
 PATHS = sorted(FOLDER.glob("*.yaml"))
-#: A recipe for each set of options; tests/runs/test_recipes.py compares what all are read as.
+#: One recipe for each set of options; tests/runs/test_recipes.py compares what is read of all.
 ROWS = {tuple(read_recipe(path).training.options): path.stem for path in PATHS}
 
 
 def command(module: str, *words: str, **more: str) -> str:
-    """Run a module, and return what it printed."""
+    """Run a module, and return its output."""
     line, env = [sys.executable, "-m", module, *words], {**os.environ, **more}
     done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 
-def test_an_own_kind_by_an_own_recipe_is_in_the_table(tmp_path: Path) -> None:
+def test_a_users_kind_trained_by_a_users_recipe_is_in_the_table(tmp_path: Path) -> None:
     user_dir, path = tmp_path / "my_attention", tmp_path / "mine.yaml"
     user_dir.mkdir()
     (user_dir / "__init__.py").write_text(EXAMPLE, encoding="utf-8")
@@ -49,14 +49,14 @@ def test_an_own_kind_by_an_own_recipe_is_in_the_table(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of running text."""
+    """Make a small text folder."""
     lines = (MADE / "text" / "train.en").read_text(encoding="utf-8").splitlines()
     return small_text(tmp_path_factory.mktemp("text"), lines)
 
 
 @pytest.mark.parametrize("row", ROWS.values())
 def test_hydra_trains_as_the_command_line_does(row: str, text: Path, tmp_path: Path) -> None:
-    """Two updates by both of fairseq's programs, of one layer and a small batch: equal losses."""
+    """Two updates of one layer have equal losses in fairseq-train and fairseq-hydra-train."""
     is_translation = row in NAMES
     data = (MADE / "data" if is_translation else text) / "bin"
     size = {"max_tokens": 100} if is_translation else {"batch_size": 1}
@@ -68,7 +68,7 @@ def test_hydra_trains_as_the_command_line_does(row: str, text: Path, tmp_path: P
         "model": {"attention": "mhe_mul", **dict.fromkeys(layers, 1)},
         "dataset": {**size, "disable_validation": True},
         "optimization": {"max_update": 2, "update_freq": [1]},
-        "checkpoint": {"no_save": True, "save_dir": tmp_path},  # none lies there to go on from
+        "checkpoint": {"no_save": True, "save_dir": tmp_path},  # no checkpoint to resume from
         "lr_scheduler": {"warmup_updates": 1},
     }
     words = [str(data), *recipe(row, [row]).training.shortened(2).words()]

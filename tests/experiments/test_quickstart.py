@@ -1,5 +1,5 @@
-"""The whole job on 200 pairs through the real command lines: prepare, train, average, generate,
-score, table.
+"""The quickstart on 200 pairs, by its real command line: prepare, train, average, generate, score,
+table.
 """
 
 import json
@@ -35,7 +35,7 @@ FAMILIES = ("DEBUG", "INFO", "Warning", "warn", "hydra", "Traceback")
 
 
 @pytest.mark.early
-def test_it_ends_in_the_table(finished: Finished) -> None:
+def test_quickstart_ends_with_the_table(finished: Finished) -> None:
     out = finished.out
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == (out / "table.md").read_text()
@@ -56,7 +56,7 @@ def test_it_ends_in_the_table(finished: Finished) -> None:
     assert noise == [], "only progress and real warnings reach the screen"
 
 
-def test_no_sentence_is_lost(finished: Finished) -> None:
+def test_every_test_sentence_is_translated_and_scored(finished: Finished) -> None:
     out = finished.out
     references = list(read_lines(out / "data-limit200" / "raw" / "test.de"))
     assert len(references) % 8, "a multiple of 8 would hide the loss"
@@ -80,7 +80,7 @@ def test_training_sees_every_sentence(finished: Finished) -> None:
     assert sentences == pytest.approx(lines, abs=0.5)
 
 
-def test_the_averages_are_the_last_checkpoints_mean(finished: Finished) -> None:
+def test_each_model_is_the_mean_of_its_last_checkpoints(finished: Finished) -> None:
     out = finished.out
     for kind in KINDS:
         state = read_checkpoint(run_folder(out, kind) / "model.pt")
@@ -88,13 +88,13 @@ def test_the_averages_are_the_last_checkpoints_mean(finished: Finished) -> None:
         folder = run_folder(out, kind) / "checkpoints"
         sources = [read_checkpoint(folder / name) for name in state["averaged_from"]]
         updates = [updates_made(source) - QUICKSTART_UPDATES for source in sources]
-        assert updates == [-4, -3, -2, -1, 0], "none is lost to an epoch's end"
+        assert updates == [-4, -3, -2, -1, 0], "the end of an epoch must not replace a checkpoint"
         name = "decoder.layers.0.fc1.weight"
         mean = torch.stack([s["model"][name].double() for s in sources]).mean(0)
         torch.testing.assert_close(state["model"][name].double(), mean, atol=1e-7, rtol=0)
 
 
-def test_a_second_run_does_nothing(finished: Finished) -> None:
+def test_a_second_quickstart_changes_nothing(finished: Finished) -> None:
     out = finished.out
     before = snapshot(out)
     again = quickstart(out)
@@ -102,9 +102,9 @@ def test_a_second_run_does_nothing(finished: Finished) -> None:
     assert snapshot(out) == before
 
 
-def test_killed_in_the_middle_it_ends_the_same(finished: Finished, tmp_path: Path) -> None:
-    """Killed by -9 while both train, with the last checkpoint of one cut in half: same weights,
-    same translations.
+def test_a_killed_quickstart_resumes_to_the_same_models(finished: Finished, tmp_path: Path) -> None:
+    """Kill both trainings by -9, and cut the last checkpoint of one in half: weights and
+    translations must equal those of the uninterrupted quickstart.
     """
     whole = finished.out
     shutil.copytree(whole / "data-limit200", tmp_path / "data-limit200")
@@ -124,7 +124,7 @@ def test_killed_in_the_middle_it_ends_the_same(finished: Finished, tmp_path: Pat
     for kind, folder in zip(KINDS, folders, strict=True):
         log = (folder / "train.log").read_text()
         starts = re.findall(r"^--- .* from update (\d+),", log, re.MULTILINE)
-        assert [start == "0" for start in starts] == [True, False], "it began anew"
+        assert [start == "0" for start in starts] == [True, False], "a start, then a resume"
         uninterrupted = run_folder(whole, kind)
         expected = read_checkpoint(uninterrupted / "model.pt")["model"]
         found = read_checkpoint(folder / "model.pt")["model"]
@@ -138,8 +138,8 @@ def wait_until(
 ) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < end, "it took too long"
+        assert process.poll() is None, "the process ended before it could be killed"
+        assert time.monotonic() < end, "the condition took too long"
         time.sleep(0.05)
 
 
@@ -147,7 +147,7 @@ def wait_until(
     ("out", "message"),
     [("with:colon", "fairseq splits paths at colons"), ("file/below", "cannot write in")],
 )
-def test_a_folder_that_cannot_be_used_is_said_before_anything_is_done(
+def test_an_unusable_folder_is_refused_before_anything_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, message: str
 ) -> None:
     (tmp_path / "file").touch()

@@ -1,5 +1,5 @@
-"""From archives on a server to the whole table, through the real scripts: every format, any kill,
-nothing twice.
+"""run-table by the real scripts: the table in every format, restarts after kills, and no training
+done twice.
 """
 
 import json
@@ -24,20 +24,20 @@ from tests.fixtures.trained import TABLE_UPDATES, snapshot, table_script, table_
 Capture = pytest.CaptureFixture[str]
 
 KINDS = ("mha", "mhe_mul")
-#: How often the table is killed, and fewer than how many changes to its files a start makes until
-#: then: a table takes about 300.
+#: How often run-table is killed, and an upper bound on the changes to its files before each kill: a
+#: whole table takes about 300.
 KILLS, CHANGES = 4, 150
-#: What depends on the clock.
+#: Values that depend on the clock.
 CLOCK = {"tokens_per_second", "sentences_per_second"}
 
 
 def cells(out: Path) -> list[dict[str, Any]]:
-    """table.json without what depends on the clock."""
+    """Return table.json without the values that depend on the clock."""
     found = json.loads((out / "table.json").read_text())
     return [{name: value for name, value in cell.items() if name not in CLOCK} for cell in found]
 
 
-def test_it_ends_in_the_table(table: Path) -> None:
+def test_run_table_ends_with_the_table(table: Path) -> None:
     assert (table.parent / "table.stdout").read_text() == (table / "table.md").read_text()
     assert all((table / name).stat().st_size > 0 for name in PAPER_FILES)
     mha, mhe = cells(table)
@@ -59,14 +59,14 @@ def test_it_ends_in_the_table(table: Path) -> None:
     assert "Traceback" not in screen
 
 
-def test_a_second_run_trains_nothing(miniature: Path, table: Path, capsys: Capture) -> None:
+def test_a_second_run_table_trains_nothing(miniature: Path, table: Path, capsys: Capture) -> None:
     before = snapshot(table)
     assert cli.main(["run-table", *table_words(miniature, table)]) == 0
     assert capsys.readouterr().out == (table / "table.md").read_text()
     assert snapshot(table) == before
 
 
-def test_a_table_names_what_is_not_finished(miniature: Path, table: Path, tmp_path: Path) -> None:
+def test_a_table_names_the_unfinished_runs(miniature: Path, table: Path, tmp_path: Path) -> None:
     for name in ("tiny-mha-seed1", "tiny-mhe_mul-seed1"):
         shutil.copytree(table / name, tmp_path / name)
     words = table_words(miniature, tmp_path, "--finished-only", rows="tiny,small")
@@ -78,14 +78,14 @@ def test_a_table_names_what_is_not_finished(miniature: Path, table: Path, tmp_pa
 
 
 def trained_at(out: Path) -> dict[str, int]:
-    """When the runs that finished their training did so."""
+    """Return run -> the time at which its training finished."""
     return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("*/metrics.json")}
 
 
 def killed_after(process: subprocess.Popen[Any], out: Path, changes: int) -> bool:
-    """Kill it when it has made more changes to the files of its folder; False if it ends before.
+    """Kill a process after some changes to the files of its folder; return False if it ends before.
 
-    Changes, not seconds: how far a start comes is then the same on every machine.
+    Changes, not seconds, so that each start comes equally far on every machine.
     """
     before = snapshot(out)
     while process.poll() is None:
@@ -101,12 +101,12 @@ def killed_after(process: subprocess.Popen[Any], out: Path, changes: int) -> boo
 
 
 @pytest.mark.early
-def test_killed_at_random_moments_it_ends_in_the_same_table(
+def test_run_table_killed_at_random_moments_ends_with_the_same_table(
     miniature: Path, environment: Path, table: Path, tmp_path: Path
 ) -> None:
-    """Each start is killed by -9 after a random number of changes.
+    """Kill each start by -9 after a random number of changes to files.
 
-    A table that ends before has a successor.
+    If a table ends before its kill, another table begins in a new folder.
     """
     command = [sys.executable, "-m", "fairseq_mhe.cli", "run-table"]
     chance, killed, half_done = random.Random(4), 0, 0
@@ -117,13 +117,13 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(
         process = subprocess.Popen([*command, *words], stdout=nowhere, stderr=nowhere)
         ended = not killed_after(process, out, chance.randrange(CHANGES))
         now = trained_at(out)
-        assert finished.items() <= now.items(), "what was trained is not trained again"
+        assert finished.items() <= now.items(), "a finished training must not run again"
         killed += not ended
         half_done += not ended and any(out.rglob("*.pt"))
         finished = {} if ended else now
         if ended:
             outs.append(tmp_path / str(len(outs) + 1))
-    assert half_done, "at least one was killed when there was something to lose"
+    assert half_done, "at least one kill must hit a training"
     for out in outs:
         before = trained_at(out)
         line = table_script(environment, *table_words(miniature, out))
@@ -134,8 +134,8 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(
 
 
 def assert_same_table(out: Path, table: Path) -> None:
-    """Scores and translations are those of the table that was not killed, and nothing was trained
-    beyond its end.
+    """Check that scores and translations equal those of the uninterrupted table, and that no
+    training went on after its last update.
     """
     assert cells(out) == cells(table)
     for kind in KINDS:

@@ -1,4 +1,4 @@
-"""What the options make of a recipe, and what is refused before anything is trained."""
+"""How options change a recipe, and what is refused before anything is trained."""
 
 import argparse
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_options_change_the_recipe(tmp_path: Path) -> None:
     assert training.batch_tokens == recipe("base").training.batch_tokens
     training = float32("tiny", "--batch-tokens", "4096", "--max-tokens", "2048").training
     assert (training.mini_batch, training.batch_tokens) == (2048, 4096)
-    # A recipe's own precision stays unless another is asked for.
+    # A recipe's own precision stays unless an option names another.
     path, text = tmp_path / "mine.yaml", (FOLDER / "tiny.yaml").read_text()
     path.write_text(text.replace("{user_dir", "{bf16: true, user_dir"))
     for more, expected in (([], "bf16"), (["--precision", "float32"], "float32")):
@@ -39,7 +39,7 @@ def test_options_change_the_recipe(tmp_path: Path) -> None:
         assert (mine.row, mine.training.precision) == ("mine", expected)
 
 
-def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="of 32,771 tokens in mini-batches of 256 to 4,096"):
         chosen("base", "--batch-tokens", "32771")
     with pytest.raises(UserError, match="give either a row or --recipe FILE"):
@@ -62,7 +62,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     table.check_subset(data, argparse.Namespace(subset="test", bleu_tokenizer="char"))
 
 
-def test_the_heading_says_where_the_recipe_is_not_followed() -> None:
+def test_the_heading_names_deviations_from_the_recipe() -> None:
     data = open_data(MADE / "data")
 
     def heading(*rows: str, **changes: int) -> str:
@@ -70,5 +70,5 @@ def test_the_heading_says_where_the_recipe_is_not_followed() -> None:
         return table._title(args, data, list(map(recipe, rows)))
 
     assert heading("base", "big") == "A, 100,000 to 300,000 updates"
-    told = "A, 100,000 updates: other updates or batches than the recipe's"
-    assert heading("base", updates=1) == heading("base", batch_tokens=1) == told
+    deviating = "A, 100,000 updates: other updates or batches than the recipe's"
+    assert heading("base", updates=1) == heading("base", batch_tokens=1) == deviating

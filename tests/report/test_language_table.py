@@ -1,4 +1,4 @@
-"""The tables of language models: arithmetic by hand, and the paper's own figures beside."""
+"""Tables of language models: means, PRR and PEoP computed by hand, beside the paper's numbers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ from fairseq_mhe.report.published import LANGUAGE_MODELS
 from fairseq_mhe.report.table import Block
 
 PARAMETERS = {"sha": 1000, "mha": 3000, "mhe_mul": 1010, "collaborative": 7}
-NOTHING = ["-", "-"]
+TWO_DASHES = ["-", "-"]
 
 
 def tasks_table(
     scores: Mapping[str, Mapping[str, list[float]]], **commonest: float | None
 ) -> list[Block]:
-    """The blocks of kind -> task -> scores of the seeds."""
+    """Return the blocks for kind -> task -> score of each seed."""
     rows: list[dict[str, Any]] = []
     for kind, of_kind in scores.items():
         row = {"attention": kind, "attention_parameters": PARAMETERS[kind], "nats": 5.12345}
@@ -27,12 +27,12 @@ def tasks_table(
 
 
 def cells(blocks: Sequence[Block], heading: str) -> dict[str, list[str]]:
-    """Kind -> its cells, of the block with a heading."""
+    """Return kind -> the other cells of its row, in the block with a heading."""
     (block,) = [block for block in blocks if block.heading == heading]
     return {cells[0]: cells[1:] for cells in block.lines()}
 
 
-def test_a_benchmark_is_the_mean_of_its_tasks_for_each_seed() -> None:
+def test_a_benchmark_averages_its_tasks_for_each_seed() -> None:
     scores = {
         "sha": {"rte": [50.0, 52.0], "sst2": [80.0, 82.0], "squad1": [60.0, 60.0]},
         "mha": {"rte": [60.0, 64.0], "sst2": [90.0, 90.0], "squad1": [80.0, 80.0]},
@@ -46,18 +46,18 @@ def test_a_benchmark_is_the_mean_of_its_tasks_for_each_seed() -> None:
     assert glue["mhe_mul"][5] == f"{(73 / 66 - 1) / 0.01:.2f}"
     squad = cells(blocks, "SQuAD1.1")
     assert squad["mhe_mul"][1:5] == ["75.00 ± 0.00", "85.9", "93.8", "97.0"]
-    # the paper's, as printed
+    # the paper's PEoP, as printed
     assert squad["mhe_mul"][6] == "13.19"
-    assert squad["sha"][5:] == NOTHING
+    assert squad["sha"][5:] == TWO_DASHES
     by_task = cells(blocks, "By task")
     assert by_task["attention"][1] == "pre-training, nats"
     assert by_task["mhe_mul"][1:5] == ["5.123", "58.00 ± 0.00", "88.00 ± 2.83", "75.00 ± 0.00"]
     merits = [f"{100 * 221 / 232:.1f}", f"{(221 / 192 - 1) / 0.01:.2f}"]
     assert by_task["mhe_mul"][-3:] == ["73.67", *merits]
-    assert by_task["always the commonest label"] == [*NOTHING, "52.70", *["-"] * 5]
+    assert by_task["always the commonest label"] == [*TWO_DASHES, "52.70", *["-"] * 5]
 
 
-def test_a_whole_benchmark_and_a_kind_that_the_paper_does_not_have() -> None:
+def test_a_kind_that_the_paper_does_not_have_gets_dashes() -> None:
     tasks = ["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte"]
     names = [*tasks, "wnli", "record", "integration"]
     blocks = tasks_table({"collaborative": {task: [50.0] for task in names}})
@@ -67,15 +67,15 @@ def test_a_whole_benchmark_and_a_kind_that_the_paper_does_not_have() -> None:
 
 
 @pytest.mark.parametrize("worst", [-2.0, 0.0])
-def test_nothing_is_a_share_of_a_score_that_is_no_better_than_chance(worst: float) -> None:
-    """Matthews' correlation may be negative: -3 of -2 was "PRR 150.0"."""
+def test_prr_and_peop_need_a_reference_score_above_zero(worst: float) -> None:
+    """Matthews' correlation may be negative: -3 beside an mha of -2 was once "PRR 150.0"."""
     scores = {"sha": {"cola": [worst]}, "mha": {"cola": [worst]}, "mhe_mul": {"cola": [-3.0]}}
     by_task = cells(tasks_table(scores, cola=1.5), "By task")
-    assert by_task["mhe_mul"][-2:] == by_task["mha"][-2:] == NOTHING
-    assert by_task["always the commonest label"][-3:] == ["1.50", *NOTHING]
+    assert by_task["mhe_mul"][-2:] == by_task["mha"][-2:] == TWO_DASHES
+    assert by_task["always the commonest label"][-3:] == ["1.50", *TWO_DASHES]
 
 
-def test_perplexity_is_of_each_seed_and_infinite_after_a_training_that_diverged() -> None:
+def test_perplexity_averages_seeds_and_is_infinite_after_divergence() -> None:
     mqa = {"attention": "mqa", "attention_parameters": 12, "kv_bytes_per_token": 256}
     sha = {"attention": "sha", "attention_parameters": 5, "kv_bytes_per_token": 4}
     block = perplexity_block([{**mqa, "nats": [2.0, 2.2]}, {**sha, "nats": [2.0, 5000.0]}])

@@ -1,4 +1,4 @@
-"""Pictures: which values are drawn where, with which bars."""
+"""Plots: where values are drawn, and with which error bars."""
 
 import itertools
 import math
@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.report import plots
 
-#: Label, places, values, bars.
+#: Label, x, y and error bars of each call of errorbar.
 Drawn = list[tuple[str, list[float], list[float], list[float]]]
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    """What is drawn with bars."""
+    """Record what is drawn with error bars."""
     calls: Drawn = []
     real = Axes.errorbar
 
@@ -29,16 +29,16 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     return calls
 
 
-def test_error_bars_at_one_cost_stand_side_by_side(tmp_path: Path, drawn: Drawn) -> None:
-    """The cache of mha and mhe_mul is one: their bars were drawn over each other."""
+def test_error_bars_at_equal_costs_do_not_overlap(tmp_path: Path, drawn: Drawn) -> None:
+    """Kinds with equal caches once had their bars drawn over each other."""
     summary = {"bleu": 20.0, "bleu_confidence": 1.0}
     summary |= {"kv_bytes_per_token": 2048, "attention_parameters": 3_000_000}
     curves = {key: {"valid": []} for key in "abc"}
     plots.plot_translation([summary] * 3, curves, tmp_path / "picture.png", "title")
     assert len(drawn) == 6
     for panel in (drawn[:3], drawn[3:]):
-        places = sorted(place for _, (place,), _, _ in panel)
-        assert min(b - a for a, b in itertools.pairwise(places)) >= 0.029 * places[0]
+        positions = sorted(x for _, (x,), _, _ in panel)
+        assert min(b - a for a, b in itertools.pairwise(positions)) >= 0.029 * positions[0]
 
 
 def test_rows_and_tasks_are_drawn_side_by_side_with_their_bars(
@@ -61,7 +61,7 @@ def test_rows_and_tasks_are_drawn_side_by_side_with_their_bars(
 
 
 def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn) -> None:
-    """A training that diverged has no deviation."""
+    """The loss of a diverged training is NaN, which has no standard deviation."""
     numbers = (
         ("mha", [2.0, 2.2], 3_000_000, 4096),
         ("mhe_mul", [2.5], 1_000_000, 1024),
@@ -70,11 +70,11 @@ def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn
     names = ("attention", "nats", "attention_parameters", "kv_bytes_per_token")
     rows = [dict(zip(names, values, strict=True)) for values in numbers]
     plots.plot_perplexity(rows, tmp_path / "loss.png", "title")
-    assert [place for _, (place,), _, _ in drawn] == [3.0, 1.0, 2.0, 4.0, 1.0, 2.0]
-    assert [value for _, _, (value,), _ in drawn[:2]] == [2.1, 2.5]
+    assert [x for _, (x,), _, _ in drawn] == [3.0, 1.0, 2.0, 4.0, 1.0, 2.0]
+    assert [y for _, _, (y,), _ in drawn[:2]] == [2.1, 2.5]
     assert [bar for *_, (bar,) in drawn[:3]] == pytest.approx([0.1414, 0.0, 0.0])
 
 
-def test_every_kind_has_a_look_of_its_own() -> None:
+def test_no_two_kinds_look_alike() -> None:
     looks = {tuple(look.values()) for look in itertools.islice(plots.LOOKS, len(KINDS))}
     assert len(looks) == len(KINDS) > 9

@@ -1,4 +1,4 @@
-"""The published numbers agree: PRR and PEoP recomputed, against every cell that is printed."""
+"""The published numbers agree with each other: PRR and PEoP follow from the printed scores."""
 
 import pytest
 
@@ -12,16 +12,16 @@ SCORE_ROUNDING, PRR_ROUNDING, PEOP_ROUNDING = 0.05, 0.05, 0.005
 
 @pytest.fixture(scope="module")
 def parameters() -> dict[str, int]:
-    """Attention parameters, counted in modules."""
+    """Kind -> attention parameters, counted in a built model."""
     models = {kind: build_on_meta("roberta_mhe_base", kind) for kind in BERT_BASE}
     return {kind: attention_parameters(model) for kind, model in models.items()}
 
 
 @pytest.mark.parametrize("benchmark", LANGUAGE_MODELS)
-def test_one_set_of_scores_explains_all_cells_of_a_benchmark(
+def test_prr_and_peop_of_a_benchmark_follow_from_its_scores(
     benchmark: str, parameters: dict[str, int]
 ) -> None:
-    """PRR and PEoP follow from the same unrounded scores of mha and sha."""
+    """Some unrounded scores of mha and sha explain every cell: a mistyped cell would not fit."""
     printed = LANGUAGE_MODELS[benchmark]
     assert {kind: len(cells) for kind, cells in printed.items()} == {
         **dict.fromkeys(BERT_BASE, 3),
@@ -37,23 +37,23 @@ def test_one_set_of_scores_explains_all_cells_of_a_benchmark(
 def explained(
     printed: dict[str, list[float]], mha: float, sha: float, parameters: dict[str, int]
 ) -> bool:
-    """Whether each kind has a score that rounds to the published one and gives its PRR and PEoP."""
+    """Return whether every kind has a score that rounds to the printed score, PRR and PEoP."""
     for kind, (score, of_mha, *merit) in printed.items():
         around = (score - SCORE_ROUNDING, score + SCORE_ROUNDING)
         low, high = {"mha": (mha, mha), "sha": (sha, sha)}.get(kind, around)
         low = max(low, (of_mha - PRR_ROUNDING) * mha / 100)
         high = min(high, (of_mha + PRR_ROUNDING) * mha / 100)
         for peop_ in merit:
-            more = parameters[kind] / parameters["sha"] - 1
-            low = max(low, sha * (1 + (peop_ - PEOP_ROUNDING) * more))
-            high = min(high, sha * (1 + (peop_ + PEOP_ROUNDING) * more))
+            growth = parameters[kind] / parameters["sha"] - 1
+            low = max(low, sha * (1 + (peop_ - PEOP_ROUNDING) * growth))
+            high = min(high, sha * (1 + (peop_ + PEOP_ROUNDING) * growth))
         if low > high + 1e-9:
             return False
     return True
 
 
 def test_the_published_prr_follows_from_the_published_bleu() -> None:
-    """Within the rounding of BLEU's one decimal; the rows are those of the parameters' table."""
+    """Within the rounding of BLEU to one decimal."""
     assert set(TRANSLATION) == set(ROWS)
     for row in ROWS:
         mha, mhe = published(row, "mha"), published(row, "mhe_mul")
@@ -63,7 +63,7 @@ def test_the_published_prr_follows_from_the_published_bleu() -> None:
         assert mha["paper_prr"] == 100
 
 
-def test_what_the_paper_does_not_have_is_none() -> None:
+def test_unpublished_numbers_are_none() -> None:
     for row, kind in (("base", "mqa"), ("tiny", "mha")):
         assert set(published(row, kind).values()) == {None}
     assert list(published("8l", "mhe_mul").values()) == ["8.69", 24.3, 96.0]

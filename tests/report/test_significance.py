@@ -1,4 +1,4 @@
-"""Comparisons mean what they say; equal models are rarely told apart."""
+"""The comparison of BLEU: PRR, interval and p-value; equal systems rarely differ."""
 
 import json
 import random
@@ -17,11 +17,11 @@ from tests.fixtures.translations import BAD, GOOD, REFERENCES, noisy, write
 
 
 def compare(system: list[str], baseline: list[str], *more: list[str] | str) -> Comparison:
-    """Of one training each."""
+    """Compare a system with a baseline, of one training each."""
     return compare_seeds([system], [baseline], *more)
 
 
-def test_the_p_value_is_that_of_sacrebleus_command(tmp_path: Path) -> None:
+def test_the_p_value_equals_that_of_the_sacrebleu_command(tmp_path: Path) -> None:
     close = noisy(0.12, 3)
     write(tmp_path, ref=REFERENCES, base=GOOD, system=close)
     command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "base", "system"]
@@ -30,11 +30,11 @@ def test_the_p_value_is_that_of_sacrebleus_command(tmp_path: Path) -> None:
     theirs = json.loads(done.stdout)[1]["BLEU"]["p_value"]
     assert compare(close, GOOD, REFERENCES).p_value == pytest.approx(theirs, abs=1e-4)
     equal = compare_seeds([close] * 3, [GOOD] * 3, REFERENCES)
-    assert equal.p_value == pytest.approx(theirs, abs=0.05)  # of other resamples
+    assert equal.p_value == pytest.approx(theirs, abs=0.05)  # our own resamples, not sacreBLEU's
 
 
-def test_a_baseline_that_learned_nothing_is_compared_with_by_a_dash() -> None:
-    """It was "PRR 512.1%, p 0.0010" against a model of 0.08 BLEU."""
+def test_a_baseline_that_learned_nothing_gives_dashes() -> None:
+    """A baseline of 0.08 BLEU once gave "PRR 512.1%, p 0.0010"."""
     weak = ["x y z w v" for _ in REFERENCES[1:]] + [REFERENCES[0]]
     weak[5] = " ".join(REFERENCES[5].split()[:1])
     found = compare(GOOD, weak, REFERENCES)
@@ -43,11 +43,11 @@ def test_a_baseline_that_learned_nothing_is_compared_with_by_a_dash() -> None:
     assert found.describe() == (
         "PRR -, p - (the baseline has less than 1 BLEU: it has not learned to translate)"
     )
-    assert compare(weak, GOOD, REFERENCES).p_value is not None, "the other way round it counts"
+    assert compare(weak, GOOD, REFERENCES).p_value is not None, "a weak system is compared"
 
 
 @pytest.mark.parametrize(("systems", "baselines"), [([2], [1]), ([1, 2, 3], [4, 5])])
-def test_prr_is_the_ratio_of_means_with_an_interval_around_it(
+def test_prr_is_the_ratio_of_mean_bleu_within_its_interval(
     systems: list[int], baselines: list[int]
 ) -> None:
     compared = ([noisy(0.4, seed) for seed in systems], [noisy(0.1, seed) for seed in baselines])
@@ -62,33 +62,31 @@ def test_prr_is_the_ratio_of_means_with_an_interval_around_it(
     assert [*vars(compare_seeds(*same, REFERENCES)).values()] == pytest.approx([100, 100, 100, 1])
 
 
-def test_a_difference_between_the_first_seeds_only_is_not_significant() -> None:
-    """The mean of the other seeds goes the other way: chance, whatever the first ones say."""
+def test_a_difference_of_the_first_seeds_alone_is_not_significant() -> None:
+    """The other seeds differ the other way: a test of the first seeds alone would find p < 0.01."""
     system, baseline = ([BAD, noisy(0.1, 7), noisy(0.1, 8)], [GOOD, noisy(0.4, 9), noisy(0.25, 10)])
     assert compare(system[0], baseline[0], REFERENCES).p_value < 0.01
     assert compare_seeds(system, baseline, REFERENCES).p_value > 0.1
 
 
-def test_the_chance_of_the_seeds_widens_the_interval() -> None:
-    """Three equal trainings have the interval of one; three that differ have a wider one."""
+def test_differing_seeds_widen_the_interval() -> None:
+    """Three equal seeds give the interval of one seed; three different seeds give a wider one."""
     apart = [noisy(0.05, 1), noisy(0.25, 2), noisy(0.45, 3)]
     same, varied = (compare_seeds(runs, [GOOD] * 3, REFERENCES) for runs in ([BAD] * 3, apart))
     single = compare(BAD, GOOD, REFERENCES)
     widths = [(c.prr_high or 0) - (c.prr_low or 0) for c in (single, same, varied)]
     assert widths[1] == pytest.approx(widths[0])
-    assert widths[2] > 5.4 * widths[1]  # 5.2 with three seeds a draw: too little variance
+    assert widths[2] > 5.4 * widths[1]  # 5.2 if a resample drew n seeds, not n - 1: too little
 
 
-def test_equal_systems_rarely_differ_however_much_their_seeds_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Seeds of one distribution: a test at 5% should find few of 15 pairs different."""
+def test_equal_systems_with_different_seeds_rarely_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All seeds have one distribution, so a test at 5% may find few of 15 pairs different."""
     monkeypatch.setattr(significance, "RESAMPLES", 100)
-    chance = random.Random(11)
+    rng = random.Random(11)
 
     def trainings() -> list[list[str]]:
-        shares = [max(0.02, chance.gauss(0.25, 0.05)) for _ in range(3)]
-        return [noisy(share, chance.randrange(1 << 30)) for share in shares]
+        shares = [max(0.02, rng.gauss(0.25, 0.05)) for _ in range(3)]
+        return [noisy(share, rng.randrange(1 << 30)) for share in shares]
 
     pairs = [(trainings(), trainings()) for _ in range(15)]
     by_first = sum(compare_seeds(a[:1], b[:1], REFERENCES).p_value < 0.05 for a, b in pairs)
@@ -96,8 +94,8 @@ def test_equal_systems_rarely_differ_however_much_their_seeds_do(
     assert by_all <= 3 < 5 <= by_first
 
 
-def test_a_comparison_is_by_the_tokeniser_of_the_scores() -> None:
-    """13a takes a Chinese line for a word, so that even the right ones have no BLEU."""
+def test_a_comparison_uses_the_tokeniser_of_the_scores() -> None:
+    """13a takes a whole Chinese line as one word, so that even good lines have no BLEU."""
     lines = [f"今天山里天气很好我们一起去看那些花草树木{number}" for number in range(20)]
     worse = [line.replace("一起", "") for line in lines]
     assert compare(worse, lines, lines).prr is None

@@ -1,4 +1,4 @@
-"""The table says what the runs say, with the promised keys; what cannot be compared is refused."""
+"""The table shows what the runs reached, with the documented keys, and refuses unlike runs."""
 
 import csv
 import itertools
@@ -25,7 +25,7 @@ from fairseq_mhe.runs.job import Job
 from tests.fixtures.runs import REFERENCES
 
 MakeRun = Callable[..., Job]
-PROMISED = {
+DOCUMENTED_KEYS = {
     *("attention", "attention_parameters", "total_parameters", "kv_bytes_per_token"),
     *("bleu", "chrf", "prr", "p_value", "tokens_per_second", "sentences_per_second"),
     *("signature", "valid_loss"),
@@ -34,7 +34,7 @@ PROMISED = {
 
 @pytest.fixture(autouse=True)
 def few_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing and resampling take most of the time, and are tested beside."""
+    """Draw pictures only in tests that name them, and resample less: both take most of the time."""
     monkeypatch.setattr(significance, "RESAMPLES", 100)
     if "picture" not in request.function.__name__:
         monkeypatch.setattr(Figure, "savefig", lambda _, path, **how: path.touch())
@@ -46,13 +46,13 @@ def bleu_of(run: Job) -> float:
 
 
 def headings(path: Path) -> set[str]:
-    """Of all tables, and all their other cells."""
+    """Return the headings and all other cells of the tables in a Markdown file."""
     lines = path.read_text().split("\n")
     return {cell.strip() for line in lines if line.startswith("|") for cell in line.split("|")}
 
 
 def change(path: Path, *names: str, to: Any) -> None:
-    """Put a value into a JSON file."""
+    """Change the value at a path of names in a JSON file."""
     whole = inner = json.loads(path.read_text())
     for name in names[:-1]:
         inner = inner[name]
@@ -61,20 +61,20 @@ def change(path: Path, *names: str, to: Any) -> None:
 
 
 def below(*runs: Job) -> str:
-    """The notes of the quickstart's table."""
+    """Return the notes below the quickstart's table."""
     cells = gather(run.folder for run in runs)
     return "\n".join(notes_below(cells, summarise(cells), paper=False))
 
 
-def test_one_object_a_kind_with_means_over_seeds(make_run: MakeRun) -> None:
-    """The first seeds are equal, the others are not: the comparison is of all."""
+def test_each_kind_has_the_means_over_its_seeds(make_run: MakeRun) -> None:
+    """The first seeds translate alike: if they alone were compared, PRR were 100 and p were 1."""
     wrongs = {"mha": (3, 2, 2), "mhe_mul": (3, 15, 16)}
     runs = {
         kind: [make_run(kind, wrong, seed) for seed, wrong in enumerate(each, start=1)]
         for kind, each in wrongs.items()
     }
     mha, mhe = summarise(gather(run.folder for each in runs.values() for run in each))
-    assert set(mha) >= PROMISED <= set(mhe)
+    assert set(mha) >= DOCUMENTED_KEYS <= set(mhe)
     assert (mha["attention"], mhe["attention"], mha["seeds"]) == ("mha", "mhe_mul", [1, 2, 3])
     bleus = [bleu_of(run) for run in runs["mha"]]
     assert mha["bleu"] == pytest.approx(statistics.mean(bleus), abs=1e-3)
@@ -87,7 +87,7 @@ def test_one_object_a_kind_with_means_over_seeds(make_run: MakeRun) -> None:
     assert (mhe["attention_parameters"], mhe["kv_bytes_per_token"]) == (1500, 64)
     change(runs["mha"][1].metrics, "tokens_per_second", to=None)
     (alone,) = summarise(gather(run.folder for run in runs["mha"]))
-    assert alone["tokens_per_second"] is None, "no mean of some seeds"
+    assert alone["tokens_per_second"] is None, "a mean needs all seeds"
     (alone,) = summarise(gather([runs["mhe_mul"][0].folder]))
     assert (alone["prr"], alone["p_value"], alone["bleu_deviation"]) == (None, None, None)
 
@@ -96,7 +96,7 @@ def test_one_object_a_kind_with_means_over_seeds(make_run: MakeRun) -> None:
     ("names", "value"),
     [(("options", "max_update"), 41), (("options", "bf16"), True), (("start",), "a" * 64)],
 )
-def test_only_seeds_of_one_model_belong_together(
+def test_a_cell_takes_runs_that_differ_by_the_seed_alone(
     make_run: MakeRun, names: tuple[str, ...], value: Any
 ) -> None:
     runs = [make_run("mha", 2, seed=1), make_run("mha", 6, seed=2)]
@@ -106,12 +106,12 @@ def test_only_seeds_of_one_model_belong_together(
     for ordered in (runs, runs[::-1]):
         with pytest.raises(UserError, match=f"both tiny mha but differ by {names[-1]}: leave"):
             gather(run.folder for run in ordered)
-    if names == ("start",):  # each seed begins with a checkpoint of its own
+    if names == ("start",):  # each seed may start from its own checkpoint
         change(runs[0].folder / "config.json", "settings", *names, to="b" * 64)
         gather(run.folder for run in runs)
 
 
-def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -> None:
+def test_runs_that_cannot_be_compared_are_refused(make_run: MakeRun, tmp_path: Path) -> None:
     done, unfinished = make_run("mha", 3), make_run("mhe_add", None)
     with pytest.raises(UserError, match="is not scored on test: run fairseq-mhe evaluate"):
         gather([done.folder, unfinished.folder])
@@ -136,7 +136,7 @@ def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -
         gather([done.folder, other.folder])
 
 
-def test_columns_that_say_nothing_are_left_out(make_run: MakeRun, tmp_path: Path) -> None:
+def test_empty_columns_are_left_out(make_run: MakeRun, tmp_path: Path) -> None:
     one, other = make_run("mha", 2), make_run("mha", 6, seed=2)
     base = make_run("mha", 2, row="base")
     for runs, there, absent in (
@@ -153,7 +153,7 @@ def test_columns_that_say_nothing_are_left_out(make_run: MakeRun, tmp_path: Path
     assert not absent & headings(tmp_path / "table.md")
 
 
-def test_a_baseline_that_learned_nothing_is_a_dash_and_a_note(
+def test_a_baseline_that_learned_nothing_gives_dashes_and_a_note(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
     runs = [make_run("mha", len(REFERENCES)), make_run("mhe_mul", 5)]
@@ -173,7 +173,7 @@ def test_the_quickstarts_files_and_picture(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing of the runs is touched; the picture is fit for a talk."""
+    """The runs stay untouched; table, files and picture have the promised form."""
     runs = [make_run("mha", 3), make_run("mhe_mul", 5)]
     before = {path: path.stat().st_mtime_ns for run in runs for path in run.folder.rglob("*")}
     line = ["table", *(str(run.folder) for run in runs), "--out", str(tmp_path / "out")]
@@ -196,12 +196,12 @@ def test_the_quickstarts_files_and_picture(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert cli.main(line) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"\| attention parameters +\| +4,000 \| +1,500 \|", shown), "it fits"
-    assert cli.main([*line, "--subset", "valid"]) == 2, "it is not scored"
+    assert re.search(r"\| attention parameters +\| +4,000 \| +1,500 \|", shown), "transposed"
+    assert cli.main([*line, "--subset", "valid"]) == 2, "valid is not scored"
 
 
 def test_every_format_of_several_rows(make_run: MakeRun, tmp_path: Path) -> None:
-    """A title and a note of two lines are one."""
+    """Line breaks in title and names must not break any format; LaTeX must be escaped."""
     models = itertools.product(("base", "12h"), (("mha", 2), ("mhe_mul", 5)))
     runs = [make_run(*cell, row=row) for row, cell in models]
     options = runs[0].folder / "config.json", "settings", "options"
@@ -231,11 +231,11 @@ def test_every_format_of_several_rows(make_run: MakeRun, tmp_path: Path) -> None
     assert [float(row["bleu"]) for row in rows] == [each["bleu"] for each in values]
     assert [row["paper_bleu"] for row in rows] == ["24.8", "23.6", "25.7", "24.2"]
     assert [each["head_width"] for each in values] == [48, 64, 64, 64]
-    assert (values[-1]["updates"], values[-1]["dropout"]) == (40, 0.1), "as it was trained"
+    assert (values[-1]["updates"], values[-1]["dropout"]) == (40, 0.1), "as trained"
     assert [values[-1][name] for name in ("paper_parameters", "paper_prr")] == ["13.31", 94.2]
 
 
-def test_the_notes_are_of_all_cells(make_run: MakeRun) -> None:
+def test_the_notes_cover_all_cells(make_run: MakeRun) -> None:
     mha = [make_run("mha", wrong, seed) for seed, wrong in ((1, 3), (2, 4))]
     mhe = make_run("mhe_mul", 5)
     assert "Seeds: mha 1, 2; mhe_mul 1. " in below(*mha, mhe)
@@ -251,7 +251,7 @@ def test_the_notes_are_of_all_cells(make_run: MakeRun) -> None:
     assert f"{mhe.name} was ended by patience after 1,500 updates." in text
 
 
-def test_different_training_is_noted(make_run: MakeRun) -> None:
+def test_different_training_settings_are_noted(make_run: MakeRun) -> None:
     runs = [make_run(kind, 3) for kind in ("sha", "mha", "mhe_mul")]
     assert not re.search("other settings|PRR and p are -|Trained in", below(*runs))
     config = runs[2].folder / "config.json"
@@ -266,4 +266,4 @@ def test_different_training_is_noted(make_run: MakeRun) -> None:
     assert "lr [1.0], data 11111111, bf16 True" in below(*runs)
     change(runs[0].folder / "config.json", "settings", "start", to="a" * 64)
     assert "compare with care: sha (start a checkpoint), mhe_mul (" in below(*runs)
-    assert "other settings" not in below(runs[1], make_run("mha", 3, row="base")), "of another row"
+    assert "other settings" not in below(runs[1], make_run("mha", 3, row="base")), "another row"

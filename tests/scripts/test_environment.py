@@ -1,4 +1,4 @@
-"""scripts/environment.sh finds a Python, or installs once; a stub stands for Python."""
+"""scripts/environment.sh finds a Python with the package, or installs it once; Python is a stub."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -16,14 +16,14 @@ without_gpu = pytest.mark.skipif(
 
 
 def pip_words(sandbox: Sandbox) -> list[str]:
-    """The words of each pip install, which all run in the repository."""
+    """Return the words of each pip install; all must run in the repository."""
     lines = [line.partition(": ") for line in sandbox.pip_log.read_text().splitlines()]
     assert {folder for folder, _, _ in lines} == {str(sandbox.repository)}
     return [words for _, _, words in lines]
 
 
 def refused(sandbox: Sandbox, message: str, *words: str, **environment: str) -> None:
-    """The script ends in one line, and nothing is installed."""
+    """Check that the script ends with one line of error, and installs nothing."""
     done = sandbox.run(*words, **environment)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -32,7 +32,7 @@ def refused(sandbox: Sandbox, message: str, *words: str, **environment: str) -> 
 
 
 def put_uv(sandbox: Sandbox, fetched: Path) -> None:
-    """Put a uv on the PATH that knows one command; it copies the Python ``fetched``."""
+    """Put a uv on the PATH that knows only environment.sh's command, and copies ``fetched``."""
     known = "venv --seed --python 3.12 -- "
     uv = sandbox.bin / "uv"
     uv.write_text(
@@ -46,7 +46,7 @@ def only_other_pythons(sandbox: Sandbox) -> None:
         sandbox.python(name, version)
 
 
-def test_it_installs_once_and_again_when_the_versions_change(sandbox: Sandbox) -> None:
+def test_installs_once_and_again_after_a_change_of_versions(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     words = ["--out", "two words", "--attention", "$(touch x)", "--limit=5"]
     failed = sandbox.run(*words, PIP_EXIT="1")
@@ -67,8 +67,8 @@ def test_it_installs_once_and_again_when_the_versions_change(sandbox: Sandbox) -
 
 
 @without_gpu
-def test_without_a_gpu_torch_comes_without_cuda(sandbox: Sandbox) -> None:
-    """An index that cannot be reached is no failure."""
+def test_without_a_gpu_torch_is_installed_without_cuda(sandbox: Sandbox) -> None:
+    """If the index of CPU wheels cannot be reached, the installation goes on with PyPI's torch."""
     python = sandbox.python("python3", "3.12")
     text = python.read_text()
     python.write_text(text.replace('exit "${PIP_EXIT:-0}"', '[[ "$*" != *index-url* ]]; exit'))
@@ -85,8 +85,8 @@ def test_without_a_gpu_torch_comes_without_cuda(sandbox: Sandbox) -> None:
     ("words", "installs"),
     [([], 1), (["--torch", "default"], 1), (["--torch", "cpu"], 2), (["--torch=cpu"], 2)],
 )
-def test_torch_can_be_chosen(sandbox: Sandbox, words: list[str], installs: int) -> None:
-    """A GPU is here, but for the choice of torch as published."""
+def test_option_torch_chooses_the_wheel(sandbox: Sandbox, words: list[str], installs: int) -> None:
+    """The option wins over what nvidia-smi shows: ``cpu`` with a GPU, ``default`` without one."""
     sandbox.python("python3", "3.12")
     if "default" in words:
         sandbox.graphics.unlink()
@@ -103,7 +103,7 @@ def test_bad_options_are_refused(sandbox: Sandbox) -> None:
         refused(sandbox, "--venv needs a folder", *words)
 
 
-def test_scripts_that_start_at_once_install_once(sandbox: Sandbox) -> None:
+def test_scripts_that_start_together_install_once(sandbox: Sandbox) -> None:
     python = sandbox.python("python3", "3.12")
     slow = python.read_text().replace('exit "${PIP_EXIT', 'sleep 1; exit "${PIP_EXIT')
     python.write_text(slow)
@@ -113,8 +113,8 @@ def test_scripts_that_start_at_once_install_once(sandbox: Sandbox) -> None:
     assert sandbox.installs() == 1
 
 
-def test_the_first_good_python_makes_the_environment(sandbox: Sandbox) -> None:
-    """uv is not asked."""
+def test_the_first_suitable_python_makes_the_environment(sandbox: Sandbox) -> None:
+    """uv is not used if a Python is suitable."""
     for name, version in (("python3", "3.13"), ("python3.12", "3.13"), ("python3.11", "3.11")):
         sandbox.python(name, version)
     put_uv(sandbox, Path("nowhere"))
@@ -124,12 +124,12 @@ def test_the_first_good_python_makes_the_environment(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.skipif(shutil.which("uv") is not None, reason="uv is on the PATH")
-def test_no_good_python_is_one_line(sandbox: Sandbox) -> None:
+def test_without_a_suitable_python_the_error_names_uv(sandbox: Sandbox) -> None:
     only_other_pythons(sandbox)
     refused(sandbox, "Python 3.11 or 3.12 is needed: install it, or uv (http")
 
 
-def test_uv_fetches_a_python_where_no_good_one_is(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_uv_fetches_a_python_if_none_is_suitable(sandbox: Sandbox, tmp_path: Path) -> None:
     only_other_pythons(sandbox)
     put_uv(sandbox, stub(tmp_path / "fetched", "3.12"))
     failed = sandbox.run(NO_VENV="1")
@@ -141,8 +141,8 @@ def test_uv_fetches_a_python_where_no_good_one_is(sandbox: Sandbox, tmp_path: Pa
     assert sandbox.installs() == 1
 
 
-def test_the_python_that_is_named_is_taken(sandbox: Sandbox, tmp_path: Path) -> None:
-    """A relative one is that of the current folder, also where the script starts it elsewhere."""
+def test_the_variable_python_is_obeyed(sandbox: Sandbox, tmp_path: Path) -> None:
+    """A relative path counts from the folder of the call, although test.sh changes the folder."""
     sandbox.python("python3", "3.12")
     for other in (str(stub(tmp_path / "old", "3.10")), "nowhere"):
         refused(sandbox, f"$PYTHON ({other}) is no Python 3.11 or 3.12: set it to", PYTHON=other)
@@ -157,7 +157,7 @@ def test_the_python_that_is_named_is_taken(sandbox: Sandbox, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("script", ["scripts/quickstart.sh", "data-prep/own_corpus.sh"])
 @pytest.mark.parametrize("named", [True, False])
-def test_a_python_that_has_the_package_needs_no_environment(
+def test_a_python_with_the_package_needs_no_environment(
     sandbox: Sandbox, script: str, named: bool
 ) -> None:
     mine = sandbox.python("python3", "3.12")
@@ -169,8 +169,8 @@ def test_a_python_that_has_the_package_needs_no_environment(
 
 
 @pytest.mark.parametrize("version", ["3.9", None])
-def test_a_folder_of_something_else_is_not_touched(sandbox: Sandbox, version: str | None) -> None:
-    """An environment of an old Python, or no environment at all."""
+def test_a_folder_with_other_content_is_refused(sandbox: Sandbox, version: str | None) -> None:
+    """It holds an environment of an old Python, or no environment at all."""
     sandbox.python("python3", "3.12")
     mine = sandbox.bin / "mine"
     (mine / "bin").mkdir(parents=True)

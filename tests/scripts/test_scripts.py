@@ -1,4 +1,4 @@
-"""Every script helps where nothing is installed, and hands all words to its command."""
+"""Every script has help without an installation, and passes all words to its command."""
 
 import os
 
@@ -16,13 +16,13 @@ SCRIPTS = sorted(
     for path in (REPOSITORY / room).glob("*.sh")
     if path.name not in ("environment.sh", "prepare.sh")
 )
-#: Scripts whose command has another name than theirs.
+#: Scripts whose command has another name.
 COMMANDS = {"run-nlu-table": "nlu-table", "benchmark": "bench"}
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_help_needs_nothing_and_then_is_the_commands(sandbox: Sandbox, script: str) -> None:
-    """A Python that cannot serve is no reason not to help."""
+def test_help_works_without_an_installation(sandbox: Sandbox, script: str) -> None:
+    """With an unsuitable Python it is the script's own part; else the command's help follows."""
     assert (REPOSITORY / script).stat().st_mode & 0o111, "it can be started"
     old = str(sandbox.python("python3", "3.10"))
     done = sandbox.run("--help", script=script, PYTHON=old)
@@ -45,7 +45,7 @@ def test_help_needs_nothing_and_then_is_the_commands(sandbox: Sandbox, script: s
         assert name in ("gpu-check", "study", "test") or "data-prep" in name
 
 
-#: Without what only some of the commands' work needs; the package can be installed without.
+#: Asks every command for help, in a Python without the packages of the extra ``convert``.
 _HELP_WITHOUT = """
 import contextlib, io, runpy, sys
 sys.modules |= {"ctranslate2": None, "tensorly": None}
@@ -61,8 +61,8 @@ for line in sys.argv[1:]:
 """
 
 
-def test_every_help_is_there_without_the_extras() -> None:
-    """All in one process."""
+def test_every_command_has_help_without_the_extras() -> None:
+    """A command that imports ctranslate2 or tensorly at its start would fail here."""
     names = ["", *STUDIES, *OTHERS]
     lines = [f"studies {name}" for name in names]
     lines += [f"fairseq_mhe.cli {name}" for name in ("", *cli.SUBCOMMANDS)]
@@ -74,7 +74,7 @@ def test_every_help_is_there_without_the_extras() -> None:
 
 
 def test_an_exported_cdpath_changes_nothing(sandbox: Sandbox) -> None:
-    """A script is often started as scripts/x.sh, which cd would look for along it, and print."""
+    """With CDPATH, `cd scripts` could change to another folder of that name, and print it."""
     sandbox.python("python3", "3.12")
     (sandbox.bin / "elsewhere" / "scripts").mkdir(parents=True)
     start = 'cd "$(dirname "$0")" && bash scripts/train.sh base'
@@ -85,9 +85,7 @@ def test_an_exported_cdpath_changes_nothing(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_the_check_of_a_gpu_is_tests_benchmarks_and_a_quickstart(
-    sandbox: Sandbox, device: str
-) -> None:
+def test_gpu_check_runs_tests_benchmarks_and_a_quickstart(sandbox: Sandbox, device: str) -> None:
     sandbox.python("python3", "3.12")
     words = ["--out", "an out", *["--cpu"][: device == "cpu"]]
     done = sandbox.run(*words, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
@@ -105,7 +103,7 @@ def test_the_check_of_a_gpu_is_tests_benchmarks_and_a_quickstart(
     assert len({args.out for args in parsed}) == len(parsed)
 
 
-def test_the_check_of_a_gpu_leaves_out_what_has_no_time(sandbox: Sandbox) -> None:
+def test_gpu_check_skips_steps_without_time_left(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     words = ["--minutes", "0"]
     done = sandbox.run(*words, script="scripts/gpu_check.sh", NOT_INSTALLED="0")

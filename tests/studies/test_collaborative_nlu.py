@@ -1,4 +1,4 @@
-"""The runs of collaborative-nlu: fine-tunings of one model, on the examples that are named."""
+"""collaborative-nlu accepts only finished fine-tunings of one model on the given tasks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ RTE = TaskFolder(Path("rte"), TASKS["rte"], 128, "its text", 10, "its data")
 
 
 def tuned(folder: Path, start: str = "mha") -> Path:
-    """A finished run's folder."""
+    """Make the folder of a finished fine-tuning."""
     data = {"text": "its text", "fingerprint": "its data", "block": 128}
     settings = {"task": "rte", "seed": 1, "start": start, "data": data}
     config = {"folder_version": FOLDER_VERSION, "settings": settings}
@@ -24,8 +24,8 @@ def tuned(folder: Path, start: str = "mha") -> Path:
     return folder
 
 
-def test_runs_are_of_one_model_on_the_tasks_examples(tmp_path: Path) -> None:
-    """A pattern like RUNS/*-rte-seed* takes those of every kind."""
+def test_other_models_data_and_unfinished_runs_are_refused(tmp_path: Path) -> None:
+    """A pattern like RUNS/*-rte-seed* would mix the runs of all kinds in one mean."""
     mha, again, mhe = (tmp_path / name for name in ("mha-rte-seed1", "mha-rte-seed2", "mhe"))
     alike = [tuned(mha), tuned(again)]
     assert [job.folder for job in finetuned_jobs(alike, {"rte": RTE})] == alike

@@ -1,4 +1,4 @@
-"""The report of a study: Dunnett's test, differences, and what is not finished."""
+"""The report of a study: Dunnett's test, differences, and the names of unfinished variants."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ from studies.variants import MHA, MHE, REFERENCE, Study, Variant, everywhere
 CONTROL = [20.1, 20.9, 20.4]
 
 
-def test_dunnetts_own_example() -> None:
+def test_p_values_of_dunnetts_own_example() -> None:
     """Blood counts under two drugs and without (Dunnett 1955): only the second differs at 1%."""
     control = [7.40, 8.50, 7.20, 8.24, 9.84, 8.32]
     drugs = [[9.76, 8.80, 7.68, 9.36], [12.80, 9.68, 12.16, 9.20, 10.55]]
@@ -26,7 +26,7 @@ def test_dunnetts_own_example() -> None:
 
 
 @pytest.mark.parametrize("seeds", [CONTROL[:1], [20.0, math.nan, 20.1]])
-def test_a_single_seed_and_a_training_that_diverged_have_no_p(seeds: list[float]) -> None:
+def test_a_single_seed_and_a_diverged_training_have_no_p_value(seeds: list[float]) -> None:
     assert dunnett([[19.0]], seeds) == [None]
     known = dunnett([seeds, [19.5, 19.9, 19.1]], CONTROL)
     assert (known[0] is None) == (math.nan in seeds)

@@ -1,4 +1,4 @@
-"""Each engine translates all lines of a run's test set."""
+"""serving measures each engine on a run's test set."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from studies.__main__ import main
 from tests.fixtures.small_runs import MADE, run_of
 
 
-def test_serving(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_serving_measures_every_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     out = tmp_path / "serving"
     words = ["serving", "--run", str(run_of("mhe_mul")), "--data", str(MADE / "data")]

@@ -1,4 +1,4 @@
-"""Studies from data to report: each model once, conversions, and errors in one line."""
+"""Studies from data to report: training once, conversions, and errors in one line."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.early
 
 @pytest.fixture
 def references(table: Path, tmp_path: Path) -> Path:
-    """The folder of a study, with the references' runs as run-table made them."""
+    """Make the folder of a study, with the references' runs as run-table trained them."""
     out = tmp_path / "a study"
     for kind in ("mha", "mhe_mul"):
         shutil.copytree(table / f"tiny-{kind}-seed1", out / f"tiny-{kind}-seed1")
@@ -30,7 +30,7 @@ def references(table: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def words(miniature: Path) -> Words:
-    """The words of a study of one seed: its name, its folder, more."""
+    """Return a maker of a study's command line: its name, its folder, more options; one seed."""
 
     def make(name: str, out: Path, *more: str) -> list[str]:
         line = [name, "--data", str(miniature), "--out", str(out), *TABLE_SIZE]
@@ -40,7 +40,7 @@ def words(miniature: Path) -> Words:
 
 
 def reports(out: Path, name: str) -> dict[str, Any]:
-    """Variant -> its summary, after a look at all three files."""
+    """Check the report's three files, and return variant -> summary."""
     results = json.loads((out / f"{name}.json").read_text())
     text = (out / f"{name}.md").read_text()
     for fact in ("processor", "torch", "date", "command", "nrefs:1"):
@@ -50,17 +50,17 @@ def reports(out: Path, name: str) -> dict[str, Any]:
     return {summary["variant"]: summary for summary in results["variants"]}
 
 
-def test_each_model_is_trained_once(
+def test_finished_runs_of_run_table_are_not_trained_again(
     references: Path, words: Words, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The references' runs are those of run-table, whose folders are taken."""
+    """A reference that was trained again would have newer files."""
     out, before = references, snapshot(references)
     line = words("gap-study", out, "--only", "init-head,std-0.5")
     assert main([*line, "--finished-only"]) == 0
     assert "left out: init-head, std-0.5." in capsys.readouterr().out
     assert main(line) == 0
     screen = capsys.readouterr()
-    assert screen.out == (out / "gap.md").read_text(), "once, at the end"
+    assert screen.out == (out / "gap.md").read_text(), "printed once, at the end"
     assert before.items() <= snapshot(out).items()
     summaries = reports(out, "gap")
     assert list(summaries) == [MHE, MHA, "init-head", "std-0.5"]
@@ -70,13 +70,13 @@ def test_each_model_is_trained_once(
     for name, (option, value) in changes.items():
         assert open_source(out / f"tiny-{name}-seed1" / "model.pt").options[option] == value
     left = (out / "tiny-std-0.5-seed1" / "checkpoints").iterdir()
-    assert [path.name for path in left] == ["checkpoint_last.pt"], "room for others"
+    assert [path.name for path in left] == ["checkpoint_last.pt"], "room for other variants"
 
 
-def test_converted_models_are_scored_as_they_are_and_trained_further(
+def test_converted_models_are_scored_untrained_and_after_further_training(
     references: Path, words: Words, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """At D = 128 the decomposition of four heads of 32 is exact."""
+    """At D = 128 the decomposition of four heads of width 32 is exact: the translations stay."""
     out = references
     line = words("collaborative-curve", out, "--dims", "128", "--iterations", "5")
     line += ["--sentences", "20", "--further", "0.25", "--only", "decomposed,fine-tuned"]
@@ -95,7 +95,7 @@ def test_converted_models_are_scored_as_they_are_and_trained_further(
     assert tuned.state["optimizer_history"][-1]["num_updates"] == 3  # a quarter of 12
     before, after = start.model.state_dict(), tuned.model.state_dict()
     near = [(after[name] - value).abs().max() for name, value in before.items() if "proj" in name]
-    assert max(near) < 0.1, "it did not begin with the decomposed weights"
+    assert max(near) < 0.1, "it must begin with the decomposed weights"
     times = snapshot(out)
     assert main(line) == 0
     again = {name for name, time in snapshot(out).items() if times.get(name) != time}
@@ -104,7 +104,7 @@ def test_converted_models_are_scored_as_they_are_and_trained_further(
     assert "was converted from another model or by other options" in capsys.readouterr().err
 
 
-def test_uptraining_begins_with_a_conversion(
+def test_uptraining_starts_from_a_converted_model(
     references: Path, words: Words, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = words("uptrain", references, "--attention", "mhe_mul,mqa", "--sentences", "20")
@@ -117,8 +117,8 @@ def test_uptraining_begins_with_a_conversion(
     assert "'max_update': 3," in log, "a quarter of 12"
 
 
-def test_a_share_of_a_training() -> None:
-    """One that patience may end has a share of its warm-up: else it would end before that does."""
+def test_a_share_of_a_training_shortens_warm_up_and_intervals() -> None:
+    """A recipe with patience would keep its whole warm-up, longer than the shortened training."""
     fifth = Variant("fifth", "further", everywhere(MHA), MHA, {"dropout": 0.5, "x_y": 3}, 0.2)
     training = recipe_of("tiny").training
     training = training_of(training.shortened(1000).changed(keep_interval_updates=4), fifth)

@@ -1,4 +1,4 @@
-"""The variants of the studies: what each changes, and its size."""
+"""The variants of the studies: the one setting that each changes, and their sizes."""
 
 from argparse import Namespace
 
@@ -14,7 +14,7 @@ from studies.variants import MHA, MHE, STUDIES, Variant, equal_budget, fitting, 
 
 
 def parameters(row: str, variant: Variant) -> int:
-    """Of the attention in the model that fairseq-train's words would build."""
+    """Count the attention parameters of the model that fairseq-train would build."""
     options = {name: v for name, v in variant.options.items() if name != "lr"}
     places = {f"{place}_attention": kind for place, kind in variant.attention.items()}
     model = build_on_meta(row, variant.attention["encoder"], **places, **options)
@@ -22,7 +22,7 @@ def parameters(row: str, variant: Variant) -> int:
 
 
 @pytest.mark.parametrize("row", ["tiny", "iwslt"])
-def test_variants_of_the_gap_change_one_thing(row: str) -> None:
+def test_each_variant_of_the_gap_study_changes_one_thing(row: str) -> None:
     recipe = recipe_of(row)
     variants = gap(Namespace(), recipe)
     sizes = {variant.name: parameters(row, variant) for variant in variants}
@@ -43,7 +43,7 @@ def test_variants_of_the_gap_change_one_thing(row: str) -> None:
     )
 
 
-def test_precision_is_compared_within_a_kind() -> None:
+def test_the_precision_study_compares_within_a_kind() -> None:
     variants = precision(Namespace(precision="auto"), recipe_of("tiny"))
     assert [(each.reference, each.options["bf16"]) for each in variants] == [
         *((f"{kind}-float32", None) for kind in (MHA, MHE)),
@@ -54,7 +54,7 @@ def test_precision_is_compared_within_a_kind() -> None:
 
 
 @pytest.mark.parametrize(("row", "budget"), [("tiny", None), ("small", 1_500_000)])
-def test_every_kind_is_as_large_as_the_budget(row: str, budget: int | None) -> None:
+def test_equal_budget_variants_are_near_the_budget(row: str, budget: int | None) -> None:
     variants = equal_budget(Namespace(budget=budget, within=0.01), recipe_of(row))
     names = [variant.name for variant in variants]
     assert names[:2] == [MHE, MHA]
@@ -69,8 +69,8 @@ def test_every_kind_is_as_large_as_the_budget(row: str, budget: int | None) -> N
     assert head.options["shared_projection_init"] == "head"
 
 
-def test_sizes_by_rule() -> None:
-    """The row's four heads, half of them, and heads of the row's width; el is of one size only."""
+def test_fitting_sizes_of_each_kind() -> None:
+    """Near the row's four heads, half of them, and with the row's width; el has only one size."""
     sizes = {kind: fitting("tiny", (kind,) * 3, 174_336, 0.01) for kind in KINDS}
     assert sizes["mhe_mul"] == [(4, 32), (2, 45)]
     assert sizes["sha"] == [(3, 38), (2, 45)]
