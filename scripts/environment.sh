@@ -19,7 +19,7 @@ supported = sys.version_info[:2] in ((3, 11), (3, 12))
 sys.exit(not supported or not all(map(importlib.util.find_spec, sys.argv[1:])))' "${@:2}" 2>/dev/null
 }
 
-# find_python: sets $python; returns 1 if fairseq-mhe is missing there, or was installed with other versions.
+# find_python: sets $python; returns 1 if it lacks fairseq-mhe, or if $venv was made with other versions or elsewhere.
 find_python() {
     local candidate="${PYTHON:-}" modules=(fairseq_mhe) extra
     for extra in ${extras//,/ }; do modules+=("${module_of[$extra]}"); done

@@ -163,9 +163,7 @@ def nlu_table(args: Namespace) -> None:
     """Train and score the unfinished models and print the table, or submit them to SLURM."""
     masked = LANGUAGE_ARCHS[args.arch] is ROBERTA
     if masked and not args.tasks:
-        raise UserError(
-            f"{args.arch} needs tasks to fine-tune on: give --tasks FOLDER..."
-        )
+        raise UserError(f"{args.arch} is fine-tuned on tasks: name them with --tasks")
     if not masked and (args.tasks or args.epochs):
         raise UserError(
             f"{args.arch} is not fine-tuned: leave --tasks and --epochs out; its table shows "
@@ -245,9 +243,8 @@ class LanguageTable:
         if unfinished := [kind for kind in kinds if kind not in finished]:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
         path = out / ("nlu-table.md" if self.tasks else "perplexity.md")
-        title = (
-            f"{self.args.arch}, text of {self.data.folder.resolve().name}; {self._seeds}"
-        )
+        text = self.data.folder.resolve().name
+        title = f"{self.args.arch}, text of {text}; {self._seeds}"
         if self.tasks:
             commonest = {task.task.name: commonest_score(task) for task in self.tasks}
             blocks = task_blocks(rows, commonest)

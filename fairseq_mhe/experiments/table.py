@@ -58,7 +58,7 @@ def train_arguments(parser: ArgumentParser) -> None:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The options that ``run-table``, ``train`` and the studies share."""
+    """Add the options that ``run-table``, ``train`` and the studies share."""
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="prepared data folder")
     help_ = "folder for the run folders"
@@ -89,6 +89,7 @@ def chosen_recipe(row: str | None, args: Namespace) -> Recipe:
     training = chosen.training.shortened(args.updates or chosen.training.updates)
     if args.batch_tokens or args.max_tokens:
         training = training.batched(args.batch_tokens, args.max_tokens)
+    # A recipe's own bf16 or fp16 stays, unless --precision names another.
     if args.precision != "auto" or training.precision == "float32":
         training = training.with_precision(devices.precision(args))
     return replace(chosen, training=training)

@@ -40,6 +40,7 @@ class Result:
 
 
 def read_result(run: Job, subset: str) -> Result:
+    """Read what a finished run reached on a data set."""
     folder = run.subset(subset)
     # A model that was converted and not trained has no metrics.
     metrics = read_json(run.metrics) if run.metrics.exists() else {}
