@@ -30,11 +30,11 @@ _ROUNDS = 200
 
 
 def convert(
-    output: Path, kind: str, material: Material, iterations: int = 100, **own: Any
+    output: Path, kind: str, material: Material, iterations: int = 100, **sizes: Any
 ) -> dict[str, Any]:
     """Write the material's source with attention of ``kind`` at all places to ``output``.
 
-    ``iterations``: most rounds of least squares; ``own``: the kind's options, by fairseq-train's
+    ``iterations``: most rounds of least squares; ``sizes``: the kind's options, by fairseq-train's
     names. Returns a report of JSON values: the model's options, how it differs from its source, and
     the error of each sublayer fitted by a CP decomposition. Raises UserError if options do not fit
     together or tensorly is missing.
@@ -42,7 +42,7 @@ def convert(
     source = material.source
     heads = {name: module.written_out() for name, _, module in sublayers(source.model)}
     bias = any(attention.biased for attention in heads.values())
-    options = source.options_of_kind(kind, bias, **own)
+    options = source.options_of_kind(kind, bias, **sizes)
     model = build_ours(options, source.task())
     inputs = material.inputs()
     fitted, layers = {}, []
@@ -91,8 +91,8 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Convert the checkpoint, and print how the new model differs from it."""
-    own = {flag: getattr(args, flag, None) for flag in size_options()}
-    _convert_and_report(args, args.to, **own)
+    sizes = {flag: getattr(args, flag, None) for flag in size_options()}
+    _convert_and_report(args, args.to, **sizes)
 
 
 def to_collaborative_arguments(parser: argparse.ArgumentParser) -> None:

@@ -91,10 +91,10 @@ def draw_sentence(
         if translation is None
         else encode(trained, translation, 1)
     )
-    shown = attention_map(trained.source.model, trained.task, place, source, target)
+    attention = attention_map(trained.source.model, trained.task, place, source, target)
     kind = trained.source.attention[place]
-    draw(shown, f"{place} attention, {kind}: {normalise(sentence)}", output)
-    return shown
+    draw(attention, f"{place} attention, {kind}: {normalise(sentence)}", output)
+    return attention
 
 
 @torch.no_grad()
@@ -122,25 +122,25 @@ def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
     return tuple(dictionary[index] for index in tokens[0].tolist())
 
 
-def draw(shown: AttentionMap, title: str, output: Path) -> None:
+def draw(attention: AttentionMap, title: str, output: Path) -> None:
     """Draw a panel for each layer (a row) and head, in the format of ``output``'s suffix."""
-    rows, columns = len(shown.layers), shown.layers[0].size(0)
+    rows, columns = len(attention.layers), attention.layers[0].size(0)
     width, height = (
         min(LONGEST, max(SHORTEST, TOKEN * len(tokens)))
-        for tokens in (shown.keys, shown.queries)
+        for tokens in (attention.keys, attention.queries)
     )
     size = (columns * width + MARGIN, rows * height + MARGIN)
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    for layer, weights in enumerate(shown.layers):
+    for layer, weights in enumerate(attention.layers):
         for head, panel in enumerate(panels[layer]):
             image = panel.imshow(weights[head], "Blues", aspect="auto", vmin=0, vmax=1)
             panel.tick_params(length=0)
         panels[layer][0].set_ylabel(f"layer {layer + 1}")
-        panels[layer][0].set_yticks(**_ticks(shown.queries, height))
+        panels[layer][0].set_yticks(**_ticks(attention.queries, height))
     for head in range(columns):
         panels[0][head].set_title(f"head {head + 1}")
-        panels[-1][head].set_xticks(**_ticks(shown.keys, width), rotation=90)
+        panels[-1][head].set_xticks(**_ticks(attention.keys, width), rotation=90)
     figure.colorbar(image, ax=panels, pad=0.01, fraction=0.02, label="attention weight")
     heading = f"{title}\nqueries downwards, keys across"
     figure.suptitle(heading, fontsize=FONT_SIZE, parse_math=False)
@@ -175,9 +175,9 @@ def run(args: Namespace) -> None:
         raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
     check_output(args.out)
     trained = open_trained(args.checkpoint, args.data)
-    shown = draw_sentence(trained, args.place, args.sentence, args.target, args.out)
+    attention = draw_sentence(trained, args.place, args.sentence, args.target, args.out)
     if args.target is None and args.place != "encoder":
-        print(*trained.text.plain([" ".join(shown.queries[:-1])]))
+        print(*trained.text.plain([" ".join(attention.queries[:-1])]))
     kind = trained.source.attention[args.place]
-    size = f"{len(shown.layers)} layers, {shown.layers[0].size(0)} heads"
+    size = f"{len(attention.layers)} layers, {attention.layers[0].size(0)} heads"
     print(f"{args.out}: {args.place} attention ({kind}), {size}")

@@ -23,8 +23,8 @@ def show(translator: Translator, sentence: str) -> tuple[str, str, bytes]:
     milliseconds = 1000 * (time.perf_counter() - begin)
     with TemporaryDirectory() as folder:
         picture = Path(folder, "map.png")
-        shown = draw_sentence(translator.model, "cross", sentence, translation, picture)
-        size = len(shown.keys), len(shown.queries), translator.decoding.beam
+        weights = draw_sentence(translator.model, "cross", sentence, translation, picture)
+        size = len(weights.keys), len(weights.queries), translator.decoding.beam
         cache = cache_bytes(translator.model.source.model).per_sentence(*size)
         facts = f"{milliseconds:,.0f} ms on the CPU; key/value cache: {cache:,} bytes"
         return translation, facts, picture.read_bytes()

@@ -88,7 +88,7 @@ def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
     model_type, class_name = "marian", "MarianMTModel"
     if options["decoder_normalize_before"]:
         model_type, class_name = "pegasus", "PegasusForConditionalGeneration"
-    sizes = {name: options[own] for name, own in _CONSTANTS["options"].items()}
+    sizes = {name: options[option] for name, option in _CONSTANTS["options"].items()}
     return sizes | {
         "architectures": [class_name],
         "model_type": model_type,
