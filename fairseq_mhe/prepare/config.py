@@ -99,7 +99,7 @@ class TextOptions:
         return split
 
     def check_splits(self) -> None:
-        """Raise UserError if a split gets no text, or fairseq cannot read the path of ``out``."""
+        """Raise UserError if a split gets no text, or if the path of ``out`` has a colon."""
         no_colon(self.out.resolve())
         missing = [split for split in SPLITS if split not in self.texts()]
         if missing and not self.hold_out:

@@ -40,11 +40,11 @@ Row = tuple[str, ...]
 CleanText = tuple[list[Row], Counter[str]]
 
 CHUNK = 5000  # pairs that a worker process cleans at a time
-#: Where lengths are counted in characters, these make a token; few tokens are longer.
+#: Without spaces or a tokeniser, so many characters count as a token; few tokens are longer.
 _CHARACTERS_PER_TOKEN = 8
 _RATIO_PAIRS = 100_000  # the first pairs of a corpus, which give the usual length ratio
 _WARN_ABOVE = 10  # percent of dropped pairs
-#: Beside the tokeniser and --hold-out, the options that change what cleaning writes.
+#: With the tokeniser and --hold-out, these options determine what cleaning writes.
 _CLEANING = ("max_tokens", "max_ratio", "punctuation", "lowercase")
 #: Why a pair is dropped: the key of its count -> the words of messages.
 _REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
@@ -100,7 +100,7 @@ def _clean(
                     rows_by_split[config.split_of(number, split)].append(row)
                 for name, rows in rows_by_split.items():
                     _append(work, config, name, rows)
-                    if name != split:
+                    if name != split:  # these pairs are held out
                         counts[name].update(read=len(rows), kept=len(rows))
                         counts[split].update(held_out=len(rows), kept=-len(rows))
             _check_kept(corpora[0][0], counts[split], config.max_dropped)
@@ -118,7 +118,7 @@ def _clean(
 
 def _append(work: Path, config: PrepareConfig, split: str, rows: list[Row]) -> None:
     """Append clean pairs to the files of a split."""
-    # If the model reads raw/, that is the only folder: the columns for the model equal the others.
+    # If the model reads raw/, the first two columns suffice: the other two equal them.
     folders = dict.fromkeys(("raw", config.model_folder))
     columns = zip(*rows, strict=True)
     for folder, lang in product(folders, config.langs):
@@ -167,7 +167,7 @@ def clean_pairs(
 
 
 def _outcome(row: Row, config: PrepareConfig, max_ratio: float, ratio: float) -> str:
-    """Return "kept", or the key of `_REASONS` for which the pair is dropped."""
+    """Return "kept", or the key of `_REASONS` that says why the pair is dropped."""
     if not all(row):
         return "empty"
     source, target, *tokens = row
@@ -195,7 +195,7 @@ def _check_kept(text: Path, counts: Mapping[str, int], max_dropped: float) -> No
 
 
 def _summary(counts: Mapping[str, int]) -> tuple[float, str]:
-    """Return the percentage of dropped pairs, and the numbers of pairs by outcome in words."""
+    """Return the percentage of dropped pairs, and the number of pairs by outcome as text."""
     parts = [f"{counts['kept']:,} of {counts['read']:,} pairs kept"]
     words = {"held_out": "held out", **_REASONS}
     parts += [

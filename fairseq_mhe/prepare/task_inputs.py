@@ -87,7 +87,7 @@ def _fit_block(parts: Sequence[Subwords], block: int, choice: bool) -> list[Subw
         return truncate(parts, block - 2 * len(parts))
     context, *options = parts
     pairs = [truncate([context, option], block - 4) for option in options]
-    shortest = min((context for context, _ in pairs), key=len)
+    shortest = min((context for context, _ in pairs), key=len)  # serves all options
     return [shortest, *(option for _, option in pairs)]
 
 

@@ -38,7 +38,7 @@ class OfficialTask(Downloads):
     out: Path = option(
         None, "new data folder (default: runs/TASK-data)", type=Path, metavar="DIR"
     )
-    block: int = integer(512, "truncate examples to N subwords, the model's positions", 8)
+    block: int = integer(512, "tokens of an example, at most the model's positions", 8)
 
     def prepare(self, task: Task) -> Path:
         out = self.out or Path(f"runs/{task.name}-data")

@@ -1,7 +1,7 @@
 """The embedded corpus, home-assistant/ beside this file: English-German pairs, and English alone.
 
 The English side is text to pre-train on, and a task: predict which of ten integrations a message is
-from. The task has no message of several integrations; a tenth of it is held out, of the text, too.
+from. The task has no message of several integrations, the text none of the task's held-out tenth.
 """
 
 import bz2
@@ -62,7 +62,7 @@ def read_rows() -> list[list[str]]:
 
 def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
     """Return the task's pairs (message, integration) for train and dev; no message is in both."""
-    messages: dict[str, tuple[str, set[str]]] = {}  # lower-case message -> both
+    messages: dict[str, tuple[str, set[str]]] = {}  # by lower-case message
     for split, integration, message in rows:
         if split == "train":
             _, integrations = messages.setdefault(message.lower(), (message, set()))

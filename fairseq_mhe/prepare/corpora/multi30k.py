@@ -46,8 +46,8 @@ class Multi30kBpe:
 
     folder: Path = option(
         None,
-        "folder of {train,valid,test.2016}.{en,de}, lower-case Moses tokens in BPE subwords, and "
-        "optionally of code, the BPE merges; plain or compressed",
+        "folder of {train,valid,test.2016}.{en,de} (lower-case Moses tokens in BPE subwords) and, "
+        "optionally, the BPE merges as code; plain or compressed",
         type=Path,
         required=True,
     )

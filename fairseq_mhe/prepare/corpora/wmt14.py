@@ -32,7 +32,7 @@ _NEWSTEST = {"newstest2013": "wmt13", "newstest2014": "wmt14/full"}
 
 @dataclass(frozen=True)
 class Wmt14(Downloads, PairCorpus):
-    """Prepare WMT14: Europarl, Common Crawl, News Commentary; newstest2013 and newstest2014."""
+    """Prepare WMT14 (Europarl, Common Crawl, News Commentary; newstest2013, newstest2014)."""
 
     out: Path = default_out("runs/wmt14-data")
     vocab_size: int = vocabulary(32000)
