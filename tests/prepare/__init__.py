@@ -1,1 +1,1 @@
-"""Tests of the way from parallel text to a data folder."""
+"""Tests of the preparation, from text to a data folder."""

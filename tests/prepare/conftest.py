@@ -1,4 +1,4 @@
-"""What the tests of preparation share: small parallel texts, a prepared folder of each kind."""
+"""Fixtures of the tests of preparation: small parallel texts, a prepared folder of each kind."""
 
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,13 @@ from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from tests.fixtures.language import small_text
 from tests.fixtures.text import Pairs, read_corpus, write_parallel
 
-#: What `language_text` is of.
+#: The lines of `language_text`.
 LINES = [pair[0] for pair in read_corpus()["train"][:400]]
 
 
 @pytest.fixture
 def config(tmp_path: Path, corpus: dict[str, Pairs]) -> PrepareConfig:
-    """A configuration for 300 + 20 + 20 pairs of the corpus, not run yet."""
+    """A configuration for 300, 20 and 20 pairs of the corpus; nothing is prepared yet."""
     sizes = {"train": 300, "valid": 20, "test": 20}
     texts: dict[str, Any] = {
         name: write_parallel(tmp_path / "text" / name, corpus[name][:size])
@@ -29,7 +29,7 @@ def config(tmp_path: Path, corpus: dict[str, Pairs]) -> PrepareConfig:
 
 @pytest.fixture(scope="session", params=["bpe", "sentencepiece"])
 def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder of 300 pairs of the embedded corpus, complete; not to be changed."""
+    """A complete data folder of 300 pairs of the embedded corpus; tests must not change it."""
     out = tmp_path_factory.mktemp(f"data {request.param}")
     corpus = HomeAssistant(out=out, subword=request.param, vocab_size=300, limit=300, workers=2)
     return corpus.prepare()
@@ -37,6 +37,6 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def language_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of running text; not to be changed."""
+    """A complete data folder of running text; tests must not change it."""
     folder = tmp_path_factory.mktemp("language")
     return small_text(folder, LINES, vocab_size=250, block=64)

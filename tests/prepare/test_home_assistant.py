@@ -1,4 +1,4 @@
-"""The task of the embedded corpus is honest: held-out messages are nowhere in what is read."""
+"""Held-out messages of the embedded corpus' task are in no text that a model reads."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Tests of language codes: every common form of a code means the same language."""
+"""Every common form of a language code means the same language."""
 
 import pytest
 from sacremoses.corpus import NonbreakingPrefixes
@@ -31,7 +31,7 @@ def test_every_form_of_a_code_is_one_language(base: str, codes: str) -> None:
         assert (has_spaces(code), restored_by_moses(code), bleu_tokeniser_of(code)) == expected
 
 
-def test_the_languages_of_moses_keep_the_codes_of_their_abbreviations() -> None:
+def test_base_code_keeps_the_codes_of_moses_abbreviations() -> None:
     for code in NonbreakingPrefixes().available_langs.values():
         assert base_code(code) == code
 

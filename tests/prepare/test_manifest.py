@@ -1,4 +1,4 @@
-"""Steps that are done once: skipped, redone, interrupted; folders that are opened or refused."""
+"""A manifest skips, repeats and resumes steps; folders are opened or refused."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def run(data: Path, action: Callable[[Path], Counts], made_from: str = "a") -> C
         return manifest.run("step", {"input": made_from}, action)
 
 
-def test_a_step_is_done_once_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_runs_once_and_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, action = tmp_path / "new" / "data", Action("sub/one", "two")
     assert run(data, action) == {"calls": 1}
     assert capsys.readouterr().err == "step: 0 s\n"
@@ -49,7 +49,7 @@ def test_a_step_is_done_once_and_said(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
-def test_other_inputs_redo_it_and_remove_the_old_files(tmp_path: Path) -> None:
+def test_other_inputs_repeat_a_step_and_remove_its_old_files(tmp_path: Path) -> None:
     run(tmp_path, Action("old", "both"))
     run(tmp_path, Action("both", text="new"), made_from="b")
     assert not (tmp_path / "old").exists()
@@ -57,7 +57,7 @@ def test_other_inputs_redo_it_and_remove_the_old_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("cut")])
-def test_a_missing_or_cut_file_redoes_it(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+def test_a_lost_or_cut_file_is_remade(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     action = Action("one", "two")
     run(tmp_path, action)
     damage(tmp_path / "two")
@@ -66,19 +66,19 @@ def test_a_missing_or_cut_file_redoes_it(tmp_path: Path, damage: Callable[[Path]
     assert (tmp_path / "two").read_text() == "made"
 
 
-def test_stopped_while_files_are_moved_counts_as_not_done(tmp_path: Path) -> None:
+def test_a_step_that_fails_while_it_moves_files_is_repeated(tmp_path: Path) -> None:
     run(tmp_path, Action("one"))
-    (tmp_path / "two").mkdir()  # in the way of the second run's second file
+    (tmp_path / "two").mkdir()  # where the second run has a file
     with pytest.raises(UserError, match="two: Is a directory; mend that and run"):
         run(tmp_path, Action("one", "two", text="new!"), made_from="b")
     assert (tmp_path / "one").read_text() == "new!"
     action = Action("one")
     run(tmp_path, action)
-    assert action.calls == 1  # although inputs and size are those of the first run
+    assert action.calls == 1  # although inputs and size equal those of the first run
     assert (tmp_path / "one").read_text() == "made"
 
 
-def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+def test_messages_name_a_damaged_manifest(tmp_path: Path) -> None:
     other = "was made by another version of fairseq-mhe: prepare it again"
     for content, message in (
         ("{", r"cannot read .*manifest\.json: "),
@@ -91,8 +91,8 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
             run(tmp_path, Action("one"))
 
 
-def test_which_folders_are_opened(tmp_path: Path, data: Path) -> None:
-    """``data`` is fairseq-preprocess's."""
+def test_open_data_and_open_binary_refuse_other_folders(tmp_path: Path, data: Path) -> None:
+    """``data`` is a folder of fairseq-preprocess."""
     assert open_binary(data).languages == ("en", "de")
     assert open_binary(data).binary == data
     shutil.copytree(data, tmp_path / "bin")

@@ -1,4 +1,4 @@
-"""Tests of work spread over processes: order, laziness, and processes that die."""
+"""Worker processes keep the order, read items lazily, and end with their parent."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ def fail(number: int) -> int:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_in_order_and_few_items_are_under_way(workers: int) -> None:
+def test_results_are_in_order_and_few_items_are_in_flight(workers: int) -> None:
     assert list(ordered_map(slow_when_even, range(20), workers)) == [n * n for n in range(20)]
     source = iter(range(1000))
     results = ordered_map(slow_when_even, source, workers)
@@ -39,13 +39,13 @@ def test_results_come_in_order_and_few_items_are_under_way(workers: int) -> None
     results.close()
 
 
-def test_long_work_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_shown_from_20_items_on(capsys: pytest.CaptureFixture[str]) -> None:
     for total in (19, 20):
         assert len(list(ordered_map(abs, range(total), 1, "clean train", total))) == total
     assert re.fullmatch(r"  clean train: 20/20 chunks, took 0:00:0\d\n", capsys.readouterr().err)
 
 
-def test_a_killed_worker_and_an_error_in_it_reach_the_caller() -> None:
+def test_a_killed_worker_and_a_workers_error_reach_the_caller() -> None:
     with pytest.raises(UserError, match="worker process was killed"):
         list(ordered_map(die, range(3), 2))
     with pytest.raises(UserError, match="number 0 is bad"):
@@ -64,7 +64,7 @@ list(ordered_map(work, range(2), 2))
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_their_parent(tmp_path: Path, ending: signal.Signals) -> None:
-    """Killed, or by Ctrl-C, of which they know nothing themselves."""
+    """The parent is killed, or gets a Ctrl-C that does not reach the workers."""
     script = tmp_path / "working.py"
     script.write_text(WORKING)
     command = [sys.executable, str(script)]
@@ -73,7 +73,7 @@ def test_workers_end_with_their_parent(tmp_path: Path, ending: signal.Signals) -
         assert parent.stdout is not None
         assert len({parent.stdout.readline() for _ in range(2)}) == 2  # both are at work
         parent.send_signal(ending)
-        # Reads until the last process that can write to the pipe has ended.
+        # This returns when the last process that can write to the pipe has ended.
         parent.communicate(timeout=20)
     finally:
         with contextlib.suppress(ProcessLookupError):

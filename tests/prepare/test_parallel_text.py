@@ -1,4 +1,4 @@
-"""Parallel text to a data folder: what is kept; stopping or starting again changes nothing."""
+"""Parallel text becomes a data folder; interruptions do not change its files."""
 
 import contextlib
 import gzip
@@ -28,7 +28,7 @@ MOSES = PrepareConfig(source_lang="en", target_lang="de", tokenizer="moses")
 
 
 @pytest.mark.parametrize(
-    ("pair", "fate"),
+    ("pair", "outcome"),
     [
         (("a b c", "d e"), "kept"),
         (("a b c d", "d e"), "ratio"),
@@ -41,12 +41,12 @@ MOSES = PrepareConfig(source_lang="en", target_lang="de", tokenizer="moses")
         (("x" * 2001, "y" * 2000), "kept"),
     ],
 )
-def test_each_pair_meets_its_fate(pair: tuple[str, str], fate: str) -> None:
-    rows, fates = clean_pairs([pair], MOSES)
-    assert fates == {fate: 1}
-    assert list(map(len, rows)) == [4] * (fate == "kept")
-    # The test set is thinned only where no model could do anything.
-    as_test = "kept" if fate == "ratio" else fate
+def test_each_pair_is_kept_or_dropped_for_its_reason(pair: tuple[str, str], outcome: str) -> None:
+    rows, outcomes = clean_pairs([pair], MOSES)
+    assert outcomes == {outcome: 1}
+    assert list(map(len, rows)) == [4] * (outcome == "kept")
+    # The length ratio is no reason to drop a pair of the test set.
+    as_test = "kept" if outcome == "ratio" else outcome
     assert clean_pairs([pair], MOSES, "test")[1] == {as_test: 1}
 
 
@@ -58,15 +58,15 @@ def test_length_is_counted_in_tokens_of_the_tokeniser() -> None:
 
 
 def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
-    """Beside what is usual: a Chinese sentence has far fewer than an English one."""
+    """Ratios count relative to the usual one: Chinese has far fewer characters than English."""
     config = replace(MOSES, tokenizer="none", target_lang="zh", max_tokens=20)
     long = "The weather is fine in the mountains today"
     pairs = [(long, "今天山里天气很好"), ("Yes, no", "是")]
-    usual = median_ratio([*pairs, *[("", "今"), ("a", "")], pairs[0]])
-    assert usual == pytest.approx(8 / 42)
-    assert clean_pairs(pairs, config, "train", usual)[1] == {"kept": 2}
+    ratio = median_ratio([*pairs, *[("", "今"), ("a", "")], pairs[0]])
+    assert ratio == pytest.approx(8 / 42)
+    assert clean_pairs(pairs, config, "train", ratio)[1] == {"kept": 2}
     wrong = [(long, "今"), ("x" * 161, "今" * 40)]
-    assert clean_pairs(wrong, config, "train", usual)[1] == {"ratio": 1, "too_long": 1}
+    assert clean_pairs(wrong, config, "train", ratio)[1] == {"ratio": 1, "too_long": 1}
     german, pair = replace(config, target_lang="de"), ("word " * 30, "Wort " * 30)
     for split in SPLITS:
         assert clean_pairs([pair], german, split)[1] == {"kept": 1}
@@ -74,14 +74,14 @@ def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
 
 @given(st.lists(st.tuples(st.text(), st.text())))
 def test_every_pair_is_counted_once(pairs: Pairs) -> None:
-    rows, fates = clean_pairs(pairs, MOSES)
-    assert fates.total() == len(pairs)
-    assert len(rows) == fates["kept"]
+    rows, outcomes = clean_pairs(pairs, MOSES)
+    assert outcomes.total() == len(pairs)
+    assert len(rows) == outcomes["kept"]
     assert "\n" not in "".join(map("".join, rows))
 
 
 def snapshot(data: Path) -> dict[str, str]:
-    """File -> sha256 of everything in the folder but the logs (which hold temporary paths)."""
+    """Return file -> SHA-256 of everything in the folder but the logs, which no step records."""
     files = (path for path in data.rglob("*") if path.is_file() and path.parent.name != "logs")
     return {str(path.relative_to(data)): sha256(path) for path in files}
 
@@ -94,7 +94,7 @@ def raw(data: Path, split: str, lang: str = "de") -> list[str]:
     return (data / "raw" / f"{split}.{lang}").read_text(encoding="utf-8").splitlines()
 
 
-def test_layout_and_manifest(prepared: Path) -> None:
+def test_the_manifest_has_the_hash_of_every_file(prepared: Path) -> None:
     manifest = read_manifest(prepared)
     assert manifest["lines"] == {"train": 300, "valid": 30, "test": 30}
     for split, lines in manifest["lines"].items():
@@ -113,10 +113,10 @@ def test_layout_and_manifest(prepared: Path) -> None:
     assert str(prepared) not in (prepared / "manifest.json").read_text()
 
 
-def test_stopped_in_any_step_it_goes_on_to_the_same_end(
+def test_interrupted_preparation_resumes_to_equal_files(
     config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor do workers, blocks, time and place show."""
+    """Workers, sizes of blocks, time and folder do not change the files, either."""
     whole = snapshot(prepare(config))
     monkeypatch.setattr(parallel_text, "CHUNK", 7)
     monkeypatch.setattr("fairseq_mhe.prepare.subword.COUNT_BYTES", 1000)
@@ -143,7 +143,7 @@ def test_stopped_in_any_step_it_goes_on_to_the_same_end(
     assert times(config.out) == before
 
 
-def test_other_options_and_inputs_redo_what_depends_on_them(config: PrepareConfig) -> None:
+def test_other_options_and_inputs_repeat_dependent_steps(config: PrepareConfig) -> None:
     before = snapshot(prepare(config))
     after = snapshot(prepare(replace(config, vocab_size=50)))
     changed = {name for name in before if before[name] != after.get(name)}
@@ -157,8 +157,8 @@ def test_other_options_and_inputs_redo_what_depends_on_them(config: PrepareConfi
     assert raw(prepare(config), "train") == [*lines, "one more line"]
 
 
-def test_every_option_of_cleaning_redoes_it(config: PrepareConfig) -> None:
-    """Each alone, in one folder: the files are other ones than before it."""
+def test_each_option_of_cleaning_repeats_it(config: PrepareConfig) -> None:
+    """In one folder, each option alone gives other files than without it."""
     config = replace(config, valid=None, hold_out=9)
     changes: list[dict[str, Any]] = [
         {"tokenizer": "none"},
@@ -177,7 +177,7 @@ def test_every_option_of_cleaning_redoes_it(config: PrepareConfig) -> None:
         assert files[0] != files[1], change
 
 
-def test_the_other_direction_is_made_binary_anew(config: PrepareConfig) -> None:
+def test_the_other_direction_is_binarised_again(config: PrepareConfig) -> None:
     prepare(config)
     turned = replace(config, source_lang="de", target_lang="en")
     prepare(turned)
@@ -187,7 +187,7 @@ def test_the_other_direction_is_made_binary_anew(config: PrepareConfig) -> None:
 
 
 def test_text_without_spaces_is_kept(config: PrepareConfig, tmp_path: Path) -> None:
-    """Its words cannot be counted, and a line of it looks like one word."""
+    """A line of Chinese looks like one word, so a ratio of words would drop it."""
     sign = "今天山里天气很好我们一起"
     pairs = [("weather " * length, sign[:length]) for length in range(2, 12)] * 20
     write_lines(table := tmp_path / "pairs.tsv", map("\t".join, pairs))
@@ -198,7 +198,7 @@ def test_text_without_spaces_is_kept(config: PrepareConfig, tmp_path: Path) -> N
     assert (manifest["tokenizer"], manifest["subword"]) == ("none", "sentencepiece")
 
 
-def test_what_is_dropped_is_said_warned_of_and_refused(
+def test_dropped_pairs_are_counted_then_warned_of_then_refused(
     config: PrepareConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, unlike = ("a good pair", "ein gutes Paar"), ("one two three four", "eins")
@@ -225,7 +225,7 @@ def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Pa
     model = prepare(config) / "subword" / "bpe.codes"
     learnt = model.stat().st_mtime_ns
     prepare(replace(config, test=tmp_path / "other"))
-    assert model.stat().st_mtime_ns == learnt  # not even looked at again
+    assert model.stat().st_mtime_ns == learnt  # the step did not run again
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Pa
         ("en", b"\n" * 300, r"leaves no pair of .*train\.en .*0 of 300 pairs kept, 300 empty"),
     ],
 )
-def test_bad_text_leaves_no_result(
+def test_invalid_text_leaves_no_files(
     config: PrepareConfig, side: str, content: bytes, message: str
 ) -> None:
     Path(f"{config.train[0]}.{side}").write_bytes(content)
@@ -253,7 +253,7 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 def test_a_full_disk_ends_in_one_line(config: PrepareConfig, corpus: dict[str, Pairs]) -> None:
-    """No file may grow beyond a limit: the system refuses, as on a full disk."""
+    """The system refuses to let a file grow beyond a limit, as on a full disk."""
     write_parallel(config.train[0], corpus["train"][:3000])
     words = ["--train", *config.train, "--valid", config.valid, "--test", config.test]
     words += ["--source-lang", "en", "--target-lang", "de", "--out", config.out]
@@ -263,7 +263,7 @@ def test_a_full_disk_ends_in_one_line(config: PrepareConfig, corpus: dict[str, P
     assert [path.name for path in config.out.iterdir()] == [".lock"]
 
 
-def test_pairs_are_held_out_of_clean_train_where_there_is_no_other_text(
+def test_hold_out_takes_missing_splits_from_clean_train(
     config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel_text, "CHUNK", 16)
@@ -285,7 +285,7 @@ def test_pairs_are_held_out_of_clean_train_where_there_is_no_other_text(
         prepare(replace(config, train=(few,), valid=None, hold_out=7, out=tmp_path / "few"))
 
 
-def test_tables_compressed_files_and_several_of_them_give_what_plain_files_give(
+def test_joined_tables_and_compressed_files_equal_plain_files(
     config: PrepareConfig, corpus: dict[str, Pairs], tmp_path: Path
 ) -> None:
     pairs = corpus["train"][:300]
@@ -302,7 +302,7 @@ def test_tables_compressed_files_and_several_of_them_give_what_plain_files_give(
 
 
 @pytest.mark.parametrize("tokenizer", ["moses", "none"])
-def test_small_letters_and_plain_punctuation(
+def test_lowercase_changes_raw_and_punctuation_does_not(
     config: PrepareConfig, tmp_path: Path, tokenizer: str
 ) -> None:
     pair = ("\u201cYES\u201d \u2013 Mr. Smith", "\u201eJA\u201c \u2013 Herr Schmidt")

@@ -1,4 +1,4 @@
-"""Running text to a folder: what fairseq reads of it is the text; resumption; bad input."""
+"""Running text becomes a data folder, from which fairseq reads the same text."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ SP = "sentencepiece"
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """600 English lines of the embedded corpus in documents of 20, untidy."""
+    """600 English lines of the embedded corpus, in documents of 20, with needless white space."""
     lines = [pair[0] for pair in read_corpus()["train"][:600]]
     path = tmp_path_factory.mktemp("text") / "own text.txt"
     parts = ["\n".join(lines[start : start + 20]) for start in range(0, 600, 20)]
@@ -33,14 +33,14 @@ def config(text: Path, out: Path, **options: Any) -> TextConfig:
 
 
 def read_back(out: Path, split: str, subword: str) -> list[str]:
-    """The lines that fairseq reads, without their subwords."""
+    """Return the lines that fairseq reads, with subwords joined."""
     dictionary = Dictionary.load(str(out / "bin" / "dict.txt"))
     dataset = data_utils.load_indexed_dataset(str(out / "bin" / split), dictionary)
     return [join(dictionary.string(item), subword) for item in dataset]
 
 
 @pytest.mark.parametrize("subword", ["bpe", "sentencepiece"])
-def test_fairseq_reads_the_text(text: Path, tmp_path: Path, subword: str) -> None:
+def test_fairseq_reads_the_text_back(text: Path, tmp_path: Path, subword: str) -> None:
     out = prepare_text(config(text, tmp_path / "the data", subword=subword))
     written = [" ".join(line.split()) for line in text.read_text().split("\n")]
     wanted = "\n".join(written).strip().split("\n\n\n")
@@ -51,14 +51,14 @@ def test_fairseq_reads_the_text(text: Path, tmp_path: Path, subword: str) -> Non
         assert (out / "raw" / f"{split}.txt").read_text() == "\n\n".join(documents) + "\n"
         found, lines = read_back(out, split, subword), "\n\n".join(documents).split("\n")
         assert len(found) == len(lines)
-        # BPE may leave a held-out word in letters that train never had alone.
+        # BPE may split a held-out word into letters that are no subwords of train.
         pairs = [pair for pair in zip(found, lines, strict=True) if "<unk>" not in pair[0]]
         assert len(pairs) > 0.9 * len(lines)
         assert all(one == other for one, other in pairs)
 
 
 def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path) -> None:
-    """Nor after the same folder had longer ones."""
+    """This also holds if the same folder had longer lines before."""
     whole, pieces = (
         read_back(prepare_text(config(text, tmp_path / "data", block=block)), "train", SP)
         for block in (512, 12)
@@ -72,7 +72,7 @@ def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path) -> None:
     assert split_long("a b@@ c", 2, "bpe") == ["a", "b@@ c"]
 
 
-def test_the_folder_says_how_new_text_is_read(text: Path, tmp_path: Path) -> None:
+def test_new_text_is_processed_by_the_settings_of_the_folder(text: Path, tmp_path: Path) -> None:
     for hold_out, lowercase in ((10, False), (5, False), (5, True)):
         options = {"hold_out": hold_out, "lowercase": lowercase}
         out = prepare_text(config(text, tmp_path / "data", **options))
@@ -91,7 +91,7 @@ def test_the_folder_says_how_new_text_is_read(text: Path, tmp_path: Path) -> Non
         (b"one document\nonly\n", "train would be empty"),
     ],
 )
-def test_bad_text_ends_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_text_of_few_documents_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(content)
     with pytest.raises(UserError, match=message):
@@ -99,7 +99,7 @@ def test_bad_text_ends_in_one_line(tmp_path: Path, content: bytes, message: str)
     assert not (tmp_path / "data" / "bin").exists()
 
 
-def test_published_texts_have_their_documents(text: Path, tmp_path: Path) -> None:
+def test_articles_and_files_become_documents(text: Path, tmp_path: Path) -> None:
     lines = [line for line in text.read_text().split("\n") if line.strip()]
     for split in ("train", "valid", "test"):
         articles = [f" = Article {n} = \n \n = = Part = = \n {lines[n]} \n" for n in range(60)]

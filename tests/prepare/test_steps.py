@@ -1,4 +1,4 @@
-"""Tests of the binary form: fairseq's own, and read back it says what the subword files say."""
+"""The binary form equals fairseq-preprocess's; fairseq reads the same subwords from it."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ WORDS = st.lists(
 
 
 def binarised(data: Path, texts: dict[str, str], workers: int = 1) -> Path:
-    """The binary form of texts (name in subword/ -> content) in the data folder ``data``."""
+    """Binarise texts (name in subword/ -> content) in the data folder ``data``; return its bin/."""
 
     def write(work: Path) -> Counts:
         (work / "subword").mkdir()
@@ -38,10 +38,10 @@ def binarised(data: Path, texts: dict[str, str], workers: int = 1) -> Path:
     return data / "bin"
 
 
-def test_the_files_are_those_of_fairseq_preprocess(
+def test_files_equal_those_of_fairseq_preprocess(
     corpus: dict[str, Pairs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With blocks of a few lines, words that valid alone has, and an empty line."""
+    """There are blocks of few lines, words that only valid has, and an empty line."""
     monkeypatch.setattr("fairseq_mhe.prepare.steps.BINARY_BYTES", 1000)
     texts = {
         f"{split}.{lang}": "".join(f"{pair[side]}\n" for pair in corpus[split][:300])
@@ -72,7 +72,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @given(st.lists(WORDS, min_size=1))
-def test_the_dictionary_is_fairseqs(
+def test_the_dictionary_equals_fairseqs(
     tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]]
 ) -> None:
     data = tmp_path_factory.mktemp("text")

@@ -1,4 +1,4 @@
-"""Tests of the subword models: subword-nmt's, the same every time, nothing lost by applying."""
+"""Subword models equal subword-nmt's, are reproducible, and lose nothing of a text."""
 
 import io
 from collections import Counter
@@ -26,10 +26,10 @@ def lines(corpus: dict[str, Pairs]) -> list[str]:
 
 
 @pytest.mark.parametrize("cached", [500_000, 5])
-def test_bpe_is_subword_nmts_own(
+def test_bpe_equals_subword_nmt(
     tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, cached: int
 ) -> None:
-    """The reference: subword-nmt learning from the text, and segmenting with those merges."""
+    """The reference is subword-nmt, which learns from the text and segments it."""
     monkeypatch.setattr("fairseq_mhe.prepare.subword.CACHED_WORDS", cached)
     codes = io.StringIO()
     learn_bpe(io.StringIO("\n".join(lines)), codes, 100)
@@ -44,7 +44,7 @@ def test_bpe_is_subword_nmts_own(
 
 
 def test_marks_and_special_symbols_in_the_text_are_ordinary_words(tmp_path: Path) -> None:
-    """Learnt whole, as frequent words are, they come back, and fairseq's symbols never appear."""
+    """BPE learns such words whole; they come back, and no subword is a symbol of fairseq."""
     text = "runs@@ runs <s> </s> a<unk> <pad>b <mask> @@ a@@@ @"
     subword.learn_bpe_model(counted([text] * 9), 200, tmp_path / "codes")
     (line,) = segment([text], SubwordModel("bpe", tmp_path / "codes"))
@@ -53,14 +53,12 @@ def test_marks_and_special_symbols_in_the_text_are_ordinary_words(tmp_path: Path
     assert "<pad>b" in line.split()
 
 
-def test_sentencepiece_is_the_same_twice_and_loses_nothing(
-    tmp_path: Path, lines: list[str]
-) -> None:
+def test_sentencepiece_is_reproducible_and_loses_nothing(tmp_path: Path, lines: list[str]) -> None:
     write_lines(tmp_path / "text", lines)
     for name in ("one", "two"):
         learn_sentencepiece([tmp_path / "text"], 300, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    # Characters that the model has never seen, or that compatibility forms would change.
+    # These characters are not in the training text, or normalisation (NFKC) would change them.
     odd = [*lines, "½ … ﬁ ² ① 漢字 🙂", "e\u0301"]
     segmented = segment(odd, SubwordModel("sentencepiece", tmp_path / "one"))
     assert [join(line, "sentencepiece") for line in segmented] == odd
@@ -68,7 +66,7 @@ def test_sentencepiece_is_the_same_twice_and_loses_nothing(
 
 
 def test_sentencepiece_learns_from_lines_of_any_length(tmp_path: Path, lines: list[str]) -> None:
-    """It leaves out what is longer than 4,192 bytes, with and without spaces."""
+    """SentencePiece itself skips lines of over 4,192 bytes, with and without spaces."""
     write_lines(tmp_path / "text", ["zebra" * 1000])
     learn_sentencepiece([tmp_path / "text"], 30, tmp_path / "model")
     (line,) = segment(["zebra" * 9], SubwordModel("sentencepiece", tmp_path / "model"))
@@ -82,7 +80,7 @@ def test_sentencepiece_learns_from_lines_of_any_length(tmp_path: Path, lines: li
     assert counts[0] == pytest.approx(counts[1], rel=0.02)
 
 
-def test_what_nothing_can_be_learnt_from_is_refused(tmp_path: Path, lines: list[str]) -> None:
+def test_text_without_subwords_to_learn_is_refused(tmp_path: Path, lines: list[str]) -> None:
     with pytest.raises(UserError, match="nothing to learn BPE from"):
         subword.learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
     write_lines(tmp_path / "text", lines)

@@ -1,4 +1,4 @@
-"""Which characters subwords stand for, against the text itself."""
+"""The text itself shows which characters each subword stands for."""
 
 from pathlib import Path
 
@@ -12,15 +12,13 @@ from tests.prepare.conftest import LINES
 
 @pytest.fixture(scope="module")
 def processing(prepared: Path) -> TextProcessing:
-    """Of running text, with each kind of subwords."""
+    """The processing of running text, with each kind of subwords."""
     settings = {**open_data(prepared).manifest, "tokenizer": "none"}
     return TextProcessing(settings, prepared / "subword")
 
 
 @pytest.mark.parametrize("text", [*LINES[:40], "  Two\tspaces,  (and\u00a0more) ", "it's\u0007 x"])
-def test_subwords_are_the_texts_own_and_stand_for_their_letters(
-    processing: TextProcessing, text: str
-) -> None:
+def test_each_subword_stands_for_its_own_characters(processing: TextProcessing, text: str) -> None:
     found = align(processing, text)
     (whole,) = processing.segment([text])
     assert found.subwords == whole.split()
@@ -30,13 +28,13 @@ def test_subwords_are_the_texts_own_and_stand_for_their_letters(
     assert [found.begins, found.ends] == [sorted(found.begins), sorted(found.ends)]
 
 
-def test_a_word_that_normalising_shortens_is_one_stretch(processing: TextProcessing) -> None:
+def test_subwords_of_a_shortened_word_stand_for_all_of_it(processing: TextProcessing) -> None:
     found = align(processing, "the cafe\u0301s are open")
     places = set(zip(found.begins, found.ends, strict=True))
     assert {(begin, end) for begin, end in places if 4 <= begin < 10} == {(4, 10)}
 
 
-def test_what_covers_a_stretch(processing: TextProcessing) -> None:
+def test_covering_gives_the_subwords_that_touch_a_span(processing: TextProcessing) -> None:
     text = LINES[3] * 2
     found = align(processing, text)
     for begin in range(len(text)):

@@ -1,4 +1,4 @@
-"""Tasks of GLUE, SuperGLUE and SQuAD: from official files to what fairseq reads of a folder."""
+"""Tasks of GLUE, SuperGLUE and SQuAD, from official files to the examples that fairseq reads."""
 
 import json
 import re
@@ -34,7 +34,7 @@ Make = Callable[..., Path]
 
 @pytest.fixture
 def make(language_text: Path, tmp_path: Path) -> Make:
-    """Makes the folder of a task with ``count`` examples, in subwords of `language_text`."""
+    """A function that makes the folder of a task with ``count`` examples."""
 
     def make(name: str, count: int = 7, block: int = 200, write: bool = True) -> Path:
         source = put_task(tmp_path / "in", name, LONG, count) if write else tmp_path / "in"
@@ -44,7 +44,7 @@ def make(language_text: Path, tmp_path: Path) -> Make:
 
 
 def batches(kind: type[SentencePredictionTask], folder: Path, subset: str) -> Iterator[Any]:
-    """What fairseq's task reads, an example a batch, and its dictionary."""
+    """Yield the batches of fairseq's task, one example each, and its dictionary."""
     data = open_task(folder)
     classes = len(data.task.labels or "1")
     config = SentencePredictionConfig(data=str(data.binary), num_classes=classes, no_shuffle=True)
@@ -58,8 +58,8 @@ def batches(kind: type[SentencePredictionTask], folder: Path, subset: str) -> It
         yield dataset.collater([dataset[index]]), task.source_dictionary
 
 
-def fairseqs(folder: Path, subset: str) -> list[tuple[str, Any]]:
-    """The text of all inputs, and the target."""
+def read_back(folder: Path, subset: str) -> list[tuple[str, Any]]:
+    """Return the inputs as text, and the target, of every example that fairseq reads."""
     examples = []
     for batch, dictionary in batches(SentencePredictionTask, folder, subset):
         tokens = batch["net_input"]["src_tokens"][0]
@@ -78,7 +78,7 @@ def test_fairseq_reads_every_example(name: str, make: Make) -> None:
     task, out = TASKS[name], make(name, 4)
     texts, step = len(task.columns), 3 if name == "boolq" else 2
     for number, subset in enumerate(["train", *task.subsets]):
-        for n, (words, target) in enumerate(fairseqs(out, subset)):
+        for n, (words, target) in enumerate(read_back(out, subset)):
             start = 11 * number + step * n
             assert words == "|".join(" ".join(x.split()) for x in LONG[start : start + texts])
             assert target == (n % len(task.labels) if task.labels else n + 0.25)
@@ -88,14 +88,14 @@ def test_fairseq_reads_every_example(name: str, make: Make) -> None:
 def test_multirc_has_an_example_for_each_answer(make: Make) -> None:
     out = make("multirc", 2)
     passage, question, answer = LONG[11:14]
-    assert fairseqs(out, "valid")[:2] == [(f"{passage}|{question} {answer}", n) for n in (0, 1)]
+    assert read_back(out, "valid")[:2] == [(f"{passage}|{question} {answer}", n) for n in (0, 1)]
     groups = ["0.0", "0.0", "0.1", "0.1", "1.0", "1.0", "1.1", "1.1"]
     assert open_task(out).examples("valid")["groups"] == groups
 
 
 def test_truncated_examples_are_counted(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     make("rte", 4)  # the same folder with longer examples
-    assert len(fairseqs(make("rte", 4, block=12), "valid")) == 4
+    assert len(read_back(make("rte", 4, block=12), "valid")) == 4
     assert "rte valid: 4 examples, 4 truncated\n" in capsys.readouterr().err
     assert truncate([list("abcdef"), list("xy")], 6) == [list("abcd"), list("xy")]
     assert truncate([list("abcd"), list("wxyz")], 5) == [list("ab"), list("wxy")]
@@ -105,13 +105,13 @@ def test_truncated_examples_are_counted(make: Make, capsys: pytest.CaptureFixtur
 def test_incomplete_rows_of_train_are_dropped_and_counted(
     make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As QQP's train has them."""
+    """The training set of QQP has such rows."""
     put_task(tmp_path / "in", "rte", LONG, 4)
     train, dev = (tmp_path / "in" / f"rte.{split}.tsv" for split in ("train", "dev"))
     torn = dev.read_text() + "4\ta\t \tentailment\n5\ta\n"
     train.write_text(torn)
     out = make("rte", write=False)
-    assert fairseqs(out, "train") == fairseqs(out, "valid")
+    assert read_back(out, "train") == read_back(out, "valid")
     assert "rte train: 4 examples, 2 dropped" in capsys.readouterr().err
     dev.write_text(torn)
     with pytest.raises(UserError, match=r"line 6 .* a text or a label is missing"):
@@ -120,7 +120,7 @@ def test_incomplete_rows_of_train_are_dropped_and_counted(
 
 @pytest.fixture
 def inputs(language_text: Path, tmp_path: Path) -> Callable[..., Inputs]:
-    """Reads examples for training, not made binary."""
+    """A function that reads training examples without binarising them."""
 
     def inputs(name: str, block: int = 200, count: int = 7) -> Inputs:
         folder, processing = put_task(tmp_path, name, LONG, count), open_data(language_text, TEXT)
@@ -130,14 +130,14 @@ def inputs(language_text: Path, tmp_path: Path) -> Callable[..., Inputs]:
     return inputs
 
 
-def test_copa_asks_for_cause_or_effect(inputs: Callable[..., Inputs]) -> None:
+def test_copa_premises_ask_for_cause_or_effect(inputs: Callable[..., Inputs]) -> None:
     read = inputs("copa")
     rows = superglue_rows("copa", LONG, 7)
     assert [plain(line) for line in read.columns[1]] == [row["choice1"] for row in rows]
     assert plain(read.columns[0][0]) == f"{rows[0]['premise']} What was the cause of this?"
     assert plain(read.columns[0][1]) == f"{rows[1]['premise']} What happened as a result?"
     assert read.labels == ["0", "1", "0", "1", "0", "1", "0"]
-    # The longest choice cuts its premise.
+    # The longest choice decides where the premise is truncated.
     short = inputs("copa", block=24)
     lengths = [[len(line.split()) for line in column] for column in short.columns]
     for premise, *choices in zip(*lengths, strict=True):
@@ -146,8 +146,8 @@ def test_copa_asks_for_cause_or_effect(inputs: Callable[..., Inputs]) -> None:
 
 
 @pytest.mark.parametrize("name", ["wic", "wsc"])
-def test_spans_are_the_words(name: str, make: Make) -> None:
-    """As fairseq's task gives them to the model: token by token of the whole sequence."""
+def test_spans_mark_the_words_in_fairseqs_tokens(name: str, make: Make) -> None:
+    """Spans count the tokens of the whole sequence that fairseq gives the model."""
     read = batches(WordsPredictionTask, make(name), "train")
     for (batch, dictionary), row in zip(read, superglue_rows(name, LONG, 7), strict=True):
         (tokens,), (spans,) = (batch["net_input"][key].tolist() for key in ("src_tokens", "spans"))
@@ -178,7 +178,7 @@ def test_record_fills_the_gap_with_every_entity(inputs: Callable[..., Inputs]) -
     assert read.labels.count("1") == 4
 
 
-def test_windows_cover_all_with_the_stride() -> None:
+def test_windows_cover_every_subword() -> None:
     assert windows(10, 20, 5) == [(0, 10)]
     assert windows(10, 4, 3) == [(0, 4), (3, 7), (6, 10)]
     assert windows(11, 4, 3) == [(0, 4), (3, 7), (6, 10), (9, 11)]
@@ -188,8 +188,8 @@ def test_windows_cover_all_with_the_stride() -> None:
 
 
 @pytest.mark.parametrize("block", [48, 400])
-def test_answers_are_where_the_label_says(block: int, inputs: Callable[..., Inputs]) -> None:
-    """<s> question </s> </s> window </s>, label by label, and nothing where there is no answer."""
+def test_labels_point_to_the_answers(block: int, inputs: Callable[..., Inputs]) -> None:
+    """A label counts the tokens of <s> question </s> </s> window </s>; 0 0 is no answer."""
     read = inputs("squad2", block)
     questions = {
         question["id"]: question
@@ -231,7 +231,7 @@ STSB = f"{TABLES['stsb'][0]}\n"
         ("squad2", '{"data": []}', "has no questions"),
     ],
 )  # fmt: skip
-def test_bad_files_end_in_one_line(
+def test_invalid_files_give_one_line(
     name: str, content: str, message: str, make: Make, tmp_path: Path
 ) -> None:
     for path in put_task(tmp_path / "in", name, LONG).iterdir():
@@ -259,10 +259,10 @@ QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
         ("squad1", (*QUESTION, "answers"), [], "0-0 has no answer: .* name the task squad2"),
     ],
 )  # fmt: skip
-def test_a_bad_value_ends_in_one_line(
+def test_an_invalid_value_gives_one_line(
     name: str, place: tuple[Any, ...], value: object, message: str, make: Make, tmp_path: Path
 ) -> None:
-    """A value of the first line of what is scored is another one, or missing."""
+    """A value in the first line of the scored set is wrong or missing."""
     folder = put_task(tmp_path / "in", name, LONG, 2)
     path = folder / f"{name}.{TASKS[name].scored[0]}{TASKS[name].suffix}"
     whole = row = json.loads(path.read_text().split("\n")[0])
@@ -278,7 +278,7 @@ def test_a_bad_value_ends_in_one_line(
     assert str(path) in str(caught.value)
 
 
-def test_folders_are_of_one_task_each(language_text: Path, tmp_path: Path) -> None:
+def test_open_tasks_refuses_two_folders_of_one_task(language_text: Path, tmp_path: Path) -> None:
     folders = []
     for number, name in enumerate(("rte", "cola", "rte")):
         source = put_task(tmp_path / "in", name, LONG, 2)
@@ -303,18 +303,18 @@ def test_folders_are_of_one_task_each(language_text: Path, tmp_path: Path) -> No
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A server of what lies in ``served``."""
+    """A server of the files in ``served``."""
     (tmp_path / "served").mkdir()
     with serve(tmp_path / "served") as running:
         yield running
 
 
 def published_as(name: str, *paths: Path) -> Task:
-    """A task whose published files are these."""
+    """Return the task with ``paths`` as its published files."""
     return replace(TASKS[name], files=[vars(remote_file(path)) for path in paths])
 
 
-def test_every_task_has_its_files() -> None:
+def test_every_task_has_published_files_with_checksums() -> None:
     for suite in ("glue", "superglue", "squad"):
         tasks = [task for task in TASKS.values() if task.suite == suite]
         assert all(task.files for task in tasks)
@@ -355,7 +355,7 @@ def test_mrpc_is_split_by_glues_identifiers(tmp_path: Path, server: Server) -> N
         assert [example.texts[0] for example in examples] == [LONG[2 * n] for n in numbers]
 
 
-def test_the_script_of_squad_downloads(
+def test_squad_sh_downloads_and_prepares(
     language_text: Path, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_task(tmp_path, "squad1", LONG)

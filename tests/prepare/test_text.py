@@ -1,4 +1,4 @@
-"""Tests of reading parallel text: every kind of bad file is named in one line."""
+"""Reading text: one line names each kind of unusable file."""
 
 import bz2
 import gzip
@@ -30,7 +30,7 @@ def write(path: Path, content: bytes) -> Path:
     ("suffix", "pack"),
     [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)],
 )
-def test_plain_compressed_and_damaged_files(
+def test_plain_and_compressed_files_are_read_and_damaged_ones_refused(
     tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
 ) -> None:
     packed = pack("\ufeffone\r\nzwei Bäume\nlast".encode())
@@ -48,7 +48,7 @@ def test_plain_compressed_and_damaged_files(
 
 
 def test_a_pipe_and_an_empty_file_are_refused(tmp_path: Path) -> None:
-    """A pipe can be read once, and every text is read several times."""
+    """A pipe can be read only once, but a text is read several times."""
     os.mkfifo(tmp_path / "pipe.tsv")
     with pytest.raises(UserError, match=r"pipe\.tsv is not a file: name a text file"):
         texts.existing_text(tmp_path / "pipe.tsv")
@@ -65,7 +65,7 @@ def test_a_pipe_and_an_empty_file_are_refused(tmp_path: Path) -> None:
         (b"a\rb\rc", ": lines end with carriage returns"),
     ],
 )
-def test_bad_lines_are_named(tmp_path: Path, content: bytes, message: str) -> None:
+def test_messages_name_invalid_lines(tmp_path: Path, content: bytes, message: str) -> None:
     path = write(tmp_path / "a.en", content)
     other = write(tmp_path / "a.de", b"good\n" * max(1, content.count(b"\n")))
     with pytest.raises(UserError, match=rf"a\.en{message}"):
@@ -73,7 +73,7 @@ def test_bad_lines_are_named(tmp_path: Path, content: bytes, message: str) -> No
 
 
 @pytest.mark.parametrize(("english", "german"), [(5, 3), (3, 5)])
-def test_misaligned_sides_are_named(tmp_path: Path, english: int, german: int) -> None:
+def test_messages_name_misaligned_sides(tmp_path: Path, english: int, german: int) -> None:
     source = write(tmp_path / "a.en", b"line\n" * english)
     target = write(tmp_path / "a.de", b"line\n" * german)
     with pytest.raises(UserError, match=rf"a\.en has {english} lines, .*a\.de has {german}:"):
@@ -84,7 +84,7 @@ def test_misaligned_sides_are_named(tmp_path: Path, english: int, german: int) -
 def test_pairs_are_the_lines_side_by_side(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]
 ) -> None:
-    """Lines end at line feeds only."""
+    """Only line feeds end a line."""
     folder = tmp_path_factory.mktemp("pairs")
     expected = list(zip(lines, reversed(lines), strict=True))
     for side, name in enumerate(("a.en", "a.de")):

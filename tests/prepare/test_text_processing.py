@@ -1,4 +1,4 @@
-"""A line of text: normalised, in subwords and back."""
+"""Lines are normalised, segmented, and restored."""
 
 from pathlib import Path
 
@@ -22,26 +22,26 @@ def test_line_breaks_of_every_kind_become_spaces() -> None:
 
 
 @given(st.text())
-def test_a_normalised_line_is_one_line_and_stays_as_it_is(text: str) -> None:
+def test_normalising_twice_changes_nothing(text: str) -> None:
     line = normalise(text)
     assert len(line.splitlines()) <= 1
     assert normalise(line) == line
     assert line.split() == line.split(" ") or line == ""
 
 
-def test_joins_are_those_of_fairseq() -> None:
-    """As `--remove-bpe` and `--remove-bpe sentencepiece` do it, written out by hand."""
+def test_join_equals_fairseqs_remove_bpe() -> None:
+    """The expected text is what `--remove-bpe` and `--remove-bpe sentencepiece` give."""
     assert join("ein@@ fach so , a@@ b@@ c", "bpe") == "einfach so , abc"
     assert join("cut off@@", "bpe") == "cut off"
     assert join("▁ein fach ▁so , ▁a b", "sentencepiece") == "einfach so, ab"
 
 
-def test_segmented_files_give_the_raw_text_back(prepared: Path) -> None:
+def test_joined_and_detokenised_subwords_give_raw_back(prepared: Path) -> None:
     data = open_data(prepared)
     for side, lang in enumerate(data.languages):
         raw = data.text("test", side).read_text(encoding="utf-8").splitlines()
         segmented = data.segmented("test", side).read_text(encoding="utf-8").splitlines()
         assert data.processing().segment(raw, side) == segmented
-        if data.manifest["tokenizer"] == "moses":  # what Moses' own rules lose is theirs
+        if data.manifest["tokenizer"] == "moses":  # Moses' rules do not restore every line
             raw = [detokeniser("moses", lang)(tokeniser("moses", lang)(line)) for line in raw]
         assert data.processing().plain(segmented, side) == raw

@@ -1,4 +1,4 @@
-"""Tests of tokenising and detokenising: Moses' rules for the right language, without escapes."""
+"""Tokenising and detokenising follow Moses' rules for the language, without XML escapes."""
 
 from random import Random
 
@@ -11,8 +11,8 @@ from fairseq_mhe.prepare.tokenise import WordwiseMoses, detokeniser, tokeniser
 from tests.fixtures.text import Pairs
 
 
-def test_the_language_decides_and_a_region_has_its_rules() -> None:
-    # "bzw." is an abbreviation in German only; 's is put back to its word in English only.
+def test_moses_rules_depend_on_the_language_not_on_the_region() -> None:
+    # "bzw." is an abbreviation only in German; detokenising joins 's only in English.
     assert tokeniser("moses", "de")("Haus bzw. Hof").split() == ["Haus", "bzw.", "Hof"]
     assert tokeniser("moses", "en")("Haus bzw. Hof").split() != ["Haus", "bzw.", "Hof"]
     assert detokeniser("moses", "en")("It 's here .") == "It's here."
@@ -41,7 +41,7 @@ def test_the_language_decides_and_a_region_has_its_rules() -> None:
         ("zh_CN", "他说：你好，世界！"),  # noqa: RUF001
     ],
 )
-def test_the_languages_that_moses_does_not_restore(lang: str, line: str) -> None:
+def test_restored_by_moses_agrees_with_sacremoses(lang: str, line: str) -> None:
     back = detokeniser("moses", lang)(tokeniser("moses", lang)(line))
     assert restored_by_moses(lang) == (back == line)
 
@@ -50,8 +50,8 @@ NASTY = "".join([*"aZ5ß .,'`\"-()/&%:;„“…«»", "\u2019", "\u2013", "\u00
 
 
 @pytest.mark.parametrize("lang", ["en", "de", "fr", "fi"])
-def test_word_by_word_gives_what_the_whole_line_gives(lang: str) -> None:
-    """The reference is sacremoses on whole lines, made of what its rules look at."""
+def test_tokens_by_word_equal_those_of_random_lines(lang: str) -> None:
+    """The reference is sacremoses on whole lines, made of characters that its rules look at."""
     tokens = WordwiseMoses(lang)
     moses = MosesTokenizer(lang=lang)
     normalise = tokenise.punctuation_normaliser(lang)
@@ -69,7 +69,7 @@ def test_word_by_word_gives_what_the_whole_line_gives(lang: str) -> None:
     assert normalise(lines) == list(map(reference.normalize, lines))
 
 
-def test_word_by_word_gives_what_whole_lines_of_the_corpus_give(corpus: dict[str, Pairs]) -> None:
+def test_tokens_by_word_equal_those_of_the_corpus(corpus: dict[str, Pairs]) -> None:
     for side, lang in enumerate(("en", "de")):
         tokens, moses = WordwiseMoses(lang), MosesTokenizer(lang=lang)
         odd = ["", " ", "\x07", "a\x07b\x00 ' '", "  a  '  '5 ", "x.'", "it's '"]
@@ -77,7 +77,7 @@ def test_word_by_word_gives_what_whole_lines_of_the_corpus_give(corpus: dict[str
             assert tokens(line) == moses.tokenize(line, return_str=True, escape=False)
 
 
-def test_a_full_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_cache_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "Mr. Smith, z.B. U.S. and so on (etc.)."
     expected = WordwiseMoses("en").whole_line(line)
     monkeypatch.setattr("fairseq_mhe.prepare.tokenise.CACHED_WORDS", 2)
@@ -85,7 +85,7 @@ def test_a_full_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [tokens(line) for _ in range(3)] == [expected] * 3
 
 
-def test_punctuation_is_written_in_one_way() -> None:
+def test_punctuation_is_unified() -> None:
     german = ["„So“ \u2013 sagt\u2019s ( er ) : 5 %…", "gut"]
     assert tokenise.punctuation_normaliser("de")(german) == ['"So" - sagt\'s (er): 5%...', "gut"]
     english = tokenise.punctuation_normaliser("en")(["soft\u00adhyphen, zero\u200bwidth"])
