@@ -41,7 +41,7 @@ _ARCH_HELP = f"architecture of the model: {', '.join(_ARCHS)}"
 _KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
 _TASK_SCRIPTS = "data-prep/glue.sh, superglue.sh or squad.sh"
 #: Options of nlu-table that each SLURM job gets unchanged.
-_JOB_OPTIONS = "data out seeds epochs updates tokens batch gpus processes cpu"
+_COPIED_OPTIONS = "data out seeds epochs updates tokens batch gpus processes cpu"
 
 
 def pretrain_arguments(parser: ArgumentParser) -> None:
@@ -191,8 +191,8 @@ def nlu_table(args: Namespace) -> None:
 
 def _job_words(kind: str, args: Namespace) -> list[str]:
     """Return the words after ``fairseq-mhe`` that train and score all models of a kind."""
-    own = {"kinds": kind, "precision": devices.precision(args), "no_table": True}
-    words = slurm.words_of(args, _JOB_OPTIONS, **own)
+    job_options = {"kinds": kind, "precision": devices.precision(args), "no_table": True}
+    words = slurm.words_of(args, _COPIED_OPTIONS, **job_options)
     if args.tasks:
         words += ["--tasks", *(str(task.resolve()) for task in args.tasks)]
     return ["nlu-table", args.arch, *words]

@@ -26,8 +26,8 @@ from fairseq_mhe.runs.recipes import NAMES, Recipe, read_recipe, recipe
 from fairseq_mhe.runs.train import train_and_score
 
 #: Options of run-table that each SLURM job gets unchanged.
-_JOB_OPTIONS = "data out recipe updates batch_tokens max_tokens subset bleu_tokenizer "
-_JOB_OPTIONS += "gpus processes cpu"
+_COPIED_OPTIONS = "data out recipe updates batch_tokens max_tokens subset bleu_tokenizer "
+_COPIED_OPTIONS += "gpus processes cpu"
 
 
 def run_table_arguments(parser: ArgumentParser) -> None:
@@ -139,9 +139,9 @@ def open_table(
         settings = settings_of(
             chosen.row, attention, seed, chosen.training, data.identity
         )
-        places = {"data": str(data.folder)}
+        input_paths = {"data": str(data.folder)}
         folder = out / f"{chosen.row}-{kind}-seed{seed}"
-        jobs.append(plan_job(folder, settings, places, chosen.decoding))
+        jobs.append(plan_job(folder, settings, input_paths, chosen.decoding))
     return TableRun(jobs, data, out, args)
 
 
@@ -199,8 +199,8 @@ def _job_words(job: Job, args: Namespace) -> list[str]:
     """Return the words after ``fairseq-mhe`` that train and score one cell, without the table."""
     row = [] if args.recipe else [job.row]
     precision = job.training.precision  # not "auto": another machine would choose another
-    own = {"seed": job.seed, "precision": precision, "evaluate": True}
-    words = slurm.words_of(args, _JOB_OPTIONS, **own)
+    job_options = {"seed": job.seed, "precision": precision, "evaluate": True}
+    words = slurm.words_of(args, _COPIED_OPTIONS, **job_options)
     return ["train", *row, job.kind, *words]
 
 

@@ -134,7 +134,7 @@ class Jobs:
 
     def of(self, variant: Variant) -> list[Job]:
         """Plan a job for each seed, in run-table's folder names; none without their conversions."""
-        jobs, inputs = [], {"data": str(self.data.folder)}
+        jobs, input_paths = [], {"data": str(self.data.folder)}
         row, training = self.recipe.row, training_of(self.recipe.training, variant)
         for seed in sorted(self.args.seeds):
             settings = settings_of(row, variant.attention, seed, training, self.data.identity)
@@ -144,9 +144,9 @@ class Jobs:
                 if not conversion.exists():
                     return []
                 settings["start"] = read_json(conversion)["sha256"]
-                inputs = {**inputs, "start": str(start.resolve())}
+                input_paths = {**input_paths, "start": str(start.resolve())}
             folder = self.out / f"{row}-{variant.name}-seed{seed}"
-            jobs.append(plan_job(folder, settings, inputs, self.recipe.decoding))
+            jobs.append(plan_job(folder, settings, input_paths, self.recipe.decoding))
         return jobs
 
     def _start(self, variant: Variant, seed: int) -> Path:

@@ -81,7 +81,7 @@ def test_params_agrees_with_built_models(rows: Rows) -> None:
 
 def test_the_cost_of_mha_base_by_hand(capsys: Capture) -> None:
     """C = 512, feed-forward 2048, vocabulary 1000, 6 + 6 layers; 10 source and 4 target tokens."""
-    found = as_json(capsys, "cost base mha --source 10 --target 4 --beam 3 --vocab-size 1000")
+    counted = as_json(capsys, "cost base mha --source 10 --target 4 --beam 3 --vocab-size 1000")
     square, ffn = 512 * 512, 2 * 512 * 2048
     encoder, keys = 6 * (4 * square + 2 * 512 * 10), 6 * 2 * square
     decoder = 6 * (4 * square + 2 * 512 * 2.5 + 2 * square + 2 * 512 * 10)
@@ -93,19 +93,19 @@ def test_the_cost_of_mha_base_by_hand(capsys: Capture) -> None:
         ("attention", attention, encoder + keys, decoder),
         ("model", parameters, encoder + keys + 6 * ffn, decoder + 6 * ffn + 512 * 1000),
     ):
-        wanted = dict(zip(("parameters", "source", "target"), counts, strict=True))
-        assert found["parts"][name] == wanted
+        expected = dict(zip(("parameters", "source", "target"), counts, strict=True))
+        assert counted["parts"][name] == expected
     per_token = 6 * 2 * 512 * 4
     sizes = [per_token, per_token, 14 * per_token, (10 + 3 * 4) * per_token]
-    assert list(found["cache_bytes"].values()) == sizes
+    assert list(counted["cache_bytes"].values()) == sizes
 
 
 def test_options_of_cost_reach_the_model(capsys: Capture) -> None:
     line = "cost tiny gqa --kv-heads 4 --cross-attention collaborative --collaborative-dim 8"
-    found = as_json(capsys, line)  # C = 128, n = 4, d = 32, 2 + 2 layers
-    assert found["attention"] == {"encoder": "gqa", "decoder": "gqa", "cross": "collaborative"}
-    assert found["cache_bytes"]["per_target_token"] == 2 * 2 * 4 * 32 * 4
-    assert found["cache_bytes"]["per_source_token"] == 2 * (8 + 4 * 32) * 4
+    counted = as_json(capsys, line)  # C = 128, n = 4, d = 32, 2 + 2 layers
+    assert counted["attention"] == {"encoder": "gqa", "decoder": "gqa", "cross": "collaborative"}
+    assert counted["cache_bytes"]["per_target_token"] == 2 * 2 * 4 * 32 * 4
+    assert counted["cache_bytes"]["per_source_token"] == 2 * (8 + 4 * 32) * 4
 
 
 def test_the_table_of_cost_explains_its_counts(capsys: Capture) -> None:
@@ -132,12 +132,12 @@ def test_bad_input_ends_in_one_line(line: str, message: str, capsys: Capture) ->
 
 
 def test_language_models_are_counted(capsys: Capture) -> None:
-    found = as_json(capsys, "cost roberta_mhe_base mhe_mul")
-    assert found["attention"] == {"encoder": "mhe_mul"}
-    assert found["parts"]["attention"]["parameters"] == 8_875_008
-    assert found["embedding_parameters"] == 32768 * 768
-    found = as_json(capsys, "cost transformer_lm_mhe_gpt mhe_mul")
+    counted = as_json(capsys, "cost roberta_mhe_base mhe_mul")
+    assert counted["attention"] == {"encoder": "mhe_mul"}
+    assert counted["parts"]["attention"]["parameters"] == 8_875_008
+    assert counted["embedding_parameters"] == 32768 * 768
+    counted = as_json(capsys, "cost transformer_lm_mhe_gpt mhe_mul")
     # one key and one value of 64 float32 numbers in each of 12 layers
-    assert found["cache_bytes"]["per_target_token"] == 12 * 2 * 64 * 4
-    assert found["cache_bytes"]["per_source_token"] == 0
+    assert counted["cache_bytes"]["per_target_token"] == 12 * 2 * 64 * 4
+    assert counted["cache_bytes"]["per_source_token"] == 0
     assert "cross" not in printed(capsys, "cost", "roberta_mhe_tiny", "mha")

@@ -32,10 +32,10 @@ def test_a_trained_run_is_not_trained_again(miniature: Path, table: Path, capsys
     before = snapshot(table)
     words = ["train", "Tiny", "mha", "--data", str(miniature), "--out", str(table), *TABLE_SIZE]
     assert cli.main([*words, "--evaluate"]) == 0
-    found = capsys.readouterr()
-    assert found.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
     batch = "batches of 512 = 256 x 1 x update-freq 2"
-    assert f"tiny: {TABLE_UPDATES} updates, {batch}" in found.err
+    assert f"tiny: {TABLE_UPDATES} updates, {batch}" in captured.err
     assert snapshot(table) == before
 
 
@@ -106,8 +106,8 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys
     # Without --finished-only, too: the command finds every run finished, and trains nothing.
     assert cli.main(["run-table", *table_words(miniature, runs)]) == 0
     assert not list(runs.rglob("*.pt"))
-    found, before = (json.loads((f / "table.json").read_text()) for f in (runs, table))
-    assert found == before
+    kept_table, first_table = (json.loads((f / "table.json").read_text()) for f in (runs, table))
+    assert kept_table == first_table
     for path in (table / NAMES[1] / "test").iterdir():
         assert (runs / NAMES[1] / "test" / path.name).read_bytes() == path.read_bytes()
 
@@ -118,8 +118,8 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys
     words = ["run-table", *table_words(miniature, runs, "--subset", "valid")]
     assert cli.main(words) == 2
     assert error in capsys.readouterr().err
-    places = ["--data", str(miniature), "--out", str(runs), *TABLE_SIZE]
-    assert cli.main(["train", "tiny", "mha", *places]) == 2, "it is not trained again"
+    options = ["--data", str(miniature), "--out", str(runs), *TABLE_SIZE]
+    assert cli.main(["train", "tiny", "mha", *options]) == 2, "it is not trained again"
     assert error in capsys.readouterr().err
     assert (runs / NAMES[0] / "test" / "scores.json").is_file()
     assert not list(runs.rglob("*.pt"))

@@ -36,16 +36,16 @@ PRETRAIN = ["pretrain", "roberta_mhe_tiny", "mhe_mul", *SIZE]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make text, a task, a masked model of 3 updates, and the same fine-tuned by 4 updates."""
-    place = tmp_path_factory.mktemp("language runs")
-    small_text(place, LINES, "text", vocab_size=250, block=64)
+    root = tmp_path_factory.mktemp("language runs")
+    small_text(root, LINES, "text", vocab_size=250, block=64)
     for split, start in (("train", 0), ("dev", 40)):
         rows = (f"{line}\t{n % 2}\n" for n, line in enumerate(LINES[start : start + 35]))
-        (place / f"sst2.{split}.tsv").write_text("sentence\tlabel\n" + "".join(rows))
-    prepare_task(TASKS["sst2"], place, place / "text", place / "sst2", block=64)
-    line = [*PRETRAIN, "--data", str(place / "text"), "--out", str(place)]
+        (root / f"sst2.{split}.tsv").write_text("sentence\tlabel\n" + "".join(rows))
+    prepare_task(TASKS["sst2"], root, root / "text", root / "sst2", block=64)
+    line = [*PRETRAIN, "--data", str(root / "text"), "--out", str(root)]
     assert cli.main(line) == 0
-    assert finetune(place, place, place / "sst2") == 0
-    return place
+    assert finetune(root, root, root / "sst2") == 0
+    return root
 
 
 def finetune(model: Path, out: Path, task: Path, epochs: int = 2) -> int:
@@ -77,12 +77,12 @@ def read(path: Path) -> Any:
 def test_every_example_is_scored(folder: Path) -> None:
     """There are 35 examples; fairseq's own batching would lose the last 3."""
     run = folder / TUNED
-    found, said = read(run / "scores.json"), read(run / "predictions.dev.json")
-    assert found["examples"] == {"dev": 35}
-    assert len(said) == 35
-    right = open_task(folder / "sst2").examples("valid")["labels"]
-    accuracy = 100 * sum(a == b for a, b in zip(said, right, strict=True)) / 35
-    assert found["scores"] == pytest.approx({"score": accuracy, "accuracy": accuracy})
+    scores, predictions = read(run / "scores.json"), read(run / "predictions.dev.json")
+    assert scores["examples"] == {"dev": 35}
+    assert len(predictions) == 35
+    labels = open_task(folder / "sst2").examples("valid")["labels"]
+    accuracy = 100 * sum(a == b for a, b in zip(predictions, labels, strict=True)) / 35
+    assert scores["scores"] == pytest.approx({"score": accuracy, "accuracy": accuracy})
     log = (run / "train.log").read_text()
     assert '"valid_num_updates": "4"' in log
     assert f'"valid_accuracy": "{accuracy:.1f}"' in log  # fairseq's own count
@@ -143,9 +143,9 @@ def test_the_loss_equals_fairseqs_after_a_move_of_the_text(folder: Path, tmp_pat
     assert (run / "scores.json").read_text() == before
     log = (run / "train.log").read_text()
     bits = [line for line in log.split("\n") if "| valid |" in line][-1]
-    told = float(json.loads(bits.split("| valid | ")[1])["valid_loss"])
-    found = json.loads(before)["nats"] / torch.log(torch.tensor(2.0)).item()
-    assert found == pytest.approx(told, abs=2e-3)
+    fairseqs_loss = float(json.loads(bits.split("| valid | ")[1])["valid_loss"])
+    our_loss = json.loads(before)["nats"] / torch.log(torch.tensor(2.0)).item()
+    assert our_loss == pytest.approx(fairseqs_loss, abs=2e-3)
 
 
 def test_models_that_do_not_fit_are_refused(folder: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -159,7 +159,7 @@ def test_models_that_do_not_fit_are_refused(folder: Path, tmp_path: Path, capsys
     prepare_task(TASKS["sst2"], folder, other, foreign, block=64)
     unfinished = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
     (unfinished / "scores.json").unlink()
-    for task, model, out, told in (
+    for task, model, out, error in (
         (sst2, causal, tmp_path, "not a roberta: fine-tuning starts from a masked"),
         (long, folder, tmp_path, "prepare the task with --block 64"),
         (foreign, folder, tmp_path, f"{foreign} is not in the subwords of "),
@@ -167,7 +167,7 @@ def test_models_that_do_not_fit_are_refused(folder: Path, tmp_path: Path, capsys
         (sst2, folder, folder, "has other settings (options max_update: 4, now 6; "),
     ):
         assert finetune(model, out, task, epochs=3) == 2
-        assert told in capsys.readouterr().err
+        assert error in capsys.readouterr().err
 
 
 #: Task -> number of scored examples or questions.
@@ -183,46 +183,46 @@ def test_every_form_of_task_is_fine_tuned_and_scored(
 ) -> None:
     long, task = [line for line in LINES if len(line.split()) > 3], TASKS[name]
     put_task(tmp_path, name, long)
-    place = prepare_task(task, tmp_path, folder / "text", tmp_path / "task", block=64)
-    assert finetune(folder, tmp_path, place, epochs=1) == 0, capsys.readouterr().err
+    task_folder = prepare_task(task, tmp_path, folder / "text", tmp_path / "task", block=64)
+    assert finetune(folder, tmp_path, task_folder, epochs=1) == 0, capsys.readouterr().err
     run = tmp_path / f"{RUN}-{name}-seed1"
-    found, (official,) = read(run / "scores.json"), task.scored
-    assert found["examples"] == {official: SPECIAL[name]}
-    said = read(run / f"predictions.{official}.json")
-    assert len(said) == SPECIAL[name]
-    assert commonest_score(open_task(place)) == pytest.approx(COMMONEST.get(name))
-    values = found["scores"]
+    results, (official,) = read(run / "scores.json"), task.scored
+    assert results["examples"] == {official: SPECIAL[name]}
+    predictions = read(run / f"predictions.{official}.json")
+    assert len(predictions) == SPECIAL[name]
+    assert commonest_score(open_task(task_folder)) == pytest.approx(COMMONEST.get(name))
+    values = results["scores"]
     mean = sum(values[metric] for metric in task.metrics) / len(task.metrics)
     assert values["score"] == pytest.approx(mean)
     if task.suite == "squad":
-        check_answers(tmp_path, name, said, values, capsys)
+        check_answers(tmp_path, name, predictions, values, capsys)
         return
     if name == "stsb":
-        right = [number + 0.25 for number in range(7)]
-        assert values["pearson"] == pytest.approx(100 * METRICS["pearson"](right, said))
+        expected = [number + 0.25 for number in range(7)]
+        assert values["pearson"] == pytest.approx(100 * METRICS["pearson"](expected, predictions))
         return
     rows = superglue_rows(name, long[11:], 7)
     if task.form == CANDIDATES:
-        right = {str(q["idx"]): [q["answers"][0]["text"]] for row in rows for q in row["qas"]}
-        assert values["exact"] == pytest.approx(squad_scores(said, right)["exact"])
+        expected = {str(q["idx"]): [q["answers"][0]["text"]] for row in rows for q in row["qas"]}
+        assert values["exact"] == pytest.approx(squad_scores(predictions, expected)["exact"])
     else:
         labels = [str(row["label"]).lower() for row in rows]
-        correct = sum(a == b for a, b in zip(said, labels, strict=True))
+        correct = sum(a == b for a, b in zip(predictions, labels, strict=True))
         assert values["accuracy"] == pytest.approx(100 * correct / 7)
         log = (run / "train.log").read_text()
         assert f'"valid_accuracy": "{values["accuracy"]:.1f}"' in log  # fairseq's own count
 
 
 def check_answers(
-    folder: Path, name: str, said: dict[str, str], values: dict[str, float], capsys: Capture
+    folder: Path, name: str, answers: dict[str, str], values: dict[str, float], capsys: Capture
 ) -> None:
     """Check that answers are words of their contexts, and that score-squad gives equal scores."""
     path = folder / f"{name}.dev{TASKS[name].suffix}"
     for article in read(path)["data"]:
         (paragraph,) = article["paragraphs"]
         for question in paragraph["qas"]:
-            assert said[question["id"]] in paragraph["context"]
-            assert said[question["id"]] or name == "squad2"
+            assert answers[question["id"]] in paragraph["context"]
+            assert answers[question["id"]] or name == "squad2"
     predictions = folder / f"{RUN}-{name}-seed1" / "predictions.dev.json"
     capsys.readouterr()
     assert cli.main(["score-squad", str(path), str(predictions)]) == 0
@@ -278,8 +278,8 @@ def test_kept_runs_make_the_same_nlu_table(folder: Path, tmp_path: Path, capsys:
         (second / "config.json").write_text(json.dumps(config))
         assert tabulate(tmp_path, text, *words, "--seeds", "1,2") == (0 if value == 2 else 2)
     assert f"{second} has other settings (options bf16: True, now None)" in capsys.readouterr().err
-    told = "- Fine-tuning: seeds 1, 2 (±: standard deviation), in float32."
-    assert told in (tmp_path / "nlu-table.md").read_text()
+    note = "- Fine-tuning: seeds 1, 2 (±: standard deviation), in float32."
+    assert note in (tmp_path / "nlu-table.md").read_text()
 
 
 def test_collaborative_nlu_decomposes_and_fine_tunes_again(
@@ -292,20 +292,20 @@ def test_collaborative_nlu_decomposes_and_fine_tunes_again(
     line += ["--dims", "128", "--iterations", "5", *FLOAT32, "--epochs", "1"]
     line += ["--out", str(tmp_path)]
     assert study(line) == 0, capsys.readouterr().err
-    made = tmp_path / f"{source.name}-D128"
-    again = tmp_path / f"{made.name}-sst2-seed1"
-    assert read(made / "predictions.dev.json") == read(source / "predictions.dev.json")
+    decomposed = tmp_path / f"{source.name}-D128"
+    tuned_again = tmp_path / f"{decomposed.name}-sst2-seed1"
+    assert read(decomposed / "predictions.dev.json") == read(source / "predictions.dev.json")
     scores = [
         read(source / "scores.json")["scores"]["score"],
-        read(made / "scores.json")["score"],
-        read(again / "scores.json")["scores"]["score"],
+        read(decomposed / "scores.json")["score"],
+        read(tuned_again / "scores.json")["scores"]["score"],
     ]
-    found = read(tmp_path / "collaborative-nlu.json")
+    report = read(tmp_path / "collaborative-nlu.json")
     names = ["before", "decomposed", "fine-tuned again"]
-    assert [row["variant"] for row in found["rows"]] == names
-    assert [row["sst2"] for row in found["rows"]] == [[score] for score in scores]
+    assert [row["variant"] for row in report["rows"]] == names
+    assert [row["sst2"] for row in report["rows"]] == [[score] for score in scores]
     assert scores[0] == scores[1]
-    state = torch.load(again / "checkpoints" / "checkpoint_last.pt")
+    state = torch.load(tuned_again / "checkpoints" / "checkpoint_last.pt")
     assert state["cfg"]["model"].attention == "collaborative"
     before = results_in(tmp_path)
     assert study(line) == 0
@@ -334,8 +334,8 @@ def test_the_causal_table_has_perplexity(folder: Path, tmp_path: Path, capsys: C
     files = {f"perplexity.{end}" for end in ("md", "json", "png")}
     assert {path.name for path in tmp_path.glob("*.*")} == files
     other = small_text(tmp_path, LINES[:200], "other", vocab_size=250, block=64)
-    for how in ("--finished-only", "--slurm"):
-        assert cli.main([*line, "--data", str(other), how]) == 2
+    for option in ("--finished-only", "--slurm"):
+        assert cli.main([*line, "--data", str(other), option]) == 2
         assert f"{run} has other settings (data fingerprint: " in capsys.readouterr().err
     sst2 = str(folder / "sst2")
     assert cli.main([*line, "--tasks", sst2]) == 2

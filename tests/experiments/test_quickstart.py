@@ -106,8 +106,8 @@ def test_a_killed_quickstart_resumes_to_the_same_models(finished: Finished, tmp_
     """Kill both trainings by -9, and cut the last checkpoint of one in half: weights and
     translations must equal those of the uninterrupted quickstart.
     """
-    whole = finished.out
-    shutil.copytree(whole / "data-limit200", tmp_path / "data-limit200")
+    first_out = finished.out
+    shutil.copytree(first_out / "data-limit200", tmp_path / "data-limit200")
     killed = subprocess.Popen(quickstart_command(tmp_path), stderr=subprocess.DEVNULL)
     folders = [run_folder(tmp_path, kind) for kind in KINDS]
     try:
@@ -125,10 +125,10 @@ def test_a_killed_quickstart_resumes_to_the_same_models(finished: Finished, tmp_
         log = (folder / "train.log").read_text()
         starts = re.findall(r"^--- .* from update (\d+),", log, re.MULTILINE)
         assert [start == "0" for start in starts] == [True, False], "a start, then a resume"
-        uninterrupted = run_folder(whole, kind)
+        uninterrupted = run_folder(first_out, kind)
         expected = read_checkpoint(uninterrupted / "model.pt")["model"]
-        found = read_checkpoint(folder / "model.pt")["model"]
-        assert all(torch.equal(found[name], value) for name, value in expected.items())
+        resumed = read_checkpoint(folder / "model.pt")["model"]
+        assert all(torch.equal(resumed[name], value) for name, value in expected.items())
         texts = [run / "test" / "hypotheses.txt" for run in (folder, uninterrupted)]
         assert texts[0].read_text() == texts[1].read_text()
 

@@ -33,8 +33,8 @@ CLOCK = {"tokens_per_second", "sentences_per_second"}
 
 def cells(out: Path) -> list[dict[str, Any]]:
     """Return table.json without the values that depend on the clock."""
-    found = json.loads((out / "table.json").read_text())
-    return [{name: value for name, value in cell.items() if name not in CLOCK} for cell in found]
+    entries = json.loads((out / "table.json").read_text())
+    return [{name: value for name, value in cell.items() if name not in CLOCK} for cell in entries]
 
 
 def test_run_table_ends_with_the_table(table: Path) -> None:

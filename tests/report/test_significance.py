@@ -37,10 +37,10 @@ def test_a_baseline_that_learned_nothing_gives_dashes() -> None:
     """A baseline of 0.08 BLEU once gave "PRR 512.1%, p 0.0010"."""
     weak = ["x y z w v" for _ in REFERENCES[1:]] + [REFERENCES[0]]
     weak[5] = " ".join(REFERENCES[5].split()[:1])
-    found = compare(GOOD, weak, REFERENCES)
-    assert found == compare_seeds([GOOD] * 2, [weak] * 2, REFERENCES)
-    assert found == Comparison()
-    assert found.describe() == (
+    comparison = compare(GOOD, weak, REFERENCES)
+    assert comparison == compare_seeds([GOOD] * 2, [weak] * 2, REFERENCES)
+    assert comparison == Comparison()
+    assert comparison.describe() == (
         "PRR -, p - (the baseline has less than 1 BLEU: it has not learned to translate)"
     )
     assert compare(weak, GOOD, REFERENCES).p_value is not None, "a weak system is compared"
@@ -99,5 +99,5 @@ def test_a_comparison_uses_the_tokeniser_of_the_scores() -> None:
     lines = [f"今天山里天气很好我们一起去看那些花草树木{number}" for number in range(20)]
     worse = [line.replace("一起", "") for line in lines]
     assert compare(worse, lines, lines).prr is None
-    found = compare(worse, lines, lines, "zh")
-    assert found.prr == pytest.approx(BLEU(tokenize="zh").corpus_score(worse, [lines]).score)
+    comparison = compare(worse, lines, lines, "zh")
+    assert comparison.prr == pytest.approx(BLEU(tokenize="zh").corpus_score(worse, [lines]).score)

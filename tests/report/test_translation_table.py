@@ -70,10 +70,10 @@ def test_each_kind_has_the_means_over_its_seeds(make_run: MakeRun) -> None:
     """The first seeds translate alike: if they alone were compared, PRR were 100 and p were 1."""
     wrongs = {"mha": (3, 2, 2), "mhe_mul": (3, 15, 16)}
     runs = {
-        kind: [make_run(kind, wrong, seed) for seed, wrong in enumerate(each, start=1)]
-        for kind, each in wrongs.items()
+        kind: [make_run(kind, wrong, seed) for seed, wrong in enumerate(of_kind, start=1)]
+        for kind, of_kind in wrongs.items()
     }
-    mha, mhe = summarise(gather(run.folder for each in runs.values() for run in each))
+    mha, mhe = summarise(gather(run.folder for of_kind in runs.values() for run in of_kind))
     assert set(mha) >= DOCUMENTED_KEYS <= set(mhe)
     assert (mha["attention"], mhe["attention"], mha["seeds"]) == ("mha", "mhe_mul", [1, 2, 3])
     bleus = [bleu_of(run) for run in runs["mha"]]

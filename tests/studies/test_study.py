@@ -69,8 +69,8 @@ def test_finished_runs_of_run_table_are_not_trained_again(
     changes["std-0.5"] = ("head_embedding_std", 0.5)
     for name, (option, value) in changes.items():
         assert open_source(out / f"tiny-{name}-seed1" / "model.pt").options[option] == value
-    left = (out / "tiny-std-0.5-seed1" / "checkpoints").iterdir()
-    assert [path.name for path in left] == ["checkpoint_last.pt"], "room for other variants"
+    remaining = (out / "tiny-std-0.5-seed1" / "checkpoints").iterdir()
+    assert [path.name for path in remaining] == ["checkpoint_last.pt"], "room for other variants"
 
 
 def test_converted_models_are_scored_untrained_and_after_further_training(
