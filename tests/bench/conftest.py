@@ -16,39 +16,39 @@ SETTINGS = {"row": "tiny", "device": "cpu", "vocab_size": VOCABULARY, "threads":
 
 
 def make_settings(**own: Any) -> Namespace:
-    """``own``: other settings, and what one benchmark has and others have not."""
+    """Return `SETTINGS`, changed by ``own``, which also has the options of one benchmark."""
     return Namespace(**{**SETTINGS, **own})
 
 
 @pytest.fixture(params=["stock", "mhe_mul"])
 def variant(request: pytest.FixtureRequest) -> str:
-    """Stock fairseq and one of ours."""
+    """Stock fairseq, and one of our kinds."""
     return request.param
 
 
-class Here:
-    """A pool without processes: starting them takes longer than measuring."""
+class InlinePool:
+    """A pool that calls functions itself: starting a process takes longer than measuring."""
 
-    def __init__(self, _size: int, _context: Any, start: Callable[..., None], words: Any) -> None:
-        start(*words)
+    def __init__(self, _size: int, _context: Any, start: Callable[..., None], args: Any) -> None:
+        start(*args)
 
     def shutdown(self) -> None: ...
 
-    def submit(self, function: Callable[..., Any], *words: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
-            future.set_result(function(*words))
+            future.set_result(function(*args))
         except Exception as error:
             future.set_exception(error)
         return future
 
 
 @pytest.fixture
-def workers_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Workers in the process of the tests; test_turns.py has one in its own."""
-    monkeypatch.setattr(command, "ProcessPoolExecutor", Here)
+def inline_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Benchmarks measure in the tests' process; test_turns.py also has a worker process."""
+    monkeypatch.setattr(command, "ProcessPoolExecutor", InlinePool)
     monkeypatch.setattr(command, "end_with_parent", lambda: None)
-    # Each measurement collects garbage before, which would look through all that tests have loaded.
+    # Each measurement collects garbage first; frozen, the tests' own objects are not searched.
     gc.freeze()
     yield
     gc.unfreeze()

@@ -1,4 +1,4 @@
-"""A sublayer is measured with exactly what its model calls it with."""
+"""A sublayer is measured with the arguments that its model passes to it."""
 
 import pytest
 
@@ -15,8 +15,8 @@ def prepared(variant: str, place: str, **cell) -> AttentionBenchmark:
     return workload
 
 
-def test_calls_are_those_of_fairseqs_layers(variant: str) -> None:
-    """Copied from fairseq's transformer_layer.py, forward of encoder and decoder layer."""
+def test_arguments_are_those_of_fairseqs_layers(variant: str) -> None:
+    """The expected values are copied from the layers in fairseq's transformer_layer.py."""
     encoder = prepared(variant, "encoder")._inputs
     assert encoder["query"] is encoder["key"] is encoder["value"]
     assert encoder["need_weights"] is False
@@ -26,7 +26,7 @@ def test_calls_are_those_of_fairseqs_layers(variant: str) -> None:
 
     decoder = prepared(variant, "decoder")._inputs
     assert decoder["query"].shape == (10, 3, 128)
-    mask = decoder["attn_mask"]  # (T, T); ours is an object that has it
+    mask = decoder["attn_mask"]  # (T, T); our models pass an object with this tensor
     assert (mask if variant == "stock" else mask.hidden).shape == (10, 10)
     assert decoder["key_padding_mask"][2, -1]  # on the right
 
@@ -38,10 +38,10 @@ def test_calls_are_those_of_fairseqs_layers(variant: str) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_seconds_are_of_one_call(place: str) -> None:
+def test_seconds_are_divided_by_the_calls(place: str) -> None:
     workload = prepared("mhe_mul", place)
     assert workload._measure(1).keys() == {"forward", "backward"}
-    workload._measure = lambda times: {"forward": 2.0 * times, "backward": 3.0 * times}
+    workload._measure = lambda calls: {"forward": 2.0 * calls, "backward": 3.0 * calls}
     assert workload.repetition() == {"total": 5.0, "forward": 2.0, "backward": 3.0}
 
 
@@ -54,7 +54,7 @@ def test_memory_is_that_of_one_call() -> None:
         peak = peak_memory(lambda call=workload: call._measure(1), on_gpu=False)
         assert peak_memory(lambda call=workload: call._measure(5), on_gpu=False) == peak
         peaks[kind] = peak / (4 * 128 * 3 * 128)  # in tensors as large as the input (T, B, C)
-    # Queries, keys, values, heads, the heads joined, and the output, of which nothing is let go
-    # before the backward pass; of shared keys and values a quarter each.
+    # mha holds queries, keys, values, heads, joined heads and output until the backward pass;
+    # mhe_mul's shared keys and values are a quarter as large.
     assert peaks["mha"] > 6
     assert 4 < peaks["mhe_mul"] < 0.75 * peaks["mha"]

@@ -1,4 +1,4 @@
-"""Generation does a fixed amount of work, and says what it held."""
+"""Generation does a fixed amount of work, and reports the memory of its states."""
 
 from unittest.mock import Mock
 
@@ -19,7 +19,7 @@ def prepared(variant: str, **cell) -> GenerationBenchmark:
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_every_output_takes_the_steps_asked_for(variant: str, beam: int) -> None:
+def test_the_decoder_takes_as_many_steps_as_the_length(variant: str, beam: int) -> None:
     workload = prepared(variant, beam=beam)
     steps = []
     forward = workload._model.decoder.forward
@@ -33,30 +33,30 @@ def test_every_output_takes_the_steps_asked_for(variant: str, beam: int) -> None
 
 
 @pytest.mark.parametrize("kind", ["mha", "mhe_mul", "mqa", "skv", "collaborative"])
-def test_cache_bytes_are_those_of_the_accounting(kind: str) -> None:
+def test_cache_bytes_are_those_of_models_counting(kind: str) -> None:
     workload = prepared(kind)
     workload.repetition()
     facts = workload.facts()
     assert all(isinstance(value, int) for value in facts.values())
-    exact = cache_bytes(workload._model)
-    expected = 2 * exact.per_source_token * 8 + 6 * exact.per_target_token * 8
-    masks = 2 * 2 * 8  # of one byte a source token of each sentence and layer
+    counted = cache_bytes(workload._model)
+    expected = 2 * counted.per_source_token * 8 + 6 * counted.per_target_token * 8
+    masks = 2 * 2 * 8  # one byte for each layer, sentence and source token
     assert expected <= facts["cache_bytes"] <= expected + masks
     assert facts["encoder_output_bytes"] >= 2 * 8 * 128 * 4
 
 
-def test_nothing_is_kept_from_a_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the next repetition's peak would count the last one's cache."""
-    held, spy = [], generation._spy
-    monkeypatch.setattr(generation, "_spy", lambda *words: held.append(spy(*words)) or held[-1])
+def test_a_repetition_keeps_no_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that stays would add to the peak memory of the next repetition."""
+    states, spy = [], generation._spy
+    monkeypatch.setattr(generation, "_spy", lambda *args: states.append(spy(*args)) or states[-1])
     workload = prepared("mha")
     workload.repetition()
     workload.repetition()
-    assert held == [[]] * 4
+    assert states == [[]] * 4
 
 
 @pytest.mark.parametrize("variant", ["ctranslate2_int8", "mhe_mul_ctranslate2_float32"])
-def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for(variant: str) -> None:
+def test_ctranslate2_translates_whole_sentences_to_the_given_length(variant: str) -> None:
     pytest.importorskip("ctranslate2")
     workload = CTranslate2Benchmark(variant, make_settings())
     workload.prepare({**CELL, "length": 10, "batch": 3})

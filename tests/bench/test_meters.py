@@ -1,4 +1,4 @@
-"""Time is added up by part, the peak is what came since the start."""
+"""A stopwatch adds up seconds by part; peak memory is counted from the start of a call."""
 
 import time
 from functools import partial
@@ -11,7 +11,7 @@ from fairseq_mhe.bench.meters import Stopwatch, peak_memory
 MIB = 2**20
 
 
-def test_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_of_a_part_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([0.0, 1.0, 3.0, 3.5, 7.0, 10.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
     watch = Stopwatch(on_gpu=False)
@@ -31,10 +31,10 @@ def test_the_peak_of_tensors_is_exact() -> None:
     before, peak = touch(3), partial(peak_memory, on_gpu=False)
 
     def call() -> None:
-        kept = touch(8)
-        touch(5)  # gone when the next one comes
+        tensor = touch(8)
+        touch(5)  # freed before the next allocation
         touch(4)
-        assert kept.numel() > before.numel()
+        assert tensor.numel() > before.numel()
 
     assert peak(call) == peak(call) == 13 * MIB
     assert peak(lambda: before.neg_()) == 0

@@ -1,4 +1,4 @@
-"""What is compared is what fairseq-train would build, of one size, on batches as it sees them."""
+"""Models are those that fairseq-train builds, of equal sizes; batches are like its own."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -37,13 +37,13 @@ def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
     assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
 
 
-# Rows named after multi30k are that row with other numbers.
+# The rows multi30k_* differ from multi30k in numbers only.
 @pytest.mark.parametrize("row", [*ROWS, *(row for row in SMALL_ROWS if "30k_" not in row)])
 def test_stock_and_mha_have_the_same_sizes_in_every_row(
     row: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They differ by the four biases of every attention sublayer alone."""
-    # Converting a configuration takes half a second, and the model needs none of it.
+    """They differ only by the four biases of each attention sublayer."""
+    # Converting a configuration takes half a second, and the model does not need it.
     name = "convert_namespace_to_omegaconf"
     monkeypatch.setattr(models, name, lambda args: Namespace(model=args, task=args, common=args))
     monkeypatch.setattr(models, "configuration_of", models.configuration_of.__wrapped__)
@@ -83,7 +83,7 @@ def test_random_batches_fill_max_tokens_with_sentences_of_realistic_lengths() ->
     assert np.log(lengths).std() == pytest.approx(0.68, abs=0.1)
 
 
-def test_real_batches_are_a_data_folders() -> None:
+def test_real_batches_come_from_the_data_folder() -> None:
     cfg = models.configuration("mha", SETTINGS, "float32").task
     batches = list(real_batches(MADE / "data", cfg, 10_000, 512))
     shapes = {tuple(batch["target"].shape) for batch in batches}
@@ -96,7 +96,7 @@ def test_real_batches_are_a_data_folders() -> None:
         real_batches(Path(__file__).parent, cfg, VOCABULARY, 512)
 
 
-def test_translation_batch_is_padded_on_the_left_and_falls_by_a_tenth() -> None:
+def test_translation_batch_is_padded_on_the_left_and_shortens_by_a_tenth() -> None:
     batch = translation_batch(DICTIONARY, sentences=6, length=20, seed=1)
     tokens, lengths = batch["net_input"]["src_tokens"], batch["net_input"]["src_lengths"]
     assert tokens.shape == (6, 20)

@@ -1,4 +1,4 @@
-"""The Markdown says what the JSON says."""
+"""The Markdown report follows from the JSON file."""
 
 import json
 import re
@@ -15,8 +15,8 @@ RESULTS = Path(__file__).parents[2] / "results" / "cpu"
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
-def test_the_committed_reports_say_what_is_made_again_from_their_json(path: Path) -> None:
-    """Those of earlier commits have further columns and tables."""
+def test_committed_reports_hold_what_their_json_gives(path: Path) -> None:
+    """Reports of earlier versions have further columns and tables."""
     committed = _cells(path.with_suffix(".md").read_text(encoding="utf-8"))
     results = json.loads(path.read_text(encoding="utf-8"))
     for line in _cells(markdown(BENCHMARKS[results["benchmark"]], results)):
@@ -24,14 +24,14 @@ def test_the_committed_reports_say_what_is_made_again_from_their_json(path: Path
 
 
 def _cells(text: str) -> Iterator[Counter[str]]:
-    """The cells of each line, but for legends and the rules of tables."""
+    """Yield the cells of each line, without legends and rules of tables."""
     for line in text.splitlines():
         if not re.search("medians with quartiles|--", line):
             yield Counter(cell.strip() for cell in line.split("|"))
 
 
 def test_ratios_are_of_the_same_round_and_rates_of_the_median() -> None:
-    """While the machine is slow for a round, it is slow for all: the ratio stays."""
+    """A round on a busy machine is slow for all variants, so the ratio must not change."""
     on_gpu = {"kernels": 1234, "busy_seconds": 0.5, "units": 8}
     ours = {"total": [1.0, 10.0, 2.0], "reorder": [0.5, 0.5, 0.25]}
     variants = {"stock": {"seconds": {"total": [2.0, 20.0, 4.0]}, **on_gpu}}
@@ -45,8 +45,8 @@ def test_ratios_are_of_the_same_round_and_rates_of_the_median() -> None:
     assert [cell.strip() for cell in row[-3:-1]] == ["1,234", "75%"]
 
 
-def test_memory_is_compared_with_mhas() -> None:
-    """100 (1 - peak / MHA's), and stock fairseq's where ours was not measured."""
+def test_saved_memory_is_relative_to_mha_or_else_to_stock() -> None:
+    """The percentage is 100 (1 - peak / peak of mha), or of stock where mha was not measured."""
     peaks = {"stock": 50, "mha": 40, "mhe_mul": 10}
     variants = {name: {"peak_bytes": peak << 20} for name, peak in peaks.items()}
     _, table = memory_saved({"length 8": variants})

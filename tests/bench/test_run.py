@@ -31,8 +31,8 @@ def run(*words: str) -> None:
 
 
 @pytest.mark.parametrize("bench", BENCHMARKS)
-def test_from_end_to_end(
-    bench: str, tmp_path: Path, workers_here: None, capsys: pytest.CaptureFixture[str]
+def test_each_benchmark_writes_complete_results(
+    bench: str, tmp_path: Path, inline_workers: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a folder" / "results.json"
     run(bench, *SMALL, *BENCHMARKS[bench].split(), "--repetitions", "2", "--out", str(out))
@@ -71,7 +71,7 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
     assert [entry["cell"]["length"] for entry in cells] == [3, 4]
     assert (tmp_path / "r.md").read_text().count("###") == 2
     stops.clear()
-    for expected in ([3, 4, 5], [3, 4, 5, 3, 4, 5]):  # a finished one measures anew
+    for expected in ([3, 4, 5], [3, 4, 5, 3, 4, 5]):  # after the last cell all are measured anew
         run("generation", *SMALL, *words)
         assert measured == expected
         assert (tmp_path / "r.md").read_text().count("###") == 3
@@ -86,16 +86,16 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
         (("--int8", "--dtype", "bf16"), "--int8 and --bf16 are for --device cpu"),
     ],
 )
-def test_what_cannot_work_ends_before_anything_is_measured(
+def test_bad_options_are_rejected_before_a_measurement(
     words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises((UserError, SystemExit)) as refused:
+    with pytest.raises((UserError, SystemExit)) as error:
         run("generation", *words)
-    assert message in f"{refused.value} {capsys.readouterr().err}"
+    assert message in f"{error.value} {capsys.readouterr().err}"
 
 
 @pytest.mark.parametrize(("device", "tokens"), [("cpu", (2048, 1024)), ("cuda", (16384, 4096))])
-def test_usual_sizes_of_batches_follow_the_device(device: str, tokens: tuple[int, int]) -> None:
+def test_default_batch_sizes_depend_on_the_device(device: str, tokens: tuple[int, int]) -> None:
     parser, cells = Parser(), []
     command.add_arguments(parser)
     for name in ("attention", "training"):

@@ -1,4 +1,4 @@
-"""A repetition is so many whole updates of fairseq's Trainer."""
+"""A repetition is a given number of whole updates by fairseq's Trainer."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
     assert seconds["total"] > 0
     assert trainer.get_num_updates() == 2
     assert isinstance(trainer.optimizer, FairseqAdam) is (dtype == "float32")
-    if dtype == "float32":  # in bf16 a warm-up's first updates are too small to show
+    if dtype == "float32":  # in bf16 the first updates of a warm-up round to nothing
         after = trainer.model.parameters()
         assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
@@ -55,7 +55,7 @@ def test_facts_count_the_real_tokens_of_a_repetition() -> None:
     assert workload.facts()["units"] == tokens
 
 
-def test_graphs_are_recorded_of_the_batches_that_are_measured(variant: str) -> None:
+def test_cuda_graphs_are_recorded_before_the_measurement(variant: str) -> None:
     workload = prepared(variant, cuda_graphs=True, repetitions=3, tokens=512)
     trainer = workload.trainer
     ours = variant != "stock"

@@ -1,4 +1,4 @@
-"""Turns are fair, and errors name the variant."""
+"""Variants take turns in changing order, and errors name the variant."""
 
 import os
 import signal
@@ -16,16 +16,16 @@ CELL = {"beam": 2, "length": 4, "batch": 1, "dtype": "float32"}
 
 
 class Scripted:
-    """A benchmark that does as the test says and notes what it was asked, in a shared log.
+    """A benchmark that logs its calls and answers them by a script: method -> result or error.
 
-    A list in the script is what one call after another returns.
+    A list holds the results of successive calls.
     """
 
     def __init__(self, name: str, log: list, script: dict[str, Any]) -> None:
         self.name, self.log, self.script = name, log, script
 
     def begin(self, cell: Any) -> Any:
-        return self._answer("begin", None)
+        return self._answer("begin")
 
     def turn(self) -> Any:
         return self._answer("turn", {"total": 1.0})
@@ -33,9 +33,9 @@ class Scripted:
     def result(self) -> Any:
         return self._answer("result", {"units": 6})
 
-    def _answer(self, method: str, usual: Any) -> Any:
+    def _answer(self, method: str, default: Any = None) -> Any:
         self.log.append((self.name, method))
-        answer = self.script.get(method, usual)
+        answer = self.script.get(method, default)
         if isinstance(answer, BaseException):
             raise answer
         return answer.pop(0) if isinstance(answer, list) else answer
@@ -51,9 +51,9 @@ def run(repetitions: int = 3, **scripts: dict):
         return measure(started, CELL, repetitions, log.append), log
 
 
-@pytest.mark.usefixtures("workers_here")
+@pytest.mark.usefixtures("inline_workers")
 class TestTurns:
-    def test_each_round_every_variant_once_and_another_first(self) -> None:
+    def test_each_round_times_every_variant_and_begins_with_another(self) -> None:
         results, log = run(3, stock={}, mha={}, sha={})
         assert log[:3] == [(name, "begin") for name in ("stock", "mha", "sha")]
         order = [entry[0] for entry in log if isinstance(entry, tuple) and entry[1] == "turn"]
@@ -82,37 +82,37 @@ class TestTurns:
             run(1, stock={}, mha={"begin": error})
 
 
-class Counting(GenerationBenchmark):
-    """A benchmark that notes what is done with it."""
+class Logging(GenerationBenchmark):
+    """A benchmark that logs its calls."""
 
     def prepare(self, cell: Any) -> None:
-        self.done = [*getattr(self, "done", []), "prepare"]
+        self.log = [*getattr(self, "log", []), "prepare"]
 
     def repetition(self) -> dict[str, float]:
-        self.done.append("repetition")
-        return {"total": float(len(self.done))}
+        self.log.append("repetition")
+        return {"total": float(len(self.log))}
 
 
-def test_first_of_all_a_rehearsal_then_before_each_cell_a_warm_up() -> None:
-    counting = Counting("mha", make_settings())
-    counting.begin(CELL)
-    assert counting.turn() == {"total": 5.0}
-    assert counting.done == ["prepare", "repetition", "prepare", "repetition", "repetition"]
-    counting.begin(CELL)
-    counting.turn()
-    assert counting.done[5:] == ["prepare", "repetition", "repetition"]
+def test_every_cell_has_a_warm_up_and_the_first_one_a_second() -> None:
+    benchmark = Logging("mha", make_settings())
+    benchmark.begin(CELL)
+    assert benchmark.turn() == {"total": 5.0}
+    assert benchmark.log == ["prepare", "repetition", "prepare", "repetition", "repetition"]
+    benchmark.begin(CELL)
+    benchmark.turn()
+    assert benchmark.log[5:] == ["prepare", "repetition", "repetition"]
 
 
-def test_a_process_of_its_own_measures_until_it_is_killed() -> None:
+def test_a_worker_process_measures_and_its_death_is_an_error() -> None:
     with workers({"stock": GenerationBenchmark}, make_settings()) as started:
         result = measure(started, CELL, 1, lambda _: None)["stock"]
         assert result["seconds"]["total"][0] > result["seconds"]["reorder"][0] > 0
         assert result["units"] == 1
         (process,) = started["stock"]._processes.values()
         assert process.pid != os.getpid()
-        # As `end_with_parent` has it, by which no process outlives a killed command.
-        answer = started["stock"].submit(signal.getsignal, signal.SIGINT).result()
-        assert answer is signal.SIG_IGN
+        # `end_with_parent` ran, so that the process will not outlive a killed command.
+        handler = started["stock"].submit(signal.getsignal, signal.SIGINT).result()
+        assert handler is signal.SIG_IGN
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         with pytest.raises(UserError, match="the process of stock was killed"):

@@ -1,4 +1,4 @@
-"""The average of checkpoints is their plain mean, and only one model's are averaged."""
+"""``average`` writes the plain mean, and only of checkpoints of the same model."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,7 @@ from fairseq_mhe.common.errors import UserError
 
 
 def save(path: Path, weights: dict[str, Tensor], updates: int = 1, **options: Any) -> Path:
-    """A checkpoint as fairseq-train writes it, small."""
+    """Save a small checkpoint in the format of fairseq-train."""
     model = {"arch": "transformer_mhe_tiny", "encoder_attention_heads": 4, **options}
     state = {"cfg": {"model": argparse.Namespace(**model)}, "model": weights}
     state["optimizer_history"] = [{"num_updates": updates}]
@@ -29,7 +29,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
-def test_it_is_the_plain_mean_in_float32(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_the_average_is_the_mean_in_float32(tmp_path: Path, dtype: torch.dtype) -> None:
     tensors = [torch.randn(5, 3).to(dtype) for _ in range(7)]
     paths = [save(tmp_path / f"{i}.pt", {"w": tensor}) for i, tensor in enumerate(tensors)]
     average_checkpoints(paths, tmp_path / "out.pt")
@@ -39,7 +39,7 @@ def test_it_is_the_plain_mean_in_float32(tmp_path: Path, dtype: torch.dtype) -> 
     np.testing.assert_array_equal(mean.numpy(), expected.astype(np.float32))
 
 
-def test_the_rest_is_the_newest_checkpoints_without_its_optimizer(tmp_path: Path) -> None:
+def test_all_but_weights_and_optimizer_come_from_the_newest_checkpoint(tmp_path: Path) -> None:
     paths = []
     for name, n in (("b", 8), ("a", 3)):
         table = torch.full((100, 100), float(n))
@@ -61,7 +61,7 @@ TWO = {"w": torch.ones(2)}
 
 
 @pytest.mark.parametrize(
-    ("weights", "options", "named"),
+    ("weights", "options", "difference"),
     [
         ({"w": torch.ones(3)}, {}, "w is (3,) and (2,)"),
         ({**TWO, "extra": torch.ones(1)}, {}, "extra is (1,) and absent"),
@@ -71,21 +71,21 @@ TWO = {"w": torch.ones(2)}
         (TWO, {"no_scale_embedding": True}, "no_scale_embedding is True and abs"),
     ],
 )
-def test_checkpoints_of_different_models_are_refused(
-    tmp_path: Path, weights: dict[str, Tensor], options: dict[str, Any], named: str
+def test_checkpoints_of_different_models_are_rejected(
+    tmp_path: Path, weights: dict[str, Tensor], options: dict[str, Any], difference: str
 ) -> None:
     first = save(tmp_path / "first.pt", TWO, updates=2)
     other = save(tmp_path / "other.pt", weights, **options)
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as error:
         average_checkpoints([first, other], tmp_path / "out.pt")
-    assert named in str(refused.value)
-    assert str(other) in str(refused.value)
+    assert difference in str(error.value)
+    assert str(other) in str(error.value)
     assert not (tmp_path / "out.pt").exists()
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of a training: updates 8 to 12, the last only as checkpoint_last.pt; bests, an average."""
+    """A training's folder: updates 8 to 11, checkpoint_last.pt of 12, two best, an average."""
     updates = {f"checkpoint_{epoch}_{n}": n for epoch, n in ((1, 8), (1, 9), (2, 10), (2, 11))}
     updates |= {"checkpoint_last": 12, "checkpoint_best": 3, "checkpoint.best_loss_3.1000": 4}
     for name, number in updates.items():
@@ -94,7 +94,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_averages_the_last(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_last_averages_the_newest_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--output", str(folder / "out.pt"), "--last", "3", str(folder)]
     assert cli.main(["average", *words]) == 0
     assert load(folder / "out.pt")["model"]["w"].item() == 11.0  # the mean of 10, 11 and 12
@@ -112,7 +112,7 @@ def test_the_command_averages_the_last(folder: Path, capsys: pytest.CaptureFixtu
         ("--output {0}/checkpoint_last.pt --last 2 {0}", "is an input"),
     ],
 )
-def test_bad_input_is_one_line(folder: Path, capsys: Any, line: str, message: str) -> None:
+def test_bad_input_ends_in_one_line(folder: Path, capsys: Any, line: str, message: str) -> None:
     words = [word.format(folder) for word in line.split()]
     assert cli.main(["average", "--output", str(folder / "out.pt"), *words]) == 2
     error = capsys.readouterr().err

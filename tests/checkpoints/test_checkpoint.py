@@ -1,4 +1,4 @@
-"""Checkpoints of fairseq's Transformer and ours, old and new, become models, and back."""
+"""Checkpoints of stock Transformers and ours load as models, and models are saved again."""
 
 import argparse
 from pathlib import Path
@@ -21,7 +21,7 @@ def same_logits(one: torch.nn.Module, other: torch.nn.Module) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ours(tmp_path: Path, kind: str) -> None:
+def test_our_checkpoint_loads_with_its_kind_and_logits(tmp_path: Path, kind: str) -> None:
     model = stir(make_model(attention=kind))
     source = open_source(save(tmp_path / "a.pt", model, attention=kind))
     assert source.attention == dict.fromkeys(("encoder", "decoder", "cross"), kind)
@@ -32,8 +32,8 @@ def test_ours(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["cfg", "args"])
-def test_fairseqs_own(tmp_path: Path, old: bool) -> None:
-    """As fairseq-train writes them today, and as it did before hydra."""
+def test_a_stock_checkpoint_loads_with_its_logits(tmp_path: Path, old: bool) -> None:
+    """fairseq-train writes options as ``cfg``; before it used hydra, it wrote ``args``."""
     model = stir(make_model(arch="transformer"))
     options = {**flat_options(), "arch": "transformer", "_name": "transformer"}
     args = argparse.Namespace(**options) if old else None
@@ -45,29 +45,30 @@ def test_fairseqs_own(tmp_path: Path, old: bool) -> None:
     assert same_logits(source.model, model)
 
 
-def test_sizes_that_only_the_architecture_tells(tmp_path: Path) -> None:
-    """An old checkpoint of a named architecture may not repeat its sizes."""
+def test_sizes_that_a_checkpoint_lacks_come_from_its_architecture(tmp_path: Path) -> None:
+    """An old checkpoint of a named architecture may lack the sizes."""
     args = argparse.Namespace(arch="transformer_iwslt_de_en", share_all_embeddings=True)
     model = make_model(arch="transformer", **sizes("iwslt").options())
     torch.save({"args": args, "model": model.state_dict()}, tmp_path / "a.pt")
     assert same_logits(open_source(tmp_path / "a.pt").model, model)
 
 
-def test_what_is_saved_loads_through_fairseq_and_is_plain(tmp_path: Path) -> None:
+def test_a_saved_model_loads_by_fairseq_and_has_its_provenance(tmp_path: Path) -> None:
     model, path = stir(make_model(attention="gqa")), tmp_path / "b.pt"
     source = open_source(save(tmp_path / "a.pt", model, updates=9, attention="gqa"))
     weights = source.model.state_dict()
     save_model(source, source.options, weights, path, {"made_by": "a test"})
     assert same_logits(load_by_fairseq(path, source.task()), source.model)
-    again = open_source(path)
-    assert again.options == source.options
-    made = again.state["fairseq_mhe"]
-    assert (made["made_by"], made["source"]["name"], made["before"]) == ("a test", "a.pt", None)
-    assert again.state["optimizer_history"][-1]["num_updates"] == 9
+    saved = open_source(path)
+    assert saved.options == source.options
+    record = saved.state["fairseq_mhe"]
+    assert (record["made_by"], record["source"]["name"]) == ("a test", "a.pt")
+    assert record["before"] is None
+    assert saved.state["optimizer_history"][-1]["num_updates"] == 9
 
 
 def test_ctranslate2s_own_converter_reads_a_fold(tmp_path: Path) -> None:
-    """Even where torch is not allowed any class of fairseq's checkpoints."""
+    """The fold is plain data: torch loads it without any class that fairseq's checkpoints need."""
     converters = pytest.importorskip("ctranslate2.converters")
     model = make_model(attention="mhe_mul")
     path = save(tmp_path / "a.pt", model, attention="mhe_mul")
@@ -78,14 +79,14 @@ def test_ctranslate2s_own_converter_reads_a_fold(tmp_path: Path) -> None:
     torch.serialization.clear_safe_globals()
     try:
         languages = {"source_lang": "en", "target_lang": "de"}
-        made = converters.FairseqConverter(str(tmp_path / "b.pt"), str(tmp_path), **languages)
-        made.convert(str(tmp_path / "out"))
+        converter = converters.FairseqConverter(str(tmp_path / "b.pt"), str(tmp_path), **languages)
+        converter.convert(str(tmp_path / "out"))
     finally:
         torch.serialization.add_safe_globals(allowed)
     assert (tmp_path / "out" / "model.bin").exists()
 
 
-def test_weights_that_are_not_finite_are_refused_with_their_name(tmp_path: Path) -> None:
+def test_a_weight_that_is_not_finite_is_rejected_by_name(tmp_path: Path) -> None:
     model = make_model(attention="mhe_mul")
     with torch.no_grad():
         model.decoder.layers[0].fc1.bias[1] = torch.nan

@@ -1,4 +1,4 @@
-"""``inspect`` says what a checkpoint is, and counts what a model would count."""
+"""``inspect`` describes a checkpoint; its counts equal those of the model."""
 
 import json
 from importlib import metadata
@@ -21,18 +21,18 @@ MIXED = {"attention": "mhe_mul", "decoder_attention": "gqa", "attention_kv_heads
 
 
 @pytest.mark.parametrize("half", [None, torch.float16, torch.bfloat16])
-def test_it_counts_and_names(tmp_path: Path, half: torch.dtype | None) -> None:
+def test_counts_and_kinds_are_those_of_the_model(tmp_path: Path, half: torch.dtype | None) -> None:
     model = make_model(**MIXED)
-    found = inspect(save(tmp_path / "a.pt", model, updates=123, half=half, **MIXED))
-    assert found["kinds"] == {"encoder": "mhe_mul", "decoder": "gqa", "cross": "mhe_mul"}
-    assert found["options"] == {"attention_kv_heads": 2}
-    assert found["parameters"] == total_parameters(model)
-    assert sum(found["attention_parameters"].values()) == attention_parameters(model)
+    summary = inspect(save(tmp_path / "a.pt", model, updates=123, half=half, **MIXED))
+    assert summary["kinds"] == {"encoder": "mhe_mul", "decoder": "gqa", "cross": "mhe_mul"}
+    assert summary["options"] == {"attention_kv_heads": 2}
+    assert summary["parameters"] == total_parameters(model)
+    assert sum(summary["attention_parameters"].values()) == attention_parameters(model)
     first = model.encoder.layers[0].self_attn
-    assert found["attention_parameters"]["encoder"] == 2 * total_parameters(first)
-    assert found["updates"] == 123
-    assert found["dtypes"] == [str(half or torch.float32).removeprefix("torch.")]
-    assert not found["resumable"]
+    assert summary["attention_parameters"]["encoder"] == 2 * total_parameters(first)
+    assert summary["updates"] == 123
+    assert summary["dtypes"] == [str(half or torch.float32).removeprefix("torch.")]
+    assert not summary["resumable"]
 
 
 @pytest.mark.parametrize("tied", ["share_all_embeddings", "share_decoder_input_output_embed", None])
@@ -41,7 +41,7 @@ def test_tied_tables_count_once(tmp_path: Path, tied: str | None) -> None:
     model = make_model(**options)
     path = save(tmp_path / "a.pt", model, **options)
     state = torch.load(path)
-    # As one saved from a GPU.
+    # A checkpoint saved from a GPU holds a copy of each tied table.
     state["model"] = {name: value.clone() for name, value in state["model"].items()}
     torch.save(state, path)
     assert inspect(path)["parameters"] == total_parameters(model)
@@ -50,27 +50,27 @@ def test_tied_tables_count_once(tmp_path: Path, tied: str | None) -> None:
 @pytest.mark.parametrize(
     ("layers", "shown"), [(2, "tiny"), (1, "tiny, but decoder_layers 1")], ids=str
 )
-def test_it_knows_the_row(tmp_path: Path, layers: int, shown: str) -> None:
+def test_the_row_and_its_differences_are_shown(tmp_path: Path, layers: int, shown: str) -> None:
     options = {"_name": "transformer_mhe_tiny", "attention": "mha", **sizes("tiny").options()}
     options["decoder_layers"] = layers
     torch.save({"cfg": {"model": options}, "model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
-    found = inspect(tmp_path / "a.pt")
-    assert describe(found)["row"] == shown
-    assert found["row_differences"] == ({} if layers == 2 else {"decoder_layers": 1})
+    summary = inspect(tmp_path / "a.pt")
+    assert describe(summary)["row"] == shown
+    assert summary["row_differences"] == ({} if layers == 2 else {"decoder_layers": 1})
 
 
-def test_what_made_it_is_told(tmp_path: Path) -> None:
+def test_the_commands_that_made_a_checkpoint_are_shown(tmp_path: Path) -> None:
     path = save(tmp_path / "model.pt", make_model(attention="mqa"), attention="mqa")
     average_checkpoints([path], tmp_path / "average.pt")
     fold(open_source(tmp_path / "average.pt"), tmp_path / "folded.pt")
-    found = inspect(tmp_path / "folded.pt")
-    assert found["kinds"] == dict.fromkeys(("encoder", "decoder", "cross"), "mha")
-    assert found["averaged_from"] == ["model.pt"]
-    assert describe(found)["made by"] == "fold from average.pt (mqa)"
-    assert found["versions"]["torch"] == metadata.version("torch")
+    summary = inspect(tmp_path / "folded.pt")
+    assert summary["kinds"] == dict.fromkeys(("encoder", "decoder", "cross"), "mha")
+    assert summary["averaged_from"] == ["model.pt"]
+    assert describe(summary)["made by"] == "fold from average.pt (mqa)"
+    assert summary["versions"]["torch"] == metadata.version("torch")
 
 
-def test_the_command_prints_people_and_programs(
+def test_the_command_prints_a_table_or_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = save(tmp_path / "model.pt", make_model(**MIXED), **MIXED)

@@ -1,4 +1,4 @@
-"""Checkpoints of language models: the commands take them as they take translation's."""
+"""``fold``, ``convert`` and ``to-collaborative`` accept checkpoints of language models."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: fam
 
 
 def save(path: Path, arch: str, model: nn.Module, **options: Any) -> Path:
-    """A checkpoint of ``make_language_model(arch, **options)``, as fairseq-train writes it."""
+    """Save a ``make_language_model(arch, **options)`` in the format of fairseq-train."""
     stored = {**language.language_options(arch, **options), "_name": arch}
     if "roberta" not in arch:
         stored.pop("arch")
@@ -89,7 +89,7 @@ def test_a_stock_checkpoint_is_converted(
         torch.testing.assert_close(logits(converted), logits(by_fairseq(path)), rtol=0, atol=1e-3)
 
 
-def test_trained_heads_stay(tmp_path: Path) -> None:
+def test_a_fold_keeps_trained_classification_heads(tmp_path: Path) -> None:
     model: Any = make_random(ROBERTA[0])
     model.register_classification_head("sentence_classification_head", num_classes=3)
     path = save(tmp_path / "in.pt", ROBERTA[0], model)

@@ -1,4 +1,4 @@
-"""What of checkpoints is read, and what every command refuses in one line, leaving nothing."""
+"""Every command rejects a bad checkpoint in one line and leaves nothing behind."""
 
 import argparse
 import resource
@@ -21,9 +21,9 @@ from tests.fixtures.checkpoints import flat_options
 from tests.fixtures.models import make_model
 
 State = dict[str, Any]
-#: torch's zip format, and that before torch 1.6.
+#: torch's zip format, and its format before torch 1.6.
 FORMATS = pytest.mark.parametrize("zipped", [True, False])
-#: Every command that reads a checkpoint, with IN, OUT and DATA to be filled in.
+#: Every command that reads a checkpoint; the test replaces IN, OUT and DATA.
 COMMANDS = {
     "inspect": ["inspect", "IN"],
     "fold": ["fold", "IN", "OUT"],
@@ -67,7 +67,7 @@ Refuse = Callable[[str, Path], str]
 
 @pytest.fixture
 def refuse(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> Refuse:
-    """Runs a command, sees that it fails in one line and leaves nothing, and returns the line."""
+    """Run a command, check that it fails in one line and leaves nothing, and return the line."""
 
     def refuse(command: str, path: Path) -> str:
         before = set(tmp_path.iterdir())
@@ -94,7 +94,7 @@ def test_a_malicious_pickle_is_not_run(
     path = saved(tmp_path / "bad.pt", lambda state: state.update(attack), zipped)
     assert "foreign code" in refuse(command, path)
     torch.load(path, weights_only=False)
-    assert proof.exists(), "the checkpoint is harmless, so that this test proves nothing"
+    assert proof.exists(), "the checkpoint is harmless, so this test proves nothing"
 
 
 def with_options(**options: Any) -> Callable[[State], None]:
@@ -106,7 +106,7 @@ def without_attention(state: State) -> None:
 
 
 OTHER = "no fairseq checkpoint"
-#: How a checkpoint is changed -> what the line says then.
+#: How a checkpoint is changed -> what the error message contains then.
 FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
     "options as text": (lambda state: state.update(cfg="transformer"), OTHER),
     "no weights": (lambda state: state.pop("model"), OTHER),
@@ -124,19 +124,19 @@ FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-def test_a_foreign_checkpoint(what: str, refuse: Refuse, tmp_path: Path) -> None:
-    """By one command for all that make a model of it, and by fairseq's own loader."""
-    change, why = FOREIGN[what]
+def test_a_foreign_checkpoint_is_rejected(what: str, refuse: Refuse, tmp_path: Path) -> None:
+    """``fold`` stands for all commands that build a model; fairseq's own loader rejects it, too."""
+    change, message = FOREIGN[what]
     path = saved(tmp_path / "foreign.pt", change)
-    for command in ("inspect", "fold") if "architecture" in why else ("fold",):
-        assert why in refuse(command, path)
-    with pytest.raises(ErrorExit, match=str(path)) as refused:
+    for command in ("inspect", "fold") if "architecture" in message else ("fold",):
+        assert message in refuse(command, path)
+    with pytest.raises(ErrorExit, match=str(path)) as error:
         checkpoint_utils.load_model_ensemble([str(path)], task=make_task(44))
-    assert str(refused.value).isprintable()
+    assert str(error.value).isprintable()
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
-    """A limit on the file's size ends torch's writing at the same place as a full disk."""
+    """A limit on file sizes interrupts torch's writer where a full disk would."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))

@@ -1,4 +1,4 @@
-"""Freed memory and compiled products stay in the process, unless users say otherwise."""
+"""Freed memory and compiled products stay in the process, unless the user sets otherwise."""
 
 import json
 import os
@@ -14,9 +14,9 @@ from fairseq_mhe.common import cpu
 from tests.fixtures.processes import PYTHON, python
 
 CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-#: Page faults of making and freeing three blocks of 40 MB again and again, of which each has
-#: 9,800 pages: of the cheapest round, as a block may still move in one where something small has
-#: landed between them. (Tensors are such blocks; but loading torch takes seconds.)
+#: Prints the page faults of allocating and freeing three blocks of 40 MB, each of 9,800 pages: the
+#: least of three rounds, because a small object between the blocks may move one of them. The blocks
+#: stand for tensors, because loading torch takes seconds.
 FAULTS = """
 import json, resource, sys
 from fairseq_mhe.common.cpu import keep_freed_memory
@@ -28,7 +28,7 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 print(json.dumps({"kept": kept, "faults": min(faults() for _ in range(3))}))
 """
-#: 1,100 shapes, more than oneDNN keeps by itself, twice; a number of columns that no model has.
+#: Multiplies 1,100 shapes, more than oneDNN keeps by default, twice; no model has 10 columns.
 COMPILED = """
 import torch
 from fairseq_mhe.common import cpu
@@ -50,7 +50,7 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 
 def run_alone(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """As `fairseq-mhe` runs, which imports fairseq, seconds long, only where it is wanted."""
+    """Run a script that is named fairseq-mhe, so that importing our package loads no fairseq."""
     program = folder / "fairseq-mhe"
     program.write_text(script)
     line, variables = [PYTHON, str(program)], clean_environment(**environment)
@@ -61,14 +61,14 @@ def page_faults(folder: Path, **environment: str) -> dict[str, Any]:
     return json.loads(run_alone(folder, FAULTS, **environment).stdout.splitlines()[-1])
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's allocator")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's allocator")
 def test_freed_memory_is_used_again(tmp_path: Path) -> None:
     plain, kept = page_faults(tmp_path, **OFF), page_faults(tmp_path)
     assert (plain["kept"], kept["kept"]) == (False, True)
     assert kept["faults"] < 2_000 < plain["faults"]
 
 
-def test_huge_pages_unless_users_tune(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_own_tuning_and_the_switch_win(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*cpu.OWN_TUNING, cpu.SWITCH):
         monkeypatch.delenv(name, raising=False)
     assert "glibc.malloc.hugetlb=1" in cpu.with_huge_pages()["GLIBC_TUNABLES"]
@@ -83,15 +83,15 @@ def test_huge_pages_unless_users_tune(monkeypatch: pytest.MonkeyPatch) -> None:
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
     reason="this processor has no instructions for bfloat16, and oneDNN compiles nothing for it",
 )
-def test_shapes_that_come_again_are_not_compiled_again(tmp_path: Path) -> None:
+def test_a_repeated_shape_is_not_compiled_again(tmp_path: Path) -> None:
     done = run_alone(tmp_path, COMPILED, ONEDNN_VERBOSE="profile_create")
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.split("second\n")
     assert (first.count("cache_miss"), second.count("cache_miss")) == (1100, 0)
 
 
-def test_as_many_products_as_the_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CAPACITY, "7")  # a user's own
+def test_memory_and_cores_determine_how_many_products_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CAPACITY, "7")  # set by the user
     cpu.keep_compiled_products()
     assert os.environ[CAPACITY] == "7"
     for gigabytes, cores, chosen in ((256, 2, 8192), (16, 2, 5000), (16, 4, 2500), (1, 2, 1024)):
@@ -103,8 +103,8 @@ def test_as_many_products_as_the_memory_allows(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("command", [True, False])
-def test_a_host_program_is_left_alone(command: bool) -> None:
-    """Neither to import the package nor to build a model changes its environment."""
+def test_only_commands_change_their_environment(command: bool) -> None:
+    """A host program that imports the package and builds a model keeps its environment."""
     script = "import fairseq_cli, fairseq_mhe, os" if command else "import fairseq_mhe, os"
     build = "from tests.fixtures.models import make_model; make_model()"
     done = python(f"{script}; {build}; print({CAPACITY!r} in os.environ)", env=clean_environment())

@@ -1,4 +1,4 @@
-"""What is written is whole and where it may be, or there is one line."""
+"""Output is complete or absent, and a path that cannot be written is a UserError."""
 
 import errno
 import os
@@ -12,9 +12,7 @@ from fairseq_mhe.common.files import atomic_path, check_output, output_folder, w
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/null")])
-def test_what_is_no_regular_file_is_not_replaced(
-    tmp_path: Path, make: Callable[[Path], None]
-) -> None:
+def test_only_regular_files_are_replaced(tmp_path: Path, make: Callable[[Path], None]) -> None:
     path = tmp_path / "there"
     make(path)
     before = path.lstat()
@@ -24,7 +22,7 @@ def test_what_is_no_regular_file_is_not_replaced(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_output_folder_is_made_and_named_in_full(
+def test_an_output_folder_is_created_or_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -39,7 +37,7 @@ def test_an_output_folder_is_made_and_named_in_full(
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "model [1].pt"
     dead = [tmp_path / f".model [1].pt.{number}.part" for number in (2**22 + 1, 2**22 + 2)]
     dead[0].mkdir()

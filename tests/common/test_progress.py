@@ -1,4 +1,4 @@
-"""Progress is legible: rows that fit 80 columns on a terminal, lines with the time left else."""
+"""A board shows rows of 80 columns on a terminal, otherwise lines with the time left."""
 
 import io
 import re
@@ -23,13 +23,13 @@ def text_of(console: Console) -> str:
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which stands still until a test changes it."""
+    """The clock, which stands still until a test changes it."""
     time = [1.0]
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: time[0]))
     return time
 
 
-def test_rows_fit_a_narrow_terminal_and_are_shown_as_they_are(now: list[float]) -> None:
+def test_rows_fit_80_columns_and_show_brackets_unchanged(now: list[float]) -> None:
     console = screen(terminal=True)
     with Board("updates", console=console) as board:
         board.add("tiny-mhe_mul[/b]-seed1", 3000, 1000)
@@ -43,7 +43,7 @@ def test_rows_fit_a_narrow_terminal_and_are_shown_as_they_are(now: list[float]) 
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_rows_whose_names_are_known_beforehand(terminal: bool) -> None:
+def test_rows_that_are_known_in_advance_show_their_states(terminal: bool) -> None:
     console = screen(terminal, 100)
     with Board(names=["a", "b", "c", "d"], console=console) as board:
         board.state = "training"
@@ -68,10 +68,10 @@ def test_rows_whose_names_are_known_beforehand(terminal: bool) -> None:
         assert lines[2:] == ["  b: translating 0/30, left: not known yet"]
 
 
-def test_it_draws_ten_times_a_second_without_a_thread(
+def test_a_terminal_is_drawn_ten_times_a_second_without_a_thread(
     now: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Worker processes are forked meanwhile."""
+    """With a thread, forking worker processes meanwhile would be unsafe."""
     drawn, threads = [], threading.active_count()
     with Board(console=screen(terminal=True)) as board:
         monkeypatch.setattr(board._progress, "refresh", lambda: drawn.append(now[0]))
@@ -82,7 +82,7 @@ def test_it_draws_ten_times_a_second_without_a_thread(
     assert 10 <= len(drawn) <= 12  # one second
 
 
-def test_lines_come_now_and_then_and_at_the_end_once(now: list[float]) -> None:
+def test_lines_come_every_15_seconds_and_once_at_the_end(now: list[float]) -> None:
     console = screen(terminal=False)
     with Board("lines", console=console) as board:
         for second in range(41):

@@ -1,4 +1,4 @@
-"""Numbers come with the machine and the versions they are of."""
+"""The facts beside a measurement: usable memory, and a hash of the code."""
 
 import os
 from pathlib import Path
@@ -9,19 +9,19 @@ from fairseq_mhe.common import system
 from fairseq_mhe.common.system import source_hash
 
 
-def test_a_container_may_have_less_memory_than_the_machine(
+def test_a_containers_limit_bounds_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(system, "_CONTAINER_LIMIT", limit)
-    machines = system.memory()
-    assert machines == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for text, found in (("1000000\n", 1_000_000), ("max\n", machines), (f"{2**62}\n", machines)):
+    physical = system.memory()
+    assert physical == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for text, usable in (("1000000\n", 10**6), ("max\n", physical), (f"{2**62}\n", physical)):
         limit.write_text(text)
-        assert system.memory() == found
+        assert system.memory() == usable
 
 
-def test_the_hash_changes_with_the_code_and_with_nothing_else(tmp_path: Path) -> None:
+def test_the_source_hash_depends_on_modules_only(tmp_path: Path) -> None:
     module = tmp_path / "room" / "module.py"
     module.parent.mkdir()
     module.write_text("1")

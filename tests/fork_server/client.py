@@ -1,7 +1,7 @@
-"""Stands for ``python -m MODULE WORD...``, which the fork server runs as if it were this process.
+"""Stands for ``python -m MODULE ARGUMENT...``: the fork server runs the command in its place.
 
-It passes on the signals that it gets, and ends as the command ends. Where a variable is set
-otherwise that Python or a library reads when it starts, a Python of its own is started instead.
+The client forwards signals to the command, and ends with the command's exit status. If a variable
+that Python or a library reads at its start differs from the server's, it starts a new Python.
 """
 
 import array
@@ -11,23 +11,23 @@ import signal
 import socket
 import sys
 
-#: Beginnings of the names of variables that matter when Python or torch is loaded (without
-#: TORCHINDUCTOR_CACHE_DIR, which torch itself sets in the process of the tests, and without
-#: GLIBC_TUNABLES, which every training on a CPU is given for speed alone).
+#: Prefixes of variables that Python or torch reads when it is loaded. TORCHINDUCTOR_CACHE_DIR is
+#: left out, because torch sets it in the tests' process; GLIBC_TUNABLES, because every training on
+#: a CPU sets it, for speed alone.
 EARLY = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC", "CUDA_", "TORCH_", "PYTORCH_", "GOMP_")
-#: Of them, those that can be obeyed later, and that of scripts/*.sh.
+#: Variables with such a prefix that a fork can still obey, and PYTHON of scripts/*.sh.
 LATE = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON")
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def early_variables() -> dict[str, str]:
-    """The variables that must be the server's own."""
+    """Return the variables that must have the same values in the server."""
     early = {name for name in os.environ if name.startswith(EARLY)}
     return {name: os.environ[name] for name in early.difference(LATE)}
 
 
 def main(folder: str, safe_path: bool, words: list[str]) -> int:
-    """Have the server run it; the exit status, negative for a signal."""
+    """Have the server run the command; return its exit status, negative for a signal."""
     request = {"safe_path": safe_path, "words": words, "session": os.getsid(0)}
     request |= {"folder": os.getcwd(), "environment": dict(os.environ)}
     body = json.dumps(request).encode()
@@ -39,18 +39,18 @@ def main(folder: str, safe_path: bool, words: list[str]) -> int:
     server.sendall(body)
     answer = server.makefile("r")
     process = int(answer.readline())
-    for number in PASSED_ON:
+    for number in FORWARDED:
         signal.signal(number, lambda number, _: os.kill(process, number))
     return int(answer.readline())
 
 
 if __name__ == "__main__":
-    _, place, python, *line = sys.argv
-    with open(f"{place}/variables.json") as stream:
+    _, server_folder, python, *line = sys.argv
+    with open(f"{server_folder}/variables.json") as stream:
         if json.load(stream) != early_variables():
             os.execv(python, [python, *line])  # noqa: S606
     safe = line[0] == "-P"
-    status = main(place, safe, line[1:] if safe else line)
+    status = main(server_folder, safe, line[1:] if safe else line)
     if status < 0:
         if status != -signal.SIGKILL:
             signal.signal(-status, signal.SIG_DFL)

@@ -1,7 +1,7 @@
-"""Runs ``python -m MODULE WORD...`` for tests in a fork of a process that has loaded fairseq.
+"""Runs ``python -m MODULE ARGUMENT...`` for tests in a fork of a process that has loaded fairseq.
 
-Loading torch and fairseq takes longer than most commands of the tests do. Nothing of
-fairseq_mhe is loaded here, and nothing of fairseq_cli: to a command all is as in a new process.
+Loading torch and fairseq takes longer than most commands of the tests. The server loads no part of
+fairseq_mhe or fairseq_cli, so a command starts as in a new process.
 """
 
 import atexit
@@ -35,10 +35,10 @@ MODULES = (
 
 
 def load() -> None:
-    """Load all that is no command and none of ours."""
+    """Import `MODULES`, and let hydra build its grammar."""
     for name in MODULES:
         importlib.import_module(name)
-    # The first words that hydra reads take it longest: it learns its grammar.
+    # hydra builds the grammar when it parses its first overrides.
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     OverridesParser.create().parse_overrides(["model.a_b=null", "common.a='b c'", "x.y=[1,0.5]"])
@@ -49,14 +49,14 @@ def load() -> None:
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """A request, and the streams that came with it."""
+    """Return a request, and the client's standard streams as file descriptors."""
     header, streams, _, _ = socket.recv_fds(connection, 4, 3)
     with connection.makefile("rb") as stream:
         return json.loads(stream.read(int.from_bytes(header, "big"))), streams
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
-    """Make this fork what a process that the client started would be."""
+    """Give this fork the streams, folder, environment and arguments of the client."""
     os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -72,7 +72,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     importlib.invalidate_caches()
     sys.argv = request["words"]
     import numpy as np
-    import torch  # loaded by now
+    import torch  # `load` has imported it
 
     random.seed()
     np.random.seed()
@@ -81,20 +81,20 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
 
 
 class Server:
-    """Forks for every request, until the process of all tests ends."""
+    """Forks for each request, until the process of pytest ends."""
 
-    def __init__(self, listener: socket.socket, tests: int) -> None:
-        self.listener, self.tests = listener, os.pidfd_open(tests)
-        #: By process its client, what tells of its end, and the session of its client.
+    def __init__(self, listener: socket.socket, pytest_process: int) -> None:
+        self.listener, self.tests = listener, os.pidfd_open(pytest_process)
+        #: Process id -> connection to its client, its pidfd, and the client's session.
         self.running: dict[int, tuple[socket.socket, int, int]] = {}
 
     def serve(self) -> bool:
-        """Whether this is a fork that has become what was asked for."""
+        """Return True in a fork that shall run its command, False in the server after the tests."""
         while True:
             own = [self.listener, self.tests]
             ends = [(client, handle) for client, handle, _ in self.running.values()]
             ready, _, _ = select.select([*own, *itertools.chain(*ends)], [], [])
-            # Those that end come first: the next request may build on their being gone.
+            # Ended processes come first: the next request may rely on their absence.
             for process, (client, handle, _) in [*self.running.items()]:
                 if process in self.running and (client in ready or handle in ready):
                     self.ended(process, killed=client in ready)
@@ -106,11 +106,11 @@ class Server:
                 return True
 
     def fork(self) -> bool:
-        """Whether this is the fork."""
+        """Accept a request and fork; return True in the fork."""
         client, _ = self.listener.accept()
         try:
             request, streams = receive(client)
-        except (OSError, ValueError):  # killed before it had said what it wants
+        except (OSError, ValueError):  # the client was killed before it sent its request
             client.close()
             return False
         process = os.fork()
@@ -120,18 +120,18 @@ class Server:
         for stream in streams:
             os.close(stream)
         self.running[process] = client, os.pidfd_open(process), request["session"]
-        with contextlib.suppress(OSError):  # killed meanwhile, as its connection will tell
+        with contextlib.suppress(OSError):  # the client was killed: `serve` will see that
             client.sendall(f"{process}\n".encode())
         return False
 
     def ended(self, process: int, killed: bool) -> None:
-        """It has ended, or its client was ``killed``: then so is it, with all that it started."""
+        """Send the exit status; if the client was ``killed``, first kill the process's session."""
         client, handle, _ = self.running.pop(process)
         if killed:
-            # Its group is its session, with the clients of what it started by this server.
+            # Its group is its session, which has the clients of commands that it started.
             try:
                 os.killpg(process, signal.SIGKILL)
-            except ProcessLookupError:  # so young that it has no group of its own yet
+            except ProcessLookupError:  # it has not called setsid yet
                 os.kill(process, signal.SIGKILL)
             for other, (_, _, session) in [*self.running.items()]:
                 if session == process and other in self.running:
@@ -144,7 +144,7 @@ class Server:
 
 
 def run(words: list[str]) -> int:
-    """Run a module as ``python -m``, code as ``python -c``, or a script; the exit status."""
+    """Run a module as ``python -m``, code as ``python -c``, or a script; return the exit status."""
     kind, what, *rest = words
     sys.argv = [kind, *rest]
     try:
@@ -174,11 +174,11 @@ if __name__ == "__main__":
     _, descriptor, pytest_process, stand_in = sys.argv
     del sys.path[0]
     load()
-    # What a command starts goes through this server too.
+    # Commands that a command starts use this server, too.
     sys.executable = stand_in
     if Server(socket.socket(fileno=int(descriptor)), int(pytest_process)).serve():
         status = run(sys.argv)
-        # What Python does at its end, but for taking all modules apart: a third of a second.
+        # Python's exit, but without its tear-down of all modules, which takes a third of a second.
         threading._shutdown()
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):

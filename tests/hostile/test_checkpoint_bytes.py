@@ -1,4 +1,4 @@
-"""A checkpoint of either format that is cut or has wrong bytes loads, or is refused in one line."""
+"""A truncated or changed checkpoint of either format loads right or is rejected in one line."""
 
 import io
 from pathlib import Path
@@ -14,10 +14,10 @@ from fairseq_mhe.common.errors import ErrorExit, UserError
 from tests.fixtures.checkpoints import save
 from tests.fixtures.models import make_model
 
-#: Places among a file's bytes: from its beginning, and (below 0) from its end, where zip files and
-#: torch's older format say what is where.
-PLACES = st.integers(0, 4000) | st.integers(-4000, -1) | st.integers(0, 2**31)
-once_for_all = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+#: Offsets in a file; negative ones count from its end, where zip files and torch's older format
+#: list their parts.
+OFFSETS = st.integers(0, 4000) | st.integers(-4000, -1) | st.integers(0, 2**31)
+share_fixtures = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def refusals(path: Path) -> list[str]:
-    """What our loader and fairseq's say of a file: nothing, or a line each that names it."""
+    """Return the errors of our loader and of fairseq's: none, or a line that names the file."""
     lines = []
     for load in (read_checkpoint, checkpoint_utils.load_checkpoint_to_cpu):
         try:
@@ -44,29 +44,31 @@ def refusals(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["zip", "older"])
-@settings(once_for_all, max_examples=40)
-@given(place=PLACES)
+@settings(share_fixtures, max_examples=40)
+@given(offset=OFFSETS)
 @example(0)
 @example(-1)
-def test_cut(tmp_path: Path, whole: dict[str, bytes], kind: str, place: int) -> None:
-    path = tmp_path / "cut.pt"
-    path.write_bytes(whole[kind][: place if place < 0 else place % len(whole[kind])])
+def test_a_truncated_file_is_rejected(
+    tmp_path: Path, whole: dict[str, bytes], kind: str, offset: int
+) -> None:
+    path = tmp_path / "truncated.pt"
+    path.write_bytes(whole[kind][: offset if offset < 0 else offset % len(whole[kind])])
     assert len(refusals(path)) == 2
 
 
 @pytest.mark.parametrize("kind", ["zip", "older"])
-@settings(once_for_all, max_examples=60)
-@given(changes=st.lists(st.tuples(PLACES, st.binary(min_size=1, max_size=12)), min_size=1))
+@settings(share_fixtures, max_examples=60)
+@given(changes=st.lists(st.tuples(OFFSETS, st.binary(min_size=1, max_size=12)), min_size=1))
 @example([(17, b"\xff")])
 @example([(-4, b"\xff\xff\xff")])
-def test_flipped(
+def test_changed_bytes_never_load_as_other_weights(
     tmp_path: Path, whole: dict[str, bytes], kind: str, changes: list[tuple[int, bytes]]
 ) -> None:
     content = bytearray(whole[kind])
-    for place, wrong in changes:
-        start = place % len(content)
+    for offset, wrong in changes:
+        start = offset % len(content)
         content[start : start + len(wrong)] = wrong
-    path = tmp_path / "flipped.pt"
+    path = tmp_path / "changed.pt"
     path.write_bytes(content)
     lines = refusals(path)
     if kind == "zip" and not lines:  # the older format has no checksums
@@ -74,11 +76,11 @@ def test_flipped(
         assert all(torch.equal(w, weights[n]) for n, w in read_checkpoint(path)["model"].items())
 
 
-@settings(once_for_all, max_examples=40)
+@settings(share_fixtures, max_examples=40)
 @given(content=st.binary(max_size=64) | st.text(max_size=200).map(str.encode))
 @example(b"\x80\x04N.")
 @example(b"PK\x05\x06" + bytes(18))
-def test_anything(tmp_path: Path, content: bytes) -> None:
+def test_a_file_of_other_bytes_is_rejected(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "short.pt"
     path.write_bytes(content)
     assert len(refusals(path)) == 2

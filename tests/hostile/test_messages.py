@@ -1,4 +1,4 @@
-"""Whatever a name, a key or a word holds, an error is one clean line that says what is the case."""
+"""An error is one printable line that is true, whatever characters a name or a word has."""
 
 import argparse
 import os
@@ -32,10 +32,10 @@ def test_a_message_is_one_printable_line(text: str) -> None:
     assert line == str(UserError(text)) == ErrorExit(text).message
 
 
-@pytest.mark.parametrize("refusal", ["/dev/zero is not a file", "/nowhere does not exist"])
-def test_what_is_there_is_not_said_to_be_missing(refusal: str) -> None:
-    with pytest.raises(UserError, match=f"{refusal}: give the path of a fairseq checkpoint"):
-        read_checkpoint(Path(refusal.split()[0]))
+@pytest.mark.parametrize("problem", ["/dev/zero is not a file", "/nowhere does not exist"])
+def test_only_a_missing_path_is_called_missing(problem: str) -> None:
+    with pytest.raises(UserError, match=f"{problem}: give the path of a fairseq checkpoint"):
+        read_checkpoint(Path(problem.split()[0]))
 
 
 def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -53,17 +53,17 @@ PARSERS = dict(_parsers())
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_no_option_names_a_private_function(name: str) -> None:
-    """argparse says "invalid _count value" where a conversion raises ValueError."""
-    refusals = []
+def test_no_error_names_a_private_function(name: str) -> None:
+    """argparse writes "invalid _count value" if a converter raises ValueError."""
+    messages = []
     for action in PARSERS[name]._actions:
         for word in ("x", "", "-", "nan", "1e400", "9" * 5000, "\udcff"):
             if action.nargs != 0 and not action.choices:
                 try:
                     PARSERS[name]._get_values(action, [word])
                 except argparse.ArgumentError as error:
-                    refusals.append(str(error.message))
-    assert not [line for line in refusals if line.startswith("invalid _")]
+                    messages.append(str(error.message))
+    assert not [message for message in messages if message.startswith("invalid _")]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

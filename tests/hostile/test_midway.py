@@ -1,6 +1,6 @@
-"""A run is killed, or the disk full, while it is at work: the next goes on.
+"""After a kill or a full disk the same command completes its work.
 
-The end-to-end part beside tests/experiments, where run-table and quickstart are killed by -9.
+tests/experiments does the same with run-table and quickstart, which it ends by kill -9.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ def start(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(process: subprocess.Popen[str], there: Callable[[], object]) -> None:
-    """Wait for a moment while a command is at work."""
+def wait_for(process: subprocess.Popen[str], condition: Callable[[], object]) -> None:
+    """Wait until the condition holds, while the command runs."""
     end = time.monotonic() + 300
-    while not there():
+    while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.02)
@@ -41,7 +41,7 @@ def wait_for(process: subprocess.Popen[str], there: Callable[[], object]) -> Non
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[None]:
-    """A file system in memory; only who may mount one has it."""
+    """Mount a file system in memory; skip the test if the user may not mount one."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
     try:
@@ -56,7 +56,7 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_disk_that_fills_while_it_trains_is_said_and_gone_on_from(tmp_path: Path) -> None:
+def test_training_reports_a_full_disk_and_resumes(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     run = disk / RUN
     with small_disk(disk, "200m"):
@@ -79,7 +79,7 @@ def test_a_disk_that_fills_while_it_trains_is_said_and_gone_on_from(tmp_path: Pa
 
 
 class Killed(BaseException):
-    """In place of kill -9 at a moment that is chosen."""
+    """Ends the command at a chosen moment, as kill -9 would."""
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def line(tmp_path: Path) -> list[str]:
 def test_evaluate_killed_anywhere_ends_in_the_same_scores(
     line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By -9 while fairseq-generate runs; then at every place where a file gets its name."""
+    """kill -9 ends fairseq-generate; later runs end before each file in turn gets its name."""
     run, process = Path(line[1]), start(*line)
     folder, config = run / "valid", read_json(run / "config.json")
     wait_for(process, (folder / "generate.log").exists)
@@ -104,23 +104,23 @@ def test_evaluate_killed_anywhere_ends_in_the_same_scores(
         return {path.name: path.read_bytes() for path in folder.glob("*.txt")}
 
     assert cli.main(line) == 0
-    wanted, written = capsys.readouterr().out, texts()
+    expected, written = capsys.readouterr().out, texts()
     assert len((folder / "hypotheses.txt").read_text().splitlines()) == 20
     printed = (folder / "generate.log").read_text().split("\n")
     monkeypatch.setattr(translation, "_generate", lambda *_: printed)
-    replace, moved, ended = files.os.replace, 0, False
-    for deaths in range(100):
+    replace, renamed, ended = files.os.replace, 0, False
+    for survived in range(100):
         shutil.rmtree(folder)
-        moved = 0
+        renamed = 0
 
-        def dying(source: Path, target: Path, last: int = deaths) -> None:
-            nonlocal moved
-            moved += 1
-            if moved > last:
+        def replace_or_die(source: Path, target: Path, last: int = survived) -> None:
+            nonlocal renamed
+            renamed += 1
+            if renamed > last:
                 raise Killed
             replace(source, target)
 
-        monkeypatch.setattr(files.os, "replace", dying)
+        monkeypatch.setattr(files.os, "replace", replace_or_die)
         try:
             cli.main(line)
             ended = True
@@ -128,9 +128,9 @@ def test_evaluate_killed_anywhere_ends_in_the_same_scores(
             pass
         monkeypatch.setattr(files.os, "replace", replace)
         assert cli.main(line) == 0
-        assert capsys.readouterr().out.endswith(wanted)
+        assert capsys.readouterr().out.endswith(expected)
         assert texts() == written
         if ended:
             break
-    assert moved >= 5, "files that were written"
+    assert renamed >= 5, "fewer files than evaluate writes"
     assert read_json(run / "config.json") == config

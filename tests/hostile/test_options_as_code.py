@@ -1,4 +1,4 @@
-"""No option of a checkpoint is run as code, whichever way fairseq comes to read it."""
+"""No option of a checkpoint is executed as code, however fairseq reads it."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -22,19 +22,19 @@ def plain(state: State, code: str) -> None:
 
 
 def reference(state: State, code: str) -> None:
-    """OmegaConf resolves it after every check of the model's options."""
+    """OmegaConf resolves the reference after all checks of the model's options."""
     state["cfg"]["model"][CUTOFF] = "${common.seed}"
     state["cfg"]["common"]["seed"] = code
 
 
 def both(state: State, code: str) -> None:
-    """Of the two forms of options fairseq takes the old one."""
+    """fairseq reads the old form of the options (``args``) if both forms are there."""
     model = {**state["cfg"]["model"], "arch": "transformer_mhe_tiny", CUTOFF: code}
     state["args"] = Namespace(**model, task="translation", criterion="cross_entropy")
 
 
 def another_family(state: State, code: str) -> None:
-    """Options that are others' numbers are fconv's code."""
+    """fconv evaluates as code what other models read as numbers."""
     options: dict[str, Any] = {"arch": "fconv", "task": "translation", "dropout": 0.1}
     options |= {"criterion": "cross_entropy", "share_input_output_embed": None}
     options |= {"encoder_embed_dim": 8, "decoder_embed_dim": 8, "decoder_out_embed_dim": 8}
@@ -46,7 +46,7 @@ def another_family(state: State, code: str) -> None:
 
 @pytest.mark.parametrize("hide", [plain, reference, both, another_family])
 @pytest.mark.parametrize("stock", [False, True])
-def test_it_is_refused_and_not_run(
+def test_code_is_rejected_and_not_executed(
     tmp_path: Path, hide: Callable[[State, str], None], stock: bool
 ) -> None:
     ran = tmp_path / "ran"
@@ -59,8 +59,8 @@ def test_it_is_refused_and_not_run(
         state["cfg"]["model"]["_name"] = "transformer"
     hide(state, f"open({str(ran)!r}, 'w').close() or 10")
     torch.save(state, path)
-    for opened in (open_source, lambda path: load_by_fairseq(path, task)):
-        with pytest.raises((UserError, SystemExit), match=r"evil\.pt") as refused:
-            opened(path)
-        assert "\n" not in str(refused.value)
+    for load in (open_source, lambda path: load_by_fairseq(path, task)):
+        with pytest.raises((UserError, SystemExit), match=r"evil\.pt") as error:
+            load(path)
+        assert "\n" not in str(error.value)
         assert not ran.exists()

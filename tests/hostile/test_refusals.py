@@ -1,4 +1,4 @@
-"""What is refused leaves nothing behind that the corrected command stumbles over."""
+"""A rejected command leaves nothing behind that the corrected command would reject."""
 
 import shutil
 import sys
@@ -13,7 +13,7 @@ from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
 from tests.fixtures.small_runs import MADE
 
-REFUSED = [
+BAD_COMMANDS = [
     ["train", "tiny", "mha", "--processes", "3"],
     ["train", "tiny", "mha", "--evaluate", "--subset", "nothing", "--cpu"],
     ["train", "tiny", "mha", "--bleu-tokenizer", "char", "--cpu"],
@@ -27,8 +27,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
-def test_no_run_folder_is_made(
+@pytest.mark.parametrize("words", BAD_COMMANDS, ids=" ".join)
+def test_a_rejected_command_creates_no_run_folder(
     words: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
