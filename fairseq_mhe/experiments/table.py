@@ -205,7 +205,7 @@ def _job_words(job: Job, args: Namespace) -> list[str]:
 
 
 def _say_batches(recipes: Iterable[Recipe], args: Namespace) -> None:
-    """Print each row's updates, batch, precision; raises UserError if devices cannot share it."""
+    """Print each row's updates, batch and precision; UserError if devices cannot share a batch."""
     workers = args.gpus or args.processes or 1
     for chosen in recipes:
         training = chosen.training

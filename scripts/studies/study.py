@@ -100,9 +100,9 @@ def training_of(recipe: Training, variant: Variant) -> Training:
 
 
 def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path | None) -> None:
-    """Convert the trained mha ``model`` to the kind ``start["to"]``, and record it once, in
-    conversion.json. ``start["sentences"]`` pairs fit the conversion, and as many others judge it;
-    all other items of ``start`` are options of `convert`.
+    """Convert the trained mha ``model`` to the kind ``start["to"]`` (or copy it) and record that
+    in conversion.json, once. ``start["sentences"]`` pairs fit the conversion, and as many others
+    judge it; all other items of ``start`` are options of `convert`.
     """
     path, made_of = output.with_name("conversion.json"), {**start, "model": sha256(model)}
     if path.exists():
@@ -133,7 +133,7 @@ class Jobs:
     out: Path
 
     def of(self, variant: Variant) -> list[Job]:
-        """Plan a job for each seed, in run-table's folder names; none without their conversions."""
+        """Plan a job for each seed, in a folder as run-table names it; none if not converted."""
         jobs, input_paths = [], {"data": str(self.data.folder)}
         row, training = self.recipe.row, training_of(self.recipe.training, variant)
         for seed in sorted(self.args.seeds):

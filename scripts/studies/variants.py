@@ -52,7 +52,7 @@ class Variant:
     reference: str  # the variant to compare with; a reference names itself
     options: Mapping[str, Any] = field(default_factory=dict)  # of fairseq-train, beyond the recipe
     updates: float = 1.0  # as a share of the recipe's; 0: not trained
-    start: Mapping[str, Any] | None = None  # how to convert mha to begin with: `make_start`
+    start: Mapping[str, Any] | None = None  # how mha is converted to start from: `make_start`
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def parameters(row: str, kinds: tuple[str, ...], heads: int, width: int) -> int:
 
 
 def uptrain(args: Namespace, recipe: Recipe) -> list[Variant]:
-    """Return MHA; each kind from scratch and converted from MHA; and MHA trained further alike."""
+    """Return MHA, each kind from scratch and from MHA, and MHA with as many further updates."""
     variants = [Variant(MHA, REFERENCE, everywhere(MHA), MHA)]
     for kind in (*args.attention, MHA):
         question, attention = "further" if kind == MHA else "uptrained", everywhere(kind)
