@@ -85,8 +85,8 @@ def test_an_archive_without_a_side_is_refused_and_unpacks_nothing(
     assert not server.requests
     with pytest.raises(UserError, match=r"-europarl-v7\.tgz has no training/europarl.*\.de"):
         miniature.prepare(tmp_path / "data", server.url)
-    left = [path.name for path in (tmp_path / "data" / "original").iterdir()]
-    assert sorted(left) == [".lock", "archives"]
+    remaining = [path.name for path in (tmp_path / "data" / "original").iterdir()]
+    assert sorted(remaining) == [".lock", "archives"]
 
 
 def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,8 @@ def test_a_broken_download_resumes_after_the_last_whole_block(
 ) -> None:
     server.break_after = [BLOCK + 4000, 2 * BLOCK + 4000]
     assert obtain(file, tmp_path) == CONTENT
-    asked = [None, f"bytes={BLOCK}-", f"bytes={3 * BLOCK}-"]
-    assert [wanted for _, wanted in server.requests] == asked
+    expected = [None, f"bytes={BLOCK}-", f"bytes={3 * BLOCK}-"]
+    assert [byte_range for _, byte_range in server.requests] == expected
 
 
 def test_parts_of_two_versions_are_not_joined(
@@ -75,7 +75,7 @@ def test_parts_of_two_versions_are_not_joined(
 
     monkeypatch.setattr("fairseq_mhe.prepare.download.Board.update", change)
     assert obtain(unknown, tmp_path / "here") == newer
-    assert [asked for _, asked in server.requests] == [None, f"bytes={BLOCK}-"]
+    assert [byte_range for _, byte_range in server.requests] == [None, f"bytes={BLOCK}-"]
     (tmp_path / "here" / "file.tgz").unlink()
     (tmp_path / "here" / "file.tgz.part").write_bytes(b"x" * 5000)  # of an unknown version
     assert obtain(unknown, tmp_path / "here") == newer

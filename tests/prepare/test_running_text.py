@@ -43,16 +43,16 @@ def read_back(out: Path, split: str, subword: str) -> list[str]:
 def test_fairseq_reads_the_text_back(text: Path, tmp_path: Path, subword: str) -> None:
     out = prepare_text(config(text, tmp_path / "the data", subword=subword))
     written = [" ".join(line.split()) for line in text.read_text().split("\n")]
-    wanted = "\n".join(written).strip().split("\n\n\n")
+    expected = "\n".join(written).strip().split("\n\n\n")
     for split in ("train", "valid", "test"):
         held_out = {0: "valid", 1: "test"}
-        numbers = [n for n in range(len(wanted)) if held_out.get(n % 10, "train") == split]
-        documents = [wanted[number] for number in numbers]
+        numbers = [n for n in range(len(expected)) if held_out.get(n % 10, "train") == split]
+        documents = [expected[number] for number in numbers]
         assert (out / "raw" / f"{split}.txt").read_text() == "\n\n".join(documents) + "\n"
-        found, lines = read_back(out, split, subword), "\n\n".join(documents).split("\n")
-        assert len(found) == len(lines)
+        read, lines = read_back(out, split, subword), "\n\n".join(documents).split("\n")
+        assert len(read) == len(lines)
         # BPE may split a held-out word into letters that are no subwords of train.
-        pairs = [pair for pair in zip(found, lines, strict=True) if "<unk>" not in pair[0]]
+        pairs = [pair for pair in zip(read, lines, strict=True) if "<unk>" not in pair[0]]
         assert len(pairs) > 0.9 * len(lines)
         assert all(one == other for one, other in pairs)
 

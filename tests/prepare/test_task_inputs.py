@@ -19,27 +19,27 @@ def processing(prepared: Path) -> TextProcessing:
 
 @pytest.mark.parametrize("text", [*LINES[:40], "  Two\tspaces,  (and\u00a0more) ", "it's\u0007 x"])
 def test_each_subword_stands_for_its_own_characters(processing: TextProcessing, text: str) -> None:
-    found = align(processing, text)
-    (whole,) = processing.segment([text])
-    assert found.subwords == whole.split()
+    aligned = align(processing, text)
+    (line,) = processing.segment([text])
+    assert aligned.subwords == line.split()
     if "\u0007" not in text:
-        for piece, begin, end in zip(found.subwords, found.begins, found.ends, strict=True):
+        for piece, begin, end in zip(aligned.subwords, aligned.begins, aligned.ends, strict=True):
             assert text[begin:end] == piece.removeprefix("\u2581").removesuffix("@@")
-    assert [found.begins, found.ends] == [sorted(found.begins), sorted(found.ends)]
+    assert [aligned.begins, aligned.ends] == [sorted(aligned.begins), sorted(aligned.ends)]
 
 
 def test_subwords_of_a_shortened_word_stand_for_all_of_it(processing: TextProcessing) -> None:
-    found = align(processing, "the cafe\u0301s are open")
-    places = set(zip(found.begins, found.ends, strict=True))
+    aligned = align(processing, "the cafe\u0301s are open")
+    places = set(zip(aligned.begins, aligned.ends, strict=True))
     assert {(begin, end) for begin, end in places if 4 <= begin < 10} == {(4, 10)}
 
 
 def test_covering_gives_the_subwords_that_touch_a_span(processing: TextProcessing) -> None:
     text = LINES[3] * 2
-    found = align(processing, text)
+    aligned = align(processing, text)
     for begin in range(len(text)):
         for end in range(begin + 1, min(begin + 9, len(text)) + 1):
-            ends = enumerate(zip(found.begins, found.ends, strict=True))
+            ends = enumerate(zip(aligned.begins, aligned.ends, strict=True))
             touched = [n for n, (first, last) in ends if first < end and last > begin]
             if touched:
-                assert found.covering(begin, end) == (touched[0], touched[-1])
+                assert aligned.covering(begin, end) == (touched[0], touched[-1])

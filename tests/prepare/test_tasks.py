@@ -198,8 +198,8 @@ def test_labels_point_to_the_answers(block: int, inputs: Callable[..., Inputs]) 
     }
     rows = zip(read.facts["windows"], *read.columns, read.labels, strict=True)
     answered = set()
-    for (number, _, start, _), asked, window, label in rows:
-        tokens = ["<s>", *asked.split(), "</s>", "</s>", *window.split(), "</s>"]
+    for (number, _, start, _), query, window, label in rows:
+        tokens = ["<s>", *query.split(), "</s>", "</s>", *window.split(), "</s>"]
         assert (len(tokens) <= block, start % (block // 3)) == (True, 0)
         first, last = map(int, label.split())
         question = questions[read.facts["questions"][number]]
@@ -207,8 +207,8 @@ def test_labels_point_to_the_answers(block: int, inputs: Callable[..., Inputs]) 
             answer = plain(" ".join(tokens[first : last + 1]))
             assert answer == question["answers"][0]["text"]
             answered.add(question["id"])
-    whole = {name for name, question in questions.items() if question["answers"]}
-    assert len(whole - answered) == read.counts["answers in no window"]
+    answerable = {name for name, question in questions.items() if question["answers"]}
+    assert len(answerable - answered) == read.counts["answers in no window"]
     assert bool(read.counts["answers in no window"]) == (block == 48)
     assert read.counts["questions"] == len(questions)
     assert bool(read.counts["truncated"]) == (block == 48)
@@ -265,14 +265,14 @@ def test_an_invalid_value_gives_one_line(
     """A value in the first line of the scored set is wrong or missing."""
     folder = put_task(tmp_path / "in", name, LONG, 2)
     path = folder / f"{name}.{TASKS[name].scored[0]}{TASKS[name].suffix}"
-    whole = row = json.loads(path.read_text().split("\n")[0])
+    content = row = json.loads(path.read_text().split("\n")[0])
     *above, last = place
     for step in above:
         row = row[step]
     row[last] = value
     if value is None:
         del row[last]
-    path.write_text(json.dumps(whole))
+    path.write_text(json.dumps(content))
     with pytest.raises(UserError, match=message) as caught:
         make(name, write=False)
     assert str(path) in str(caught.value)
@@ -365,5 +365,5 @@ def test_squad_sh_downloads_and_prepares(
     monkeypatch.setitem(TASKS, "squad1", published_as("squad1", *paths))
     words = ["squad1", "--text", str(language_text), "--mirror", server.url]
     assert main(["squad", *words, "--out", str(tmp_path / "out")]) == 0
-    made = open_task(tmp_path / "out")
-    assert (made.task.name, made.block) == ("squad1", 384)
+    folder = open_task(tmp_path / "out")
+    assert (folder.task.name, folder.block) == ("squad1", 384)
