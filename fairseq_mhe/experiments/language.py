@@ -172,7 +172,7 @@ def nlu_table(args: Namespace) -> None:
     data = open_data(args.data, TEXT)
     tasks = open_tasks(args.tasks)
     for task in tasks:
-        if task.text != data.fingerprint:
+        if task.text_fingerprint != data.fingerprint:
             raise UserError(
                 f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
                 f"{data.folder}"

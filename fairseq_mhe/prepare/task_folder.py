@@ -27,14 +27,15 @@ class TaskFolder:
     folder: Path
     task: Task
     block: int  # limit of the tokens of an example
-    text: str  # fingerprint of the language model's data folder
-    training: int  # number of training examples
+    text_fingerprint: str  # of the language model's data folder
+    training_examples: int
     fingerprint: str  # of this folder
 
     @property
     def identity(self) -> dict[str, Any]:
         """What the settings of a run record about its data."""
-        return {"text": self.text, "fingerprint": self.fingerprint, "block": self.block}
+        facts = {"fingerprint": self.fingerprint, "block": self.block}
+        return {"text": self.text_fingerprint, **facts}
 
     @property
     def binary(self) -> Path:

@@ -52,7 +52,7 @@ def _task_options(row: str, data: TaskFolder, epochs: int | None) -> Json:
     row_options = recipes["base" if row == "base" else "small rows"]
     options |= {**row_options["others"], **row_options.get(task.name, {})}
     default_epochs = options.pop("epochs")
-    batches = math.ceil(data.training / options["batch_size"])  # in an epoch
+    batches = math.ceil(data.training_examples / options["batch_size"])  # in an epoch
     updates = batches * (epochs or default_epochs)
     if task.form != CHOICE:
         options["classification_head_name"] = _HEADS.get(task.form, CLASS_HEAD)
@@ -103,7 +103,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
     if (model / "config.json").is_file():  # a model that a study converted has none
         trained_on = read_job(model).settings["data"]
         # The data of a fine-tuned model are a task, which names the text of its subwords "text".
-        if data.text != trained_on.get("text", trained_on["fingerprint"]):
+        if data.text_fingerprint != trained_on.get("text", trained_on["fingerprint"]):
             raise UserError(
                 f"{data.folder} is not in the subwords of {model}: prepare the task with the "
                 "--text that the model was trained on"

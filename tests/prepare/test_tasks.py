@@ -288,7 +288,7 @@ def test_open_tasks_refuses_two_folders_of_one_task(language_text: Path, tmp_pat
         folders.append(prepare_task(TASKS[name], source, language_text, out, block=64))
     assert [task.task.name for task in open_tasks(folders[:2])] == ["rte", "cola"]
     first, _, other = map(open_task, folders)
-    assert (first.training, other.training) == (2, 3)
+    assert (first.training_examples, other.training_examples) == (2, 3)
     assert first.fingerprint != other.fingerprint
     with pytest.raises(UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"):
         open_tasks(folders)
