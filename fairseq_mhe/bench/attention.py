@@ -72,7 +72,7 @@ class AttentionBenchmark(Benchmark):
         with recording, torch.no_grad():
             model.train()(**batch)
         (self._inputs,) = calls
-        # The inputs become leaves with gradients. Equal inputs stay the same tensor.
+        # The inputs become leaves with gradients: one tensor that is passed twice stays one.
         leaves: dict[Tensor, Tensor] = {}
         for name in ("query", "key", "value"):
             tensor = self._inputs[name]

@@ -38,7 +38,7 @@ class Stopwatch:
         totals: Seconds = defaultdict(float)
         for name, start, end in self._spans:
             if self._on_gpu:
-                totals[name] += start.elapsed_time(end) / 1000  # of milliseconds
+                totals[name] += start.elapsed_time(end) / 1000  # from milliseconds
             else:
                 totals[name] += end - start
         return dict(totals)

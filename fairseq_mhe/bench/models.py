@@ -40,9 +40,9 @@ _PAIRS = 20_000
 #: Standard deviations of the logarithms of source length and of target / source length, from the
 #: first 20,000 pairs of Europarl v7 English-German, in words.
 _SPREAD, _RATIO_SPREAD = 0.68, 0.20
-_SHORTEST, _LONGEST = 3, 200
+_SHORTEST, _LONGEST = 3, 200  # tokens of a random sentence
 _MULTIPLE = 8  # fairseq-train's default of --required-batch-size-multiple
-#: Length of the shortest sentence / the longest one in a batch to translate: fairseq sorts them.
+#: In a batch to translate, the shortest length / the longest one: fairseq sorts by length.
 _SHORTEST_SHARE = 0.9
 
 

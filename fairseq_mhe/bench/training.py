@@ -48,8 +48,8 @@ class TrainingBenchmark(Benchmark):
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
-        usual = [4096 if args.device == "cuda" else 1024]
-        return combinations(max_tokens=args.max_tokens or usual, dtype=args.dtype)
+        default = [4096 if args.device == "cuda" else 1024]
+        return combinations(max_tokens=args.max_tokens or default, dtype=args.dtype)
 
     def prepare(self, cell: Values) -> None:
         tokens = cell["max_tokens"]

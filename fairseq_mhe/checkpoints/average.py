@@ -100,7 +100,7 @@ def _check_same_model(state: Any, path: Path, other: Any, other_path: Path) -> N
 
 
 def _check_linear(state: dict[str, Any], path: Path) -> None:
-    """Raise UserError for a fold with products of weights, whose mean is no product of means."""
+    """Raise UserError for a fold whose weights are products, because means of them are wrong."""
     history = provenance(state)
     if history.get("made_by") == "fold" and not history.get("linear"):
         kinds = ", ".join(sorted(set(history["source"]["attention"].values())))

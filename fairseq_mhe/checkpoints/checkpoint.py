@@ -95,7 +95,7 @@ class Source:
         return self.family.task(*self.vocab_sizes)
 
     def require_translation(self, feature: str) -> None:
-        """Raise UserError if it is no translation model, which ``feature`` needs."""
+        """Raise UserError unless this is a translation model, which ``feature`` needs."""
         if self.family is not TRANSLATION:
             raise UserError(
                 f"{feature} is for translation models, but {self.path} is a {self.family.stock}: "
@@ -132,7 +132,8 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
         why = error.message if isinstance(error, ErrorExit) else error
         raise UserError(f"{path}: {why}") from None
     except Exception as error:  # fairseq does not check options: wrong ones fail anywhere
-        raise UserError(f"no model can be made of {path}: {error!r}") from error
+        problem = f"cannot build a model from {path}: {error!r}"
+        raise UserError(f"{problem}; use another checkpoint") from error
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             problem = f"{name} is not finite, as after a training that diverged"

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from fairseq_mhe.common.errors import one_line
 
-_OPTION = re.compile(r"-[^\d.]")  # matches neither "-1" nor "-"
+_OPTION = re.compile(r"-[^\d.]")  # matches neither a number such as -1 nor a lone -
 
 
 class Parser(ArgumentParser):
@@ -102,8 +102,8 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
         names = known if text == "all" else text.split(",")
         for name in names:
             if name not in known:
-                choices = ", ".join(known)
-                raise ArgumentTypeError(f"unknown {name!r}; choose of: {choices}, or all")
+                choices = ", ".join([*known, "all"])
+                raise ArgumentTypeError(f"unknown {name!r}; choose from {choices}")
         return list(dict.fromkeys(names))
 
     return convert

@@ -32,7 +32,7 @@ def memory() -> int:
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         return min(physical, int(_CONTAINER_LIMIT.read_text()))
-    except (OSError, ValueError):  # without cgroup v2 no file; "max" if there is no limit
+    except (OSError, ValueError):  # there is no cgroup v2, or its limit is "max"
         return physical
 
 
@@ -60,7 +60,7 @@ def versions() -> dict[str, str]:
 
 def machine(device: str) -> dict[str, str]:
     """Return the names and sizes of processor, memory and, for "cuda", the GPU."""
-    import torch  # takes seconds, which callers of the other functions need not wait
+    import torch  # imported here, because it takes seconds and few callers need it
 
     processor = _cpuinfo("model name") or platform.processor() or platform.machine()
     facts = {"processor": f"{processor}, {cores()} cores"}

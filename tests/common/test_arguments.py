@@ -34,5 +34,5 @@ def test_a_word_that_is_no_positive_number_is_rejected(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["d", "a,d", ""])
 def test_the_error_for_an_unknown_name_lists_the_known_ones(text: str) -> None:
-    with pytest.raises(ArgumentTypeError, match="choose of: a, b, or all"):
+    with pytest.raises(ArgumentTypeError, match="choose from a, b, all"):
         some_of(["a", "b"])(text)
