@@ -17,10 +17,10 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import Board
 
-RETRIES = 4  # of a request that brings no byte
+RETRIES = 4  # of a request that fails before its first byte
 PAUSE = 2.0  # seconds before the second retry; doubled before each further retry
 TIMEOUT = 60.0  # seconds without a byte
-BLOCK = 1 << 16  # bytes written at a time; a broken connection loses no more than these
+BLOCK = 1 << 16  # bytes written at a time; a broken connection loses at most one block
 MB = 10**6
 #: Status codes of a busy server, which may ask for a pause by the header Retry-After.
 _BUSY = (408, 429, 500, 502, 503, 504)
@@ -115,7 +115,7 @@ def _resume(session: requests.Session, url: str, part: Path) -> bool:
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
-    """Unpack the named ``members`` of a zip or tar; UserError if one is missing, or damaged."""
+    """Unpack ``members`` of a zip or tar; UserError if the archive is damaged or lacks one."""
     try:
         if archive.suffix == ".zip":
             with zipfile.ZipFile(archive) as zipped:
@@ -135,12 +135,12 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
 
 
 def _unpack_tar(packed: tarfile.TarFile, members: Collection[str], out: Path) -> None:
-    """Unpack regular files named in ``members``, by the data filter of Python 3.11.4 and newer."""
+    """Unpack the regular files among ``members``, by the data filter that Python 3.11.4 added."""
     packed.extraction_filter = getattr(tarfile, "data_filter", None)
     for member in packed:
         if member.isfile() and posixpath.normpath(member.name) in members:
             member.mode = 0o644  # an older Python would keep set-user-ID bits
             packed.extract(member, out)
-    # Read to the end of the file, where gzip's checksum of the whole stands.
+    # Read to the end of the file, where gzip stores the checksum of the whole.
     while packed.fileobj and packed.fileobj.read(1 << 20):
         pass

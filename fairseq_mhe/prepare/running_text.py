@@ -1,4 +1,4 @@
-"""Prepare running text, documents of one paragraph a line, for language models."""
+"""Prepare running text (documents with one paragraph a line) for language models."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
 
 
 def documents(paths: Sequence[Path], begins: str = EMPTY_LINES) -> Iterator[list[str]]:
-    """Yield the documents of files, each a list of one or more normalised paragraphs."""
+    """Yield documents as non-empty lists of normalised paragraphs; ``begins``: what begins one."""
     for path in paths:
         document: list[str] = []
         for line in read_lines(path):

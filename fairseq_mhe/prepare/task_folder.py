@@ -44,7 +44,7 @@ class TaskFolder:
 
     @property
     def official(self) -> Path:
-        """The official file of SQuAD's scored set."""
+        """The path of SQuAD's official file of the scored set."""
         return self.folder / "raw" / "valid.official.json"
 
     def examples(self, subset: str) -> Any:
@@ -61,7 +61,7 @@ def open_task(folder: Path) -> TaskFolder:
 
 
 def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
-    """Open folders of different tasks; raises UserError if one cannot be opened, or for a pair."""
+    """Open folders of tasks; raises UserError as `open_task`, or if two hold the same task."""
     tasks = [open_task(folder) for folder in folders]
     for task, other in combinations(tasks, 2):
         if task.task is other.task:

@@ -1,7 +1,7 @@
 """The embedded corpus, home-assistant/ beside this file: English-German pairs, and English alone.
 
 The English side is text to pre-train on, and a task: predict which of ten integrations a message is
-from. The task has no message of several integrations, the text none of the task's held-out tenth.
+from. The task leaves out messages of several integrations, the text the task's held-out tenth.
 """
 
 import bz2

@@ -41,12 +41,12 @@ class Downloads:
     def unpack(
         self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
     ) -> None:
-        """Download ``files``; move what ``action(paths, folder)`` makes of them to `original`."""
+        """Download ``files`` and call ``action(paths, folder)``; its files move to `original`."""
 
         def extract(work: Path) -> dict[str, str]:
             paths = download(files, self.original / "archives", self.mirror)
             action(paths, work)
-            return {path.name: sha256(path) for path in paths}  # published or not
+            return {path.name: sha256(path) for path in paths}  # some are not published
 
         published = {file.name: file.sha256 for file in files}
         with open_manifest(self.original, DOWNLOADED, {}) as manifest:
