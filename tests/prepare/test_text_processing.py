@@ -22,7 +22,7 @@ def test_line_breaks_of_every_kind_become_spaces() -> None:
 
 
 @given(st.text())
-def test_normalising_twice_changes_nothing(text: str) -> None:
+def test_a_normalised_line_is_one_line_and_does_not_change(text: str) -> None:
     line = normalise(text)
     assert len(line.splitlines()) <= 1
     assert normalise(line) == line
