@@ -11,7 +11,7 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from tests.fixtures.small_runs import MADE, run_of
+from tests.fixtures.small_runs import SMALL, run_of
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["translate", "--help"], ["params"]])
@@ -54,7 +54,7 @@ def test_a_subcommand_reports_an_unknown_option_before_a_missing_one(
 def test_a_run_folder_stands_for_its_model_and_its_data(tmp_path: Path) -> None:
     run = Path(shutil.copytree(run_of("mhe_mul"), tmp_path / "run"))
     config = json.loads((run / "config.json").read_text())
-    config["surroundings"]["data"] = str(MADE / "data")
+    config["surroundings"]["data"] = str(SMALL / "data")
     (run / "config.json").write_text(json.dumps(config))
     assert cli.main(["fold", str(run), str(tmp_path / "folded.pt")]) == 0
     assert set(open_source(tmp_path / "folded.pt").attention.values()) == {"mha"}

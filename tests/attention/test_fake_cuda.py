@@ -10,7 +10,7 @@ from torch import Tensor
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import EMBED_DIM, PLACES, make_layer
-from tests.fixtures.fake_cuda import CUDA, empty, fake_cuda, moved
+from tests.fixtures.fake_cuda import CUDA, empty, fake_cuda, move_to_gpu
 
 B, T, S = 3, 5, 7
 #: The only function that reads a value from a GPU in training.
@@ -68,22 +68,22 @@ def test_forward_stays_on_the_gpu(kind: str, place: str, dtype: torch.dtype) -> 
     layer = layer_for(kind)
     answers = {PADDING: True}
     with fake_cuda(answers) as watch:
-        moved(layer, dtype)
+        move_to_gpu(layer, dtype)
         x, y = inputs(place, dtype)
         for number, given in enumerate(masks(place, len(y), dtype)):
-            watch.asked.clear()
+            watch.reads.clear()
             causal = isinstance(given["attn_mask"], CausalMask)
             asks = causal and given["key_padding_mask"] is not None
             modes = (False, True) if asks or number == 0 else (bool(alternate(dtype, number)),)
             for training in modes:
-                before = watch.fused
+                before = watch.fused_calls
                 out, _ = layer.train(training)(x, y, y, need_weights=False, **given)
                 check(out, (T, B, EMBED_DIM), dtype)
                 # No fused kernel returns the row sums of weights, which dropout changes from 1.
-                assert watch.fused - before == (not (training and layer.needs_row_sums))
+                assert watch.fused_calls - before == (not (training and layer.needs_row_sums))
             # The first layer of a step asks for all layers.
-            assert watch.asked.total() <= asks
-            if watch.asked:
+            assert watch.reads.total() <= asks
+            if watch.reads:
                 answers[PADDING] = False
         out, weights = layer(x, y, y, need_head_weights=True, **given)
         check(out, (T, B, EMBED_DIM), dtype)
@@ -95,7 +95,7 @@ def test_gradients_stay_on_the_gpu(kind: str, place: str, dtype: torch.dtype) ->
     """Every parameter gets a gradient of its dtype, without masks or with both masks."""
     layer = layer_for(kind).train()
     with fake_cuda({PADDING: False}):
-        moved(layer, dtype)
+        move_to_gpu(layer, dtype)
         x, y = inputs(place, dtype, requires_grad=True)
         without, *_, with_both = masks(place, len(y), dtype)
         given = (without, with_both)[alternate(dtype, PLACES.index(place))]
@@ -120,7 +120,7 @@ def test_the_simulated_gpu_detects_a_fault(fault: str, monkeypatch: pytest.Monke
     layer, merge = layer_for("mha"), Attention.merge
     monkeypatch.setattr(Attention, "merge", lambda self, x, sums: broken(merge(self, x, sums)))
     with fake_cuda({PADDING: False}):
-        moved(layer, torch.bfloat16)
+        move_to_gpu(layer, torch.bfloat16)
         x = empty(T, B, EMBED_DIM, dtype=torch.bfloat16)
         with pytest.raises(Exception, match=message):
             layer(x, x, x)

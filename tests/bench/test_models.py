@@ -16,7 +16,7 @@ from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.models.families import make_dictionary
 from tests.bench.conftest import VOCABULARY, make_settings
-from tests.fixtures.small_runs import MADE
+from tests.fixtures.small_runs import SMALL
 
 SETTINGS = make_settings()
 DICTIONARY = make_dictionary(VOCABULARY)
@@ -85,13 +85,13 @@ def test_random_batches_fill_max_tokens_with_sentences_of_realistic_lengths() ->
 
 def test_real_batches_come_from_the_data_folder() -> None:
     cfg = models.configuration("mha", SETTINGS, "float32").task
-    batches = list(real_batches(MADE / "data", cfg, 10_000, 512))
+    batches = list(real_batches(SMALL / "data", cfg, 10_000, 512))
     shapes = {tuple(batch["target"].shape) for batch in batches}
     assert len(shapes) > 3
     assert sum(batch["nsentences"] for batch in batches) == 150
     assert max(rows * columns for rows, columns in shapes) <= 512
     with pytest.raises(UserError, match=r"has \d+ words: give --vocab-size \d+ or more"):
-        real_batches(MADE / "data", cfg, VOCABULARY, 512)
+        real_batches(SMALL / "data", cfg, VOCABULARY, 512)
     with pytest.raises(UserError, match="is no data folder"):
         real_batches(Path(__file__).parent, cfg, VOCABULARY, 512)
 

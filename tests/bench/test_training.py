@@ -9,7 +9,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_mhe.bench.training import TrainingBenchmark
 from tests.bench.conftest import make_settings
-from tests.fixtures.small_runs import MADE
+from tests.fixtures.small_runs import SMALL
 
 
 def prepared(
@@ -38,7 +38,7 @@ def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
 
 
 def test_a_repetition_takes_the_same_random_batches_but_the_next_real_ones() -> None:
-    for data in (None, MADE / "data"):
+    for data in (None, SMALL / "data"):
         workload = prepared("mha", tokens=512, data=data, batches=3, vocab_size=1000)
         workload.repetition()
         workload.repetition()

@@ -8,9 +8,9 @@ import pytest
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.trained import Trained, open_trained
 from fairseq_mhe.deploy.translator import Translator
-from tests.fixtures.small_runs import MADE, run_of
+from tests.fixtures.small_runs import SMALL, run_of
 
-SOURCES = (MADE / "data" / "raw" / "test.en").read_text(encoding="utf-8").splitlines()
+SOURCES = (SMALL / "data" / "raw" / "test.en").read_text(encoding="utf-8").splitlines()
 #: The small model never predicts </s>. The usual limit of 200 subwords would make tests slow.
 BRIEF = {"max_len_a": 0, "max_len_b": 10}
 
@@ -22,7 +22,7 @@ def hypotheses(kind: str) -> list[str]:
 
 
 def trained(kind: str = "mhe_mul") -> Trained:
-    return open_trained(run_of(kind), MADE / "data")
+    return open_trained(run_of(kind), SMALL / "data")
 
 
 @pytest.fixture(scope="session")

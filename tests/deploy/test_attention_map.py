@@ -17,11 +17,11 @@ from fairseq_mhe.deploy.translator import Translator
 from tests.attention.equations import EQUATIONS
 from tests.fixtures.checkpoints import stir
 from tests.fixtures.models import make_dictionary, make_model
-from tests.fixtures.small_runs import MADE, run_of
+from tests.fixtures.small_runs import SMALL, run_of
 
 SENTENCE, TRANSLATION = "The lamp in the hall.", "Die Lampe im Flur."
 PLACES = ("encoder", "decoder", "cross")
-DATA = MADE / "data"
+DATA = SMALL / "data"
 RUN = run_of("mhe_mul")
 
 

@@ -26,14 +26,14 @@ from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.deploy.conftest import SOURCES, hypotheses, trained
 from tests.fixtures.processes import PYTHON, python
-from tests.fixtures.small_runs import MADE, run_of
+from tests.fixtures.small_runs import SMALL, run_of
 
 EXAMPLES = Path(fairseq_mhe.__file__).parent / "deploy" / "examples"
 COMMON = {"README.md", "SHA256SUMS", "bpe.codes", "bundle.json", "example.py"}
 
 
 def export(kind: str, out: Path, *more: str) -> int:
-    words = ["export", str(run_of(kind)), str(out), "--data", str(MADE / "data"), *more]
+    words = ["export", str(run_of(kind)), str(out), "--data", str(SMALL / "data"), *more]
     return cli.main(words)
 
 
@@ -110,7 +110,7 @@ def test_the_ctranslate2_example_processes_text_like_the_data_folder(
 ) -> None:
     """CTranslate2 is a mock that returns its input as the translation."""
     path = tmp_path / MODEL_NAMES[kind]
-    shutil.copyfile(MADE / "data" / "subword" / "bpe.codes", tmp_path / MODEL_NAMES["bpe"])
+    shutil.copyfile(SMALL / "data" / "subword" / "bpe.codes", tmp_path / MODEL_NAMES["bpe"])
     if kind == "sentencepiece":
         write_lines(tmp_path / "text", SOURCES * 5)
         learn_sentencepiece([tmp_path / "text"], 60, path)
@@ -167,7 +167,7 @@ def test_wrong_paths_end_in_one_line(
     message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    paths = {"RUN": str(run_of("mha")), "OUT": str(tmp_path / "out"), "DATA": str(MADE / "data")}
+    paths = {"RUN": str(run_of("mha")), "OUT": str(tmp_path / "out"), "DATA": str(SMALL / "data")}
     paths["BUNDLE"] = str(exported)
     for name, path in paths.items():
         words = [word.replace(name, path) for word in words]
@@ -236,7 +236,7 @@ def test_a_damaged_file_of_a_bundle_is_refused(
 )
 def test_a_run_without_its_data_is_refused(tmp_path: Path, case: str, message: str) -> None:
     run = Path(shutil.copytree(run_of("mha"), tmp_path / "run"))
-    data = Path(shutil.copytree(MADE / "data", tmp_path / "data"))
+    data = Path(shutil.copytree(SMALL / "data", tmp_path / "data"))
     (data / "bin" / "dict.en.txt").write_bytes(b"\xff")
     config = json.loads((run / "config.json").read_text())
     config["surroundings"]["data"] = "nowhere" if case == "nowhere" else str(data)

@@ -20,7 +20,7 @@ from fairseq_mhe.deploy.translator import Translation, Translator
 from fairseq_mhe.models import packed
 from tests.deploy.conftest import BRIEF, SOURCES, hypotheses
 from tests.fixtures.processes import python
-from tests.fixtures.small_runs import MADE, run_of
+from tests.fixtures.small_runs import SMALL, run_of
 
 
 def load(bundle: Path, **options: Any) -> Translator:
@@ -28,7 +28,7 @@ def load(bundle: Path, **options: Any) -> Translator:
 
 
 def test_a_run_and_a_bundle_translate_like_fairseq_generate(translator: Translator) -> None:
-    run = Translator.load(run_of("mha"), data=MADE / "data", engine="fairseq", cpu=True)
+    run = Translator.load(run_of("mha"), data=SMALL / "data", engine="fairseq", cpu=True)
     assert run.translate(SOURCES) == hypotheses("mha")
     assert (translator.languages, translator.engine) == (("en", "de"), "fairseq")
     assert translator.translate(SOURCES) == hypotheses("mhe_mul")
@@ -239,7 +239,7 @@ def test_no_translation_exceeds_the_models_positions(tmp_path: Path, engine: str
     state = read_checkpoint(run_of("mhe_mul") / "model.pt")
     state["cfg"]["model"]["max_target_positions"] = 16
     save_checkpoint(state, tmp_path / "few.pt")
-    few = load(tmp_path / "few.pt", data=MADE / "data", engine=engine)
+    few = load(tmp_path / "few.pt", data=SMALL / "data", engine=engine)
     (((subwords, _),),) = few._engine.translate([["the"] * 3], few.decoding, 1)
     assert len(subwords.split()) == 15
 

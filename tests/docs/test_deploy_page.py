@@ -13,7 +13,7 @@ import pytest
 from fairseq_mhe.deploy.export import FORMATS
 from tests.deploy.conftest import hypotheses
 from tests.fixtures.processes import python
-from tests.fixtures.small_runs import MADE, run_of
+from tests.fixtures.small_runs import SMALL, run_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a folder that holds a small run where the page expects a quickstart's."""
     folder = tmp_path_factory.mktemp("deploy page")
     quickstart = folder / "runs" / "quickstart"
-    shutil.copytree(MADE / "data", quickstart / "data")
+    shutil.copytree(SMALL / "data", quickstart / "data")
     run = quickstart / "tiny-mhe_mul-seed1"
     shutil.copytree(run_of("mhe_mul"), run)
     config = json.loads((run / "config.json").read_text())

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.fixtures.small_runs import MADE
+from tests.fixtures.small_runs import SMALL
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "train_your_own.md").read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ SHORTER = {
 def test_every_command_runs(tmp_path: Path, commands: dict[str, str]) -> None:
     (tmp_path / "my").mkdir()
     for lang in ("en", "de"):
-        shutil.copy(MADE / "text" / f"train.{lang}", tmp_path / "my")
+        shutil.copy(SMALL / "text" / f"train.{lang}", tmp_path / "my")
     script = re.sub(r"bash (data-prep|scripts)/", rf"bash '{ROOT}'/\1/", "".join(COMMANDS))
     for long, short in SHORTER.items():
         assert long in script

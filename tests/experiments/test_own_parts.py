@@ -15,7 +15,7 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 from fairseq_mhe.runs.recipes import FOLDER, NAMES, read_recipe, recipe
 from tests.docs.test_attention_page import EXAMPLE, NEW
 from tests.fixtures.language import small_text
-from tests.fixtures.small_runs import MADE
+from tests.fixtures.small_runs import SMALL
 
 PACKAGE = Path(cli.__file__).parent
 PATHS = sorted(FOLDER.glob("*.yaml"))
@@ -37,20 +37,20 @@ def test_a_users_kind_trained_by_a_users_recipe_is_in_the_table(tmp_path: Path) 
     (user_dir / "__init__.py").write_text(EXAMPLE, encoding="utf-8")
     text = (FOLDER / "tiny.yaml").read_text()
     path.write_text(text.replace("  dropout: 0.1", "  encoder_layers: 1\n  dropout: 0.1"))
-    words = ["--data", str(MADE / "data"), "--out", str(tmp_path / "out"), "--recipe", str(path)]
+    words = ["--data", str(SMALL / "data"), "--out", str(tmp_path / "out"), "--recipe", str(path)]
     words += ["--kinds", NEW, "--updates", "2", "--cpu", "--precision", "float32"]
     command("fairseq_mhe.cli", "run-table", *words, f"--user-dir={user_dir}")
     (row,) = json.loads((tmp_path / "out" / "table.json").read_text())
     assert (row["row"], row["attention"], row["layers"], row["updates"]) == ("mine", NEW, 3, 2)
     run = tmp_path / "out" / f"mine-{NEW}-seed1"
-    again = ["evaluate", str(run), "--cpu", "--data", str(MADE / "data")]
+    again = ["evaluate", str(run), "--cpu", "--data", str(SMALL / "data")]
     assert "BLEU" in command("fairseq_mhe.cli", *again, **{OWN_USER_DIR: str(user_dir)})
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a small text folder."""
-    lines = (MADE / "text" / "train.en").read_text(encoding="utf-8").splitlines()
+    lines = (SMALL / "text" / "train.en").read_text(encoding="utf-8").splitlines()
     return small_text(tmp_path_factory.mktemp("text"), lines)
 
 
@@ -58,7 +58,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_hydra_trains_as_the_command_line_does(row: str, text: Path, tmp_path: Path) -> None:
     """Two updates of one layer have equal losses in fairseq-train and fairseq-hydra-train."""
     is_translation = row in NAMES
-    data = (MADE / "data" if is_translation else text) / "bin"
+    data = (SMALL / "data" if is_translation else text) / "bin"
     size = {"max_tokens": 100} if is_translation else {"batch_size": 1}
     sides = ("encoder", "decoder") if is_translation else ("encoder",)
     sides = ("decoder",) if "_lm_" in row else sides

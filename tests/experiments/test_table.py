@@ -9,7 +9,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import table
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.runs.recipes import FOLDER, Recipe, recipe
-from tests.fixtures.small_runs import MADE
+from tests.fixtures.small_runs import SMALL
 
 
 def chosen(row: str | None, *words: str) -> Recipe:
@@ -63,7 +63,7 @@ def test_impossible_options_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_heading_names_deviations_from_the_recipe() -> None:
-    data = open_data(MADE / "data")
+    data = open_data(SMALL / "data")
 
     def heading(*rows: str, **changes: int) -> str:
         args = argparse.Namespace(**{"title": "A", "updates": 0, "batch_tokens": 0, **changes})

@@ -19,10 +19,10 @@ from fairseq_mhe.common import files
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.runs import translation
 from tests.fixtures.processes import kill
-from tests.fixtures.small_runs import MADE
+from tests.fixtures.small_runs import SMALL
 
 RUN = "tiny-mha-seed1"
-TRAIN = ["train", "tiny", "mha", "--updates", "8", "--cpu", "--data", str(MADE / "data")]
+TRAIN = ["train", "tiny", "mha", "--updates", "8", "--cpu", "--data", str(SMALL / "data")]
 
 
 def start(*words: str) -> subprocess.Popen[str]:
@@ -85,8 +85,8 @@ class Killed(BaseException):
 @pytest.fixture
 def line(tmp_path: Path) -> list[str]:
     """The command that translates and scores the validation set of a trained run."""
-    data = shutil.copytree(MADE / "data", tmp_path / "data")
-    run = shutil.copytree(MADE / "runs" / RUN, tmp_path / RUN)
+    data = shutil.copytree(SMALL / "data", tmp_path / "data")
+    run = shutil.copytree(SMALL / "runs" / RUN, tmp_path / RUN)
     return ["evaluate", str(run), "--data", str(data), "--cpu", "--subset", "valid"]
 
 

@@ -11,7 +11,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.runs import train as training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
-from tests.fixtures.small_runs import MADE
+from tests.fixtures.small_runs import SMALL
 
 BAD_COMMANDS = [
     ["train", "tiny", "mha", "--processes", "3"],
@@ -41,7 +41,7 @@ def test_a_rejected_command_creates_no_run_folder(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train", train)
-    out, data = tmp_path / "out", shutil.copytree(MADE / "data", tmp_path / "data")
+    out, data = tmp_path / "out", shutil.copytree(SMALL / "data", tmp_path / "data")
     folders = ["--data", str(data), "--out", str(out)]
     with pytest.raises(SystemExit, match="2"):
         sys.exit(cli.main([*words, *folders]))

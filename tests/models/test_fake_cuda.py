@@ -12,7 +12,7 @@ from fairseq_mhe.models.build import build
 from fairseq_mhe.models.families import make_task
 from fairseq_mhe.models.optimizer import FP16Optimizer
 from fairseq_mhe.models.transformer import TransformerMHEModel
-from tests.fixtures.fake_cuda import CUDA, DTYPES, empty, fake_cuda, moved
+from tests.fixtures.fake_cuda import CUDA, DTYPES, empty, fake_cuda, move_to_gpu
 from tests.fixtures.models import make_model
 
 B, BEAM, S, T = 3, 2, 7, 5
@@ -39,12 +39,12 @@ def model_of(kind: str) -> TransformerMHEModel:
 def test_training_waits_for_the_gpu_once_and_gradients_stay_on_it(kind: str, dtype: str) -> None:
     model = model_of(kind).train()
     with fake_cuda({PADDING: False}) as watch:
-        moved(model, DTYPES[dtype])
+        move_to_gpu(model, DTYPES[dtype])
         source, target = (empty(B, length, dtype=torch.long) for length in (S, T))
         scores = model(source, empty(B, dtype=torch.long), target)[0]
         assert (scores.device, scores.dtype) == (CUDA, DTYPES[dtype])
         # All layers share one test of the padding; kinds without a fused kernel need none.
-        assert watch.asked.total() <= 1
+        assert watch.reads.total() <= 1
         model.get_normalized_probs((scores, None), log_probs=True).sum().backward()
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None, name
@@ -56,10 +56,10 @@ def test_training_waits_for_the_gpu_once_and_gradients_stay_on_it(kind: str, dty
 def test_the_passes_of_a_cuda_graph_never_wait_for_the_gpu(kind: str, dtype: str) -> None:
     model = model_of(kind).train()
     with fake_cuda({}) as watch:
-        moved(model, DTYPES[dtype])
+        move_to_gpu(model, DTYPES[dtype])
         source, target = (empty(B, length, dtype=torch.long) for length in (S, T))
         model._features(source, target).sum().backward()
-        assert not watch.asked
+        assert not watch.reads
 
 
 @pytest.mark.parametrize(("kind", "most"), [("mhe_mul", 715), ("mhe_conv", 950)])
@@ -77,21 +77,21 @@ def test_update_starts_few_kernels(kind: str, most: int, monkeypatch: pytest.Mon
     # fairseq's positions read a shape from memory, which fake tensors have not.
     monkeypatch.setattr(torch.onnx.operators, "shape_as_tensor", lambda x: list(x.shape))
     with fake_cuda({PADDING: True}) as watch:
-        moved(model.train(), torch.bfloat16)
+        move_to_gpu(model.train(), torch.bfloat16)
         optimizer = FP16Optimizer.build_optimizer(cfg, list(model.parameters()))
         source, target = (empty(B, length, dtype=torch.long) for length in (S, T))
         inputs = {"src_tokens": source, "src_lengths": None, "prev_output_tokens": target}
         sample = {"net_input": inputs, "target": target, "ntokens": B * T}
         for _ in range(2):  # the optimizer makes its state in the first
-            watch.started.clear()
-            watch.asked.clear()
+            watch.kernels.clear()
+            watch.reads.clear()
             optimizer.zero_grad()
             optimizer.backward(criterion(model, sample)[0])
             optimizer.multiply_grads(1 / sample["ntokens"])
             optimizer.clip_grad_norm(1.0)
             optimizer.step()
-    assert watch.asked == {PADDING: 1}
-    assert 500 < watch.started.total() <= most
+    assert watch.reads == {PADDING: 1}
+    assert 500 < watch.kernels.total() <= most
 
 
 def test_a_step_of_decoding_starts_few_kernels() -> None:
@@ -100,14 +100,14 @@ def test_a_step_of_decoding_starts_few_kernels() -> None:
         model = model_of(kind).eval()
         model.make_generation_fast_(need_attn=False)
         with fake_cuda({DECODER: False}) as watch, torch.no_grad():
-            moved(model, torch.float16)
+            move_to_gpu(model, torch.float16)
             source, lengths = empty(B, S, dtype=torch.long), empty(B, dtype=torch.long)
             state: dict[str, Any] = {}
             inputs = {"encoder_out": model.encoder(source, lengths), "incremental_state": state}
             for step in (1, 2):  # in the first, what depends on weights alone is computed
-                watch.started.clear()
+                watch.kernels.clear()
                 model.decoder(empty(B, step, dtype=torch.long), **inputs)
-        started[kind] = watch.started.total()
+        started[kind] = watch.kernels.total()
     assert 30 < started["mhe_mul"] <= started["mha"]
     assert max(started.values()) <= 1.5 * started["mha"]  # by separate steps twice as many
 
@@ -123,11 +123,11 @@ def test_a_decoding_step_waits_once_for_the_order_of_hypotheses(kind: str, dtype
         states: list[dict[str, Any]] = [{}, {}]
         memories = []
         for model in models:
-            moved(model, DTYPES[dtype])
+            move_to_gpu(model, DTYPES[dtype])
             memory = model.encoder(source, lengths)
             memories.append(model.encoder.reorder_encoder_out(memory, first))
         for step in (1, 2):
-            watch.asked.clear()
+            watch.reads.clear()
             prefix = empty(B * BEAM, step, dtype=torch.long)
             order = empty(B * BEAM, dtype=torch.long)
             for i, model in enumerate(models):
@@ -137,4 +137,4 @@ def test_a_decoding_step_waits_once_for_the_order_of_hypotheses(kind: str, dtype
             for i, model in enumerate(models):
                 model.decoder.reorder_incremental_state_scripting(states[i], order)
                 memories[i] = model.encoder.reorder_encoder_out(memories[i], order)
-            assert watch.asked == {DECODER: 2, ORDER: 1}
+            assert watch.reads == {DECODER: 2, ORDER: 1}

@@ -11,7 +11,7 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.runs import slurm
 from fairseq_mhe.runs.job import read_job
-from tests.fixtures.small_runs import MADE
+from tests.fixtures.small_runs import SMALL
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -37,7 +37,7 @@ def submitted(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 def submit(out: Path, *words: str) -> int:
     cells = ["--rows", "tiny", "--kinds", "mha,mhe_mul", "--seeds", "1,2", "--updates", "3"]
-    places = ["--data", str(MADE / "data"), "--out", str(out)]
+    places = ["--data", str(SMALL / "data"), "--out", str(out)]
     return cli.main(["run-table", *places, *cells, "--slurm", *words])
 
 
@@ -133,7 +133,7 @@ def test_failed_submissions_are_one_line_errors(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert submit(tmp_path / "out") == 2
     assert "--slurm needs sbatch on the PATH" in capsys.readouterr().err
-    words = ["--data", str(MADE / "data"), "--out", str(tmp_path / "out")]
+    words = ["--data", str(SMALL / "data"), "--out", str(tmp_path / "out")]
     line = ["run-table", *words, "--slurm-option", "partition=gpu", "--rows", "tiny"]
     assert cli.main(line) == 2
     assert "give --slurm too, or leave them out" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.train import train
 from fairseq_mhe.runs.translation import parse_hypotheses
 from tests.fixtures.runs import open_run, settings
-from tests.fixtures.small_runs import MADE
+from tests.fixtures.small_runs import SMALL
 
 FOLDER = Path("test")
 _LOGGED = "2026-11-21 04:11:01 | INFO | fairseq_cli.generate | "
@@ -57,7 +57,7 @@ def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Pat
 
 def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
     """fairseq's --patience ends it; metrics.json says so, and model.pt averages epochs."""
-    data = open_data(MADE / "data")
+    data = open_data(SMALL / "data")
     unset = dict.fromkeys(("save_interval", "save_interval_updates", "validate_interval"))
     unset |= dict.fromkeys(("validate_interval_updates", "keep_interval_updates"))
     constant_model = settings(

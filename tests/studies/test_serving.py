@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from studies.__main__ import main
-from tests.fixtures.small_runs import MADE, run_of
+from tests.fixtures.small_runs import SMALL, run_of
 
 
 def test_serving_measures_every_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     out = tmp_path / "serving"
-    words = ["serving", "--run", str(run_of("mhe_mul")), "--data", str(MADE / "data")]
+    words = ["serving", "--run", str(run_of("mhe_mul")), "--data", str(SMALL / "data")]
     words += ["--repetitions", "2", "--threads", "1"]
     assert main([*words, "--out", str(out)]) == 0, capsys.readouterr().err
     rows = json.loads((out / "serving.json").read_text())["rows"]
