@@ -102,8 +102,8 @@ class Source:
                 "leave it out, or use another checkpoint"
             )
 
-    def options_of_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
-        """Return the options with ``kind`` at all places; ``own``: further options of that kind."""
+    def options_of_kind(self, kind: str, bias: bool, **sizes: Any) -> dict[str, Any]:
+        """Return the options with ``kind`` at all places; ``sizes``: other options of that kind."""
         unset = dict.fromkeys(name for name in OPTIONS if name in self.options)
         chosen = {
             "_name": self.family.arch(self.row),
@@ -111,7 +111,7 @@ class Source:
             "attention_bias": bias,
             "attention_head_dim": self.options["attention_head_dim"],
         }
-        return {**self.options, **unset, **chosen, **own}
+        return {**self.options, **unset, **chosen, **sizes}
 
 
 def open_source(path: Path) -> Source:
@@ -143,15 +143,15 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
 
 def _options(state: dict[str, Any]) -> dict[str, Any]:
     """Return every option of our model for a saved state."""
-    given = model_options(state)
-    family = family_of(given)
-    options = {name: plain(value) for name, value in family.options(given).items()}
+    saved = model_options(state)
+    family = family_of(saved)
+    options = {name: plain(value) for name, value in family.options(saved).items()}
     # The checkpoint itself holds pretrained embeddings and trained classification heads.
     if family is TRANSLATION:
         options |= {"encoder_embed_path": None, "decoder_embed_path": None}
     if family is ROBERTA:
         options |= {"load_checkpoint_heads": True}
-    options["_name"] = options.get("_name") or given.get("arch")
+    options["_name"] = options.get("_name") or saved.get("arch")
     return options
 
 

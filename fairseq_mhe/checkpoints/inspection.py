@@ -47,7 +47,7 @@ def inspect(path: Path) -> dict[str, Any]:
     for name, value in weights.items():
         if ".self_attn." in name or ".encoder_attn." in name:
             attention[place_of(name)] += value.numel()
-    given = {n: options[n] for n in kind_options() if options.get(n) is not None}
+    chosen = {n: options[n] for n in kind_options() if options.get(n) is not None}
     dtypes = {str(x.dtype).removeprefix("torch.") for x in weights.values()}
     history = checkpoint.provenance(state)
     versions = history.pop("versions", {})
@@ -58,7 +58,7 @@ def inspect(path: Path) -> dict[str, Any]:
         "row": row,
         "row_differences": plain(differences),
         "kinds": family.kinds(options),
-        "options": plain(given),
+        "options": plain(chosen),
         "attention_parameters": dict(attention),
         "parameters": _parameters(weights),
         "dtypes": sorted(dtypes),

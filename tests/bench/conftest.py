@@ -15,9 +15,9 @@ VOCABULARY = 120
 SETTINGS = {"row": "tiny", "device": "cpu", "vocab_size": VOCABULARY, "threads": 1, "seed": 1}
 
 
-def make_settings(**own: Any) -> Namespace:
-    """Return `SETTINGS`, changed by ``own``, which also has the options of one benchmark."""
-    return Namespace(**{**SETTINGS, **own})
+def make_settings(**changes: Any) -> Namespace:
+    """Return `SETTINGS` with ``changes``, which also are the options of one benchmark."""
+    return Namespace(**{**SETTINGS, **changes})
 
 
 @pytest.fixture(params=["stock", "mhe_mul"])

@@ -13,9 +13,9 @@ from tests.fixtures.small_runs import SMALL
 
 
 def prepared(
-    variant: str, dtype: str = "float32", tokens: int = 64, **own: Any
+    variant: str, dtype: str = "float32", tokens: int = 64, **changes: Any
 ) -> TrainingBenchmark:
-    settings = {"batches": 2, "data": None, "cuda_graphs": False, **own}
+    settings = {"batches": 2, "data": None, "cuda_graphs": False, **changes}
     workload = TrainingBenchmark(variant, make_settings(**settings))
     workload.prepare({"max_tokens": tokens, "dtype": dtype})
     return workload
