@@ -303,12 +303,14 @@ class Attention(nn.Module):
             need_head_weights: return the weights of each head, (H, B, T, S).
         """
         memory = query if key is None else key  # (S, B', kdim)
-        if self.projects_together and incremental_state is None and trains_on_gpu(query):
+        value = memory if value is None else value  # (S, B', vdim)
+        joint = self.projects_together and value is memory
+        if joint and incremental_state is None and trains_on_gpu(query):
             q, k, v = self.queries_keys_values(query, memory, key_padding_mask)
         else:
             cache = self._get_input_buffer(incremental_state)
             if cache is None or not (static_kv and cache.filled):
-                k, v = self.keys_values(memory, memory if value is None else value)
+                k, v = self.keys_values(memory, value)
                 if cache is not None:
                     cache.append(k, v, key_padding_mask)
             if cache is not None:

@@ -23,7 +23,7 @@ from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.options import OPTIONS, kind_options
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 from tests.attention import equations
-from tests.attention.conftest import place  # noqa: F401
+from tests.attention.conftest import gpu, place  # noqa: F401
 from tests.attention.test_variants import (  # noqa: F401
     test_decoding_step_by_step_equals_all_at_once,
     test_dropout_of_attention_weights_is_the_papers,
