@@ -79,9 +79,9 @@ class Attention(nn.Module):
     """
 
     OPTIONS: tuple[Option, ...] = (Option("attention_head_dim", _HEAD_DIM_HELP),)
-    #: Why no ordinary heads can compute the same as this kind; None if some can.
+    #: Why no ordinary heads (`WrittenOut`) compute the same as this kind; None if some do.
     no_heads: str | None = None
-    #: Whether the weights of its ordinary heads are a linear function of the kind's own weights.
+    #: Whether `written_out` multiplies no weights with each other, so that folds can be averaged.
     linear_heads = True
     #: Whether training on a GPU calls `queries_keys_values`, not ``queries`` and ``keys_values``.
     projects_together = False
@@ -149,7 +149,7 @@ class Attention(nn.Module):
             if rest:
                 why = f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}"
                 raise ValueError(f"{why}: change one of them")
-        #: The factor of the scores; `attend` applies ``score_scale``, the rest is in the queries.
+        #: The scale of the scores; ``score_scale`` becomes 1 once `queries` multiplies by it.
         self.scaling = self.score_scale = self.head_dim**-0.5
         self.build()
 
@@ -177,7 +177,7 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(T, B, C), (S, B, kdim), padding (B, S) -> (B, H, T, d), (B, Hk, S, d), (B, Hv, S, d).
 
-        One product for each input: a GPU trains small models as fast as the host starts kernels.
+        One matrix product projects each input, because kernel launches limit small models on GPUs.
         """
         q_layer = self.query_layer()
         kv_layers = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
@@ -207,7 +207,7 @@ class Attention(nn.Module):
     # Parts for the hooks.
 
     def project(self, query_heads: int, kv_heads: int) -> None:
-        """Create fairseq's four projections, for so many query heads and key/value heads."""
+        """Create fairseq's four projections for these numbers of query and key/value heads."""
         self.query_heads = query_heads
         self.key_heads = self.value_heads = kv_heads
         self.k_proj = self.input_linear(self.kdim, kv_heads * self.head_dim)
@@ -250,8 +250,8 @@ class Attention(nn.Module):
     def queries_by_one_product(
         self, x: Tensor, weight: Callable[[], Tensor], bias: Callable[[], Tensor]
     ) -> Tensor:
-        """(T, B, C) -> (B, n, T, width): in generation on a GPU a step takes as long as its kernels
-        start, so one layer with ``weight()`` and ``bias()`` computes the queries of all heads.
+        """(T, B, C) -> (B, n, T, width), by one layer whose ``weight()`` and ``bias()`` are kept:
+        generation on a GPU takes as long as its kernel launches.
         """
         biases = self.compute_once(bias) if self.bias else None
         queries = linear(x, self.compute_once(weight), biases)
@@ -269,7 +269,7 @@ class Attention(nn.Module):
     @property
     @torch.no_grad()
     def cached_values(self) -> int:
-        """The number of values cached for one position, counted in what `keys_values` returns."""
+        """The count of numbers cached for one position, taken from what `keys_values` returns."""
         weight = next(self.parameters())
         inputs = [weight.new_zeros(1, 1, width) for width in (self.kdim, self.vdim)]
         keys, values = self.keys_values(*inputs)  # (1, Hk, 1, dk), (1, Hv, 1, dv)
@@ -294,7 +294,7 @@ class Attention(nn.Module):
         Args:
             query: (T, B, C).
             key, value: (S, B', kdim), (S, B', vdim); by default the query and the key. In a search
-                B' may be B / beam; then the hypotheses of a sentence are neighbours in the query.
+                B' may be B / beam: the hypotheses of a sentence, adjacent in the query, share keys.
             key_padding_mask: (B', S), true where a key is padding.
             incremental_state: fairseq's decoding state, which holds the cache; None: no decoding.
             need_weights: return the mean of the weights over heads, (B, T, S); else None.
@@ -319,8 +319,8 @@ class Attention(nn.Module):
             q = self.queries(query)
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
         masks = key_padding_mask, attn_mask
-        need = need_weights or need_head_weights, self.needs_row_sums and dropout > 0
-        result = attend(q, k, v, self.score_scale, *masks, dropout, *need)
+        needs = need_weights or need_head_weights, self.needs_row_sums and dropout > 0
+        result = attend(q, k, v, self.score_scale, *masks, dropout, *needs)
         heads, weights, row_sums = result  # (B, H, T, dv), (B, H, T, S), (B, H, T, 1)
         if weights is not None:
             weights = weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)
@@ -329,7 +329,7 @@ class Attention(nn.Module):
         return self.merge(heads, row_sums), weights
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Let `compute_once` keep its results; keep dropping weights under --retain-dropout."""
+        """Let `compute_once` keep its results; under --retain-dropout, keep dropping weights."""
         self._computed = {}
         modules = kwargs.get("retain_dropout_modules") or ("MultiheadAttention",)
         retained = bool(kwargs.get("retain_dropout"))
@@ -343,7 +343,7 @@ class Attention(nn.Module):
         return incremental_state
 
     def _get_input_buffer(self, state: Any) -> KeyValueCache | None:
-        """Return this sublayer's cache, by fairseq's name for it; None outside decoding."""
+        """Return this sublayer's cache, None outside decoding; the method's name is fairseq's."""
         return None if state is None else state.setdefault(self, KeyValueCache())
 
 

@@ -63,31 +63,30 @@ def sentence_order(
     of a sentence. The new beam is 1 if neighbours mix sentences, which beam search never does.
     """
     if sentences == 1 and len(new_order) == beam:
-        return None, beam
+        return None, beam  # whatever the order is, so the host need not read it
     return _rows_and_beam(new_order, version(new_order), sentences, beam)
 
 
 def version(tensor: Tensor) -> object:
-    """Return a value that changes with each write to ``tensor``, or each call in inference mode."""
+    """Return a value that changes with each write to ``tensor``; in inference mode, each call."""
     return object() if tensor.is_inference() else tensor._version
 
 
-# A step needs two results: for hypotheses (self-attention) and for sentences (cross-attention).
+# A step needs two results: one for self-attention (beam 1), one for cross-attention.
 @functools.lru_cache(maxsize=2)
 def _rows_and_beam(
     new_order: Tensor, version: object, sentences: int, beam: int
 ) -> tuple[Tensor | None, int]:
-    rows = new_order // beam  # (N,), the old row that each new hypothesis reads
-    numbers = [index // beam for index in _listed(new_order, version)]
-    firsts = numbers[::beam]
-    if numbers == [first for first in firsts for _ in range(beam)]:
-        rows, numbers = rows[::beam], firsts
-    else:
-        beam = 1
-    return (None if numbers == list(range(sentences)) else rows), beam
+    old_rows = [index // beam for index in _to_host(new_order, version)]
+    rows, new_beam = old_rows[::beam], beam
+    if old_rows != [row for row in rows for _ in range(beam)]:  # neighbours mix sentences
+        rows, new_beam = old_rows, 1
+    if rows == list(range(sentences)):
+        return None, new_beam
+    return (new_order // beam)[::new_beam], new_beam
 
 
 @functools.lru_cache(maxsize=1)
-def _listed(new_order: Tensor, version: object) -> list[int]:
-    """Return the order as numbers; all layers and models of a step wait for a GPU only once."""
+def _to_host(new_order: Tensor, version: object) -> list[int]:
+    """Return the order as a list; all layers and models of a step wait for a GPU only once."""
     return new_order.tolist()

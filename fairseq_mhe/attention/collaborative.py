@@ -9,8 +9,8 @@ The paper multiplies the query by m_i, the authors' fairseq fork the key. We mul
 that one key head serves all heads. As in that fork, the scale is d^-0.5 whatever D is (its d is
 always C / n), and mixing vectors start Xavier uniform.
 
-Of the terms with biases softmax ignores all but Y v_i, v_i = W_K^i b_Q^i in R^kdim (section 3.3).
-This content term is one number for each head and key; the cache holds it beside the key.
+Biases add terms to the scores, of which softmax ignores all but Y v_i, v_i = W_K^i b_Q^i in R^kdim
+(section 3.3). The cache holds this content term, one number for each head, beside the key.
 """
 
 import torch
@@ -50,7 +50,7 @@ class CollaborativeAttention(Attention):
             nn.init.zeros_(self.content_proj.weight)
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, D): (X W_Q) * m_i; with biases D + n, to select a content term."""
+        """(T, B, C) -> (B, n, T, D): (X W_Q) * m_i; with biases n more numbers select Y v_i."""
         shared = self.q_proj(x).transpose(0, 1).contiguous()  # (B, T, D)
         mixed = shared.unsqueeze(1) * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
@@ -60,9 +60,9 @@ class CollaborativeAttention(Attention):
         return torch.cat((mixed, selectors), dim=-1)
 
     def content_selectors(self) -> Tensor:
-        """(n, 1, n): select content term i for head i; `content_proj` has the scale already."""
-        empty = self.mixing.new_empty(self.num_heads, self.num_heads)
-        return (torch.eye(self.num_heads, out=empty) / self.scaling).unsqueeze(1)
+        """(n, 1, n): row i selects Y v_i from n content terms, which contain the scale already."""
+        ones = self.mixing.new_ones(self.num_heads)
+        return (ones.diag() / self.scaling).unsqueeze(1)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim), (S, B, vdim) -> (B, 1, S, D or, with biases, D + n), (B, n, S, d)."""
@@ -73,7 +73,7 @@ class CollaborativeAttention(Attention):
         return keys, split_heads(self.v_proj(value), self.num_heads)
 
     def written_out(self) -> WrittenOut:
-        """Queries contain m_i. v_i becomes one more key dimension; a constant query reads it."""
+        """Queries contain m_i. v_i is one more row of the key's weight; a query bias selects it."""
         mixing = self.mixing.detach().double()  # (n, D)
         query = self.q_proj.weight.detach().double()  # (D, C)
         query = query * mixing.unsqueeze(2)  # (n, D, C)

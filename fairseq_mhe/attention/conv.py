@@ -1,6 +1,6 @@
 """Attention that scores each key together with the two before it: ``mhe_conv`` and ``mha_conv``.
 
-Head i has a filter e_i0, e_i1, e_i2 in R^d. Query t gives key s the score
+Head i has a filter with taps e_i0, e_i1, e_i2 in R^d. Query t gives key s the score
 sum_j (Q_i * e_ij)_t (K_i)_{s-j}^T / sqrt(d), j = 0, 1, 2, with zeros for keys before the sentence.
 Head i is softmax(scores) V_i; the output is concat(heads) W_O. ``mha_conv`` gives each head its own
 projections. In ``mhe_conv`` all heads share Q = X W_Q, K = Y W_K and V = Y W_V as in Xue & Aletras
@@ -10,7 +10,7 @@ Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C; of ``mha_conv`
 + vdim n d + 3 n d.
 
 A filter acts on each dimension alone, so the code multiplies queries by it and caches plain keys.
-In training on a GPU it filters each head's keys instead: fewer kernels start, heads stay d wide.
+In training on a GPU it filters each head's keys instead, which launches fewer kernels.
 """
 
 from dataclasses import replace
@@ -36,13 +36,13 @@ class MHAConv(Attention):
     shared_projections = False
 
     def build(self) -> None:
-        # Filters start with norm 1 in each dimension, and with random signs, so that heads differ.
         heads = 1 if self.shared_projections else self.num_heads
         self.project(heads, kv_heads=heads)
+        # Filters start with norm 1 in each dimension, and with random signs, so that heads differ.
         shape = self.num_heads, TAPS, self.head_dim
-        ones = torch.randint(0, 2, shape)  # (n, 3, d), 0 or 1
+        bits = torch.randint(0, 2, shape)  # (n, 3, d)
         # In place: on the "meta" device the product of a new tensor would import half of torch.
-        signs = ones.to(torch.get_default_dtype()).mul_(2).sub_(1)
+        signs = bits.to(torch.get_default_dtype()).mul_(2).sub_(1)
         self.taps = nn.Parameter(signs.mul_(TAPS**-0.5))  # (n, 3, d), e_ij
 
     def queries(self, x: Tensor) -> Tensor:

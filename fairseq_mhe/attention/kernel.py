@@ -18,10 +18,10 @@ from torch.nn import functional as F
 from fairseq_mhe.attention.cache import version
 
 _VECTOR_SIZE = 16  # float32 numbers in the longest vector register, AVX-512's
-_FUSED_BF16_KEYS = 512  # fewest keys that the CPU's fused kernel trains fast in bfloat16
+_FUSED_BF16_KEYS = 512  # with fewer keys the CPU's fused kernel trains slowly in bfloat16
 _FLASH_MAX_DIM = 256  # width of the widest head that flash attention accepts
 _MASK_STRIDE = 16  # divides a mask's row stride, or the memory-efficient kernel copies it
-_LEVELS = 2**16  # different values of the 16 random bits that `drop` draws for a number
+_LEVELS = 2**16  # `drop` draws 16 random bits for a number, one of so many levels
 
 
 class CausalMask:
@@ -76,7 +76,7 @@ def attend(
 
     Args:
         query: (N, H, T, dk), the hypotheses of a sentence next to each other; or (N, H, T, J, dk):
-            part j meets the key j positions before, which is 0 at padding and before position 0.
+            score s adds up part j times key s - j, which is 0 at padding and before position 0.
         key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
         key_padding_mask: (B, S), true where a key is padding.
         dropout: probability of dropping a weight; 0 outside training.
@@ -85,7 +85,7 @@ def attend(
         heads (N, H, T, dv); the weights (N, H, T, S) before dropout, or None; each row's sum of
         weights (N, H, T, 1) after dropout, or None.
     """
-    # In a decoding step on a CPU `masked_scores` shifts the scores instead, which are smaller.
+    # In a CPU's decoding step `masked_scores` shifts the scores, which are smaller than the keys.
     if query.dim() == 5 and (query.is_cuda or query.size(2) > 1):
         key = _with_previous_keys(key, query.size(3), key_padding_mask)
         query = query.flatten(3)  # (N, H, T, J * dk)
@@ -150,14 +150,14 @@ def _attend_fused(
         return _torch_kernel(query, key, value, **options)
     trained_on_gpu = query.is_cuda and torch.is_grad_enabled()
     if trained_on_gpu and kv_heads == 1 and len(query) == sentences:
-        # Adding up the gradients of expanded keys starts fewer kernels than copying queries.
+        # Adding up the gradients of expanded keys launches fewer kernels than copying queries.
         kv_heads = query.size(1)
         key = key.expand(-1, kv_heads, -1, -1)
         value = value.expand(-1, kv_heads, -1, -1)
     grouped = _group_rows(query, sentences, kv_heads)  # (B, Hk, R, dk)
     masks = key_padding_mask, attn_mask
     repeats = grouped.size(2) // query.size(2)
-    if query.is_cuda:  # all layers reuse the mask, which starts fewer kernels
+    if query.is_cuda:  # all layers reuse the mask, which launches fewer kernels
         versions = tuple(version(mask) for mask in masks if isinstance(mask, Tensor))
         mask = _cached_mask(versions, *masks, repeats, query.dtype)
     else:  # a cached mask would only take memory
@@ -226,7 +226,7 @@ def _with_previous_keys(key: Tensor, count: int, padding: Tensor | None) -> Tens
 
 
 def _sum_shifted(scores: Tensor, parts: int, padding: Tensor | None) -> Tensor:
-    """Add up scores of query parts, part j moved by j keys: (N, H, J * T, S) -> (N, H, T, S)."""
+    """Add up the scores of the query's parts, part j moved right by j keys, to (N, H, T, S)."""
     if padding is not None:
         scores = _fill_padding(scores, padding, 0.0)
     length = scores.size(3)
@@ -251,8 +251,8 @@ def softmax(scores: Tensor) -> Tensor:
 def drop(x: Tensor, p: float) -> Tensor:
     """Return x (any shape), each number set to 0 with probability p, or else scaled by 1 / (1 - p).
 
-    In bfloat16 on a CPU 64 random bits serve four numbers, and p is rounded to 1 / 65,536, at least
-    that. torch (2.13) draws 64 bits for each number, which takes four to five times as long.
+    In bfloat16 on a CPU four numbers share 64 random bits, so p is rounded to a multiple of
+    1 / 65,536, but not to 0. torch (2.13) draws 64 bits for each and takes 4 to 5 times as long.
     """
     if x.dtype != torch.bfloat16 or x.device.type != "cpu":
         return F.dropout(x, p)
@@ -260,9 +260,10 @@ def drop(x: Tensor, p: float) -> Tensor:
     random_bits = torch.empty(math.ceil(x.numel() / 4), dtype=torch.int64)
     random_bits.random_(-(2**63), None)
     levels = random_bits.view(torch.int16)[: x.numel()].view(x.shape)
-    # 0 or 1 times the scale's 16 bits, in place, takes half the time of converting to bfloat16.
+    lowest_dropped = kept_levels - _LEVELS // 2  # as the lowest int16 is -_LEVELS // 2
+    # The scale's bits times 0 or 1, in place, take half the time of a conversion to bfloat16.
     scale = torch.tensor(_LEVELS / max(1, kept_levels), dtype=torch.bfloat16)
-    mask = levels.lt_(kept_levels - _LEVELS // 2).mul_(scale.view(torch.int16))
+    mask = levels.lt_(lowest_dropped).mul_(scale.view(torch.int16))
     return x * mask.view(torch.bfloat16)
 
 
@@ -285,7 +286,7 @@ def _ungroup_rows(x: Tensor, shape: torch.Size) -> Tensor:
     return x.reshape(rows, heads, length, width)
 
 
-# A search needs a mask for each layer, whose cache has its own padding; training needs two in all.
+# A search needs a mask for each layer, whose cache has its own padding; training needs only two.
 @functools.lru_cache(maxsize=32)
 def _cached_mask(versions: object, *arguments: Any) -> Tensor | None:
     """Return `_additive_mask`, computed once; ``versions`` change when a mask is written to."""
@@ -301,8 +302,7 @@ def _additive_mask(
     """Join the masks to (B or 1, 1, 1 or repeats * T, S), to add to scores; None without masks."""
     mask = None
     if attn_mask is not None:
-        mask = as_additive(attn_mask, dtype).repeat(repeats, 1)  # (R, S)
-        mask = mask[None, None]
+        mask = as_additive(attn_mask, dtype).repeat(1, 1, repeats, 1)  # (1, 1, R, S)
     if key_padding_mask is not None:
         padding = as_additive(key_padding_mask, dtype)[:, None, None]  # (B, 1, 1, S)
         mask = padding if mask is None else mask + padding

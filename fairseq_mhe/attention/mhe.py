@@ -32,12 +32,12 @@ _EMBEDDINGS = "query_embedding", "key_embedding", "value_embedding"
 
 
 class ScaledLinear(nn.Linear):
-    """``layer`` for generation: its weight is multiplied by factors of its inputs beforehand."""
+    """A ``layer`` for generation, its weight multiplied beforehand by ``factors`` of its inputs."""
 
     product: Tensor  # (out, in), weight * factors
 
     def __init__(self, layer: nn.Linear, factors: Tensor) -> None:
-        nn.Module.__init__(self)
+        nn.Module.__init__(self)  # nn.Linear's would allocate another weight
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self.weight, self.bias = layer.weight, layer.bias
         product = layer.weight.detach() * factors.detach()
@@ -74,7 +74,7 @@ class _HeadEmbeddingAttention(Attention):
     def shared_query(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, 1, T, d): X W_Q, contiguous, so that its products are contiguous too."""
         length, batch, _ = x.shape
-        # For T = 1 .contiguous() would do nothing and keep strides that products inherit.
+        # With T = 1 .contiguous() would do nothing, and products would inherit unusual strides.
         rows = self.q_proj(x).transpose(0, 1)  # (B, T, d)
         return rows.reshape(batch, 1, length, self.head_dim)
 
@@ -119,7 +119,7 @@ class MHEMul(_HeadEmbeddingAttention):
         return (self.score_factors() * self.q_proj.bias).flatten()
 
     def query_layer(self) -> tuple[Tensor, Tensor | None]:
-        """(n d, C), (n d,): W_Q and bias times the factors; a GPU scales queries more slowly."""
+        """(n d, C), (n d,): W_Q and its bias times the factors; to scale queries takes longer."""
         if self._folded is None:
             self.fold_together([self])
         weight, bias, _ = self._folded
@@ -127,7 +127,7 @@ class MHEMul(_HeadEmbeddingAttention):
 
     @classmethod
     def fold_together(cls, sublayers: Sequence["MHEMul"]) -> None:
-        """Multiply weights by the factors in L sublayers, for one forward pass, by few kernels."""
+        """Multiply weights by factors in L sublayers at once, for one forward pass."""
 
         def stacked(name: str) -> Tensor:
             return torch.stack([sublayer.get_parameter(name) for sublayer in sublayers])
@@ -158,7 +158,7 @@ class MHEMul(_HeadEmbeddingAttention):
         factors = self.head_embedding_offset + self.value_embedding  # (n, d)
         if not torch.is_grad_enabled():
             return self.out_proj(join_heads(heads * factors.unsqueeze(1)))
-        # A product as large as the heads would take longer, and two more in the backward pass.
+        # To scale the heads would take longer, here and in the backward pass: they are larger.
         weight = self.out_proj.weight * factors.flatten()  # (C, n d)
         return linear(join_heads(heads), weight, self.out_proj.bias)
 

@@ -77,7 +77,6 @@ class LatentAttention(Attention):
 
 def head_by_head(x: Tensor, weights: Tensor) -> Tensor:
     """Multiply each head of x (B, n, T, a) by its matrix in ``weights`` (n, a, b): (B, n, T, b)."""
-    batch, heads, length, width = x.shape
-    rows = x.transpose(0, 1).reshape(heads, batch * length, width)  # (n, B T, a)
+    rows = x.transpose(0, 1).flatten(1, 2)  # (n, B T, a)
     products = torch.bmm(rows, weights)  # (n, B T, b)
-    return products.unflatten(1, (batch, length)).transpose(0, 1)
+    return products.unflatten(1, (len(x), -1)).transpose(0, 1)

@@ -14,38 +14,40 @@ Projection = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class WrittenOut:
-    """n heads: head i of inputs x (C,) and y (M,) is softmax(scale q_i k_i^T) v_i, where
-    q_i = query_i x + query_bias_i, k_i = key_i y + key_bias_i, v_i = value_i y + value_bias_i.
+    """n ordinary heads: each has its own projections of the inputs x (C,) and y (M,) at a position.
 
-    Keys are k wide, values v wide: ``query`` (n, k, C), ``query_bias`` (n, k), ``key`` (n, k, M),
-    ``key_bias`` (n, k), ``value`` (n, v, M), ``value_bias`` (n, v). The sublayer's output is the
-    sum over heads of ``output_i`` (C, v) times head i, plus ``output_bias`` (C,).
+    Head i is softmax(scale q_i k_i^T) v_i with q_i = query_i x + query_bias_i, k_i = key_i y +
+    key_bias_i and v_i = value_i y + value_bias_i. The sublayer's output is the sum over heads of
+    ``output_i`` times head i, plus ``output_bias``.
     """
 
-    query: Tensor
-    query_bias: Tensor
-    key: Tensor
-    key_bias: Tensor
-    value: Tensor
-    value_bias: Tensor
-    output: Tensor
-    output_bias: Tensor
+    query: Tensor  # (n, dk, C)
+    query_bias: Tensor  # (n, dk)
+    key: Tensor  # (n, dk, M)
+    key_bias: Tensor  # (n, dk)
+    value: Tensor  # (n, dv, M)
+    value_bias: Tensor  # (n, dv)
+    output: Tensor  # (n, C, dv)
+    output_bias: Tensor  # (C,)
     scale: float
 
     @classmethod
-    def of(cls, a: Any, query: Projection, key: Projection, value: Projection) -> Self:
-        """Return heads with these projections, and with W_O and the scale of attention ``a``."""
-        output = a.out_proj.weight.detach().double()
-        output = output.unflatten(1, (a.num_heads, -1)).transpose(0, 1)  # (n, C, d)
-        return cls(*query, *key, *value, output, _bias(a.out_proj), a.scaling)
+    def of(
+        cls, layer: Any, query: Projection, key: Projection, value: Projection
+    ) -> Self:
+        """Return heads with these projections, and with W_O and the scale of an attention layer."""
+        output = layer.out_proj.weight.detach().double()
+        output = output.unflatten(1, (layer.num_heads, -1)).transpose(0, 1)  # (n, C, dv)
+        return cls(*query, *key, *value, output, _bias(layer.out_proj), layer.scaling)
 
     @classmethod
-    def of_projections(cls, a: Any) -> Self:
-        """Return the heads of attention ``a``; heads that share a projection get copies of it."""
-        query = head_projections(a.q_proj, a.num_heads, a.query_heads)
-        key = head_projections(a.k_proj, a.num_heads, a.key_heads)
-        value = head_projections(a.v_proj, a.num_heads, a.value_heads)
-        return cls.of(a, query, key, value)
+    def of_projections(cls, layer: Any) -> Self:
+        """Return an attention layer's heads; heads that share a projection get copies of it."""
+        n = layer.num_heads
+        query = head_projections(layer.q_proj, layer.query_heads, n // layer.query_heads)
+        key = head_projections(layer.k_proj, layer.key_heads, n // layer.key_heads)
+        value = head_projections(layer.v_proj, layer.value_heads, n // layer.value_heads)
+        return cls.of(layer, query, key, value)
 
     @property
     def biased(self) -> bool:
@@ -66,9 +68,9 @@ class WrittenOut:
         Raises UserError if keys or values are wider.
         """
         widths = {"keys": self.key.size(1), "values": self.value.size(1)}
-        for name, wide in widths.items():
-            if wide > width:
-                what = f"heads with {name} {wide} wide do not fit into heads {width} wide"
+        for name, own_width in widths.items():
+            if own_width > width:
+                what = f"heads with {name} {own_width} wide do not fit into heads {width} wide"
                 raise UserError(f"{what} without loss: approximate them by convert")
         output = with_rows(self.output.transpose(1, 2), width).transpose(1, 2)
         fields = "query", "query_bias", "key", "key_bias", "value", "value_bias"
@@ -88,12 +90,10 @@ class WrittenOut:
         return {name: x.float().contiguous() for name, x in parameters.items()}
 
 
-def head_projections(layer: nn.Linear, heads: int, own: int | None = None) -> Projection:
-    """Return each head's projection; ``own`` is the number in ``layer`` if heads share them."""
-    own = heads if own is None else own
-    weight = layer.weight.detach().double().unflatten(0, (own, -1))  # (own, d, in)
-    bias = _bias(layer).unflatten(0, (own, -1))  # (own, d)
-    copies = heads // own
+def head_projections(layer: nn.Linear, heads: int, copies: int = 1) -> Projection:
+    """Return the projections of ``heads`` heads that ``layer`` computes, each ``copies`` times."""
+    weight = layer.weight.detach().double().unflatten(0, (heads, -1))  # (heads, d, in)
+    bias = _bias(layer).unflatten(0, (heads, -1))  # (heads, d)
     return weight.repeat_interleave(copies, dim=0), bias.repeat_interleave(copies, dim=0)
 
 

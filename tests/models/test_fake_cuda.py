@@ -17,7 +17,7 @@ from tests.fixtures.models import make_model
 
 B, BEAM, S, T = 3, 2, 7, 5
 PADDING = "fairseq_mhe.attention.kernel.CausalMask.hides_padding"
-ORDER = "fairseq_mhe.attention.cache._listed"
+ORDER = "fairseq_mhe.attention.cache._to_host"
 #: fairseq's own test for padding in a decoding step, which waits for the GPU.
 DECODER = f"{TransformerDecoderBase.__module__}.TransformerDecoderBase.extract_features_scriptable"
 
