@@ -41,7 +41,7 @@ class MHAConv(Attention):
         # Filters start with norm 1 in each dimension, and with random signs, so that heads differ.
         shape = self.num_heads, TAPS, self.head_dim
         bits = torch.randint(0, 2, shape)  # (n, 3, d)
-        # In place: on the "meta" device the product of a new tensor would import half of torch.
+        # In place, since on the "meta" device other products spend a second on imports of torch.
         signs = bits.to(torch.get_default_dtype()).mul_(2).sub_(1)
         self.taps = nn.Parameter(signs.mul_(TAPS**-0.5))  # (n, 3, d), e_ij
 

@@ -19,7 +19,7 @@ MASKS = [
     ("cross", "none"),
     *(("decoder", mask) for mask in ("none", "causal", "boolean", "uint8", "float")),
 ]
-a_search = given(
+random_search = given(
     data=st.data(),
     kind=st.sampled_from(sorted(KINDS)),
     beam=st.integers(1, 4),
@@ -33,7 +33,7 @@ def inputs(place: str) -> tuple[Tensor, Tensor]:
     return x, random(S, B, EMBED_DIM, seed=1) if place == "cross" else x
 
 
-def plain(kind: str, layer, x: Tensor, y: Tensor, padding: Tensor | None = None, causal=False):
+def equation(kind: str, layer, x: Tensor, y: Tensor, padding: Tensor | None = None, causal=False):
     """Return output (T, B, C) and weights (H, B, T, S) of the paper's equation."""
     mask = torch.zeros(x.size(1), x.size(0), y.size(0), dtype=torch.bool)
     if padding is not None:
@@ -57,7 +57,7 @@ def test_equals_the_plain_equation(
         mask = mask.hidden.to(torch.bool if mask_kind == "boolean" else torch.uint8)
     elif mask_kind == "float":
         mask = as_additive(mask, torch.float64)
-    expected, expected_weights = plain(kind, layer, x, y, padding, mask is not None)
+    expected, expected_weights = equation(kind, layer, x, y, padding, mask is not None)
     arguments = {"key_padding_mask": padding, "attn_mask": mask, "static_kv": place == "cross"}
     fused, none = layer(x, y, y, need_weights=False, **arguments)
     stepwise, weights = layer(x, y, y, need_head_weights=True, **arguments)
@@ -76,7 +76,7 @@ def test_gradients_equal_the_plain_equations(kind: str, place: str, gpu: bool) -
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
     leaves = [*layer.parameters(), x.requires_grad_(), y.requires_grad_()]
-    loss = plain(kind, layer, x, y, padding)[0].square().sum()
+    loss = equation(kind, layer, x, y, padding)[0].square().sum()
     expected = torch.autograd.grad(loss, leaves)
     out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=False)
     gradients = torch.autograd.grad(out.square().sum(), leaves)
@@ -120,7 +120,7 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool, gpu: 
 
 
 @settings(max_examples=25)
-@a_search
+@random_search
 def test_any_beam_reordering_equals_recomputing(
     data: st.DataObject, kind: str, beam: int, sentences: int
 ) -> None:
@@ -140,7 +140,7 @@ def test_any_beam_reordering_equals_recomputing(
 
 
 @settings(max_examples=25)
-@a_search
+@random_search
 def test_cross_attention_shares_the_row_of_a_sentence(
     data: st.DataObject, kind: str, beam: int, sentences: int
 ) -> None:
@@ -166,10 +166,11 @@ def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
     """Draw an order of beam search (some sentences continue, none mix), or an arbitrary order."""
     if draw(st.booleans()):
         return draw(st.lists(st.integers(0, hypotheses - 1), min_size=1, max_size=hypotheses))
-    groups = range(hypotheses // beam)
-    going = sorted(draw(st.sets(st.sampled_from(groups), min_size=1))) if hypotheses >= beam else []
-    order = [g * beam + draw(st.integers(0, beam - 1)) for g in going for _ in range(beam)]
-    return order or [0]
+    if hypotheses < beam:
+        return [0]
+    sentences = st.sets(st.sampled_from(range(hypotheses // beam)), min_size=1)
+    continued = [sentence for sentence in sorted(draw(sentences)) for _ in range(beam)]
+    return [sentence * beam + draw(st.integers(0, beam - 1)) for sentence in continued]
 
 
 def test_sentences_stay_shared_through_a_search(kind: str) -> None:
@@ -215,20 +216,21 @@ def test_dropout_of_attention_weights_is_the_papers(
     """With dropped weights W' the output is concat_i(W'_i V_i) W_O, V_i as in the paper."""
     layer = make_layer(kind, dropout=0.25).train()  # not F.dropout's default of 0.5
     x = random(T, B, EMBED_DIM)
-    whole, weights = plain(kind, layer, x, x)
+    undropped, weights = equation(kind, layer, x, x)
     heads = layer.queries(x).size(1)  # H, or 1 if one head with its dropped weights is repeated
     by_sentence = weights[:heads].transpose(0, 1).contiguous()  # (B, H or 1, T, S), as in the layer
     torch.manual_seed(3)
     dropped = torch.nn.functional.dropout(by_sentence, 0.25)
     torch.manual_seed(3)
     out, _ = layer(x, x, x, need_weights=False)
+    # The equation runs again, with the dropped weights in place of its softmax of each head.
     replay = iter(dropped.transpose(0, 1).expand(HEADS, -1, -1, -1))
     with monkeypatch.context() as patch:
         patch.setattr(torch, "softmax", lambda scores, dim: next(replay))
-        expected, _ = plain(kind, layer, x, x)
+        expected, _ = equation(kind, layer, x, x)
     torch.testing.assert_close(out, expected, **EXACT)
-    torch.testing.assert_close(layer.eval()(x, x, x)[0], whole, **EXACT)
-    assert not torch.allclose(whole, expected)
+    torch.testing.assert_close(layer.eval()(x, x, x)[0], undropped, **EXACT)
+    assert not torch.allclose(undropped, expected)
 
 
 def test_keys_of_another_width_equal_the_plain_equation(kind: str) -> None:
@@ -238,7 +240,7 @@ def test_keys_of_another_width_equal_the_plain_equation(kind: str) -> None:
     layer = make_layer(kind, kdim=10, vdim=10)
     x, y = random(T, B, EMBED_DIM), random(S, B, 10)
     out, _ = layer(x, y, y, need_weights=False)
-    torch.testing.assert_close(out, plain(kind, layer, x, y)[0], **EXACT)
+    torch.testing.assert_close(out, equation(kind, layer, x, y)[0], **EXACT)
 
 
 def test_values_of_another_width_than_keys_are_read(kind: str, gpu: bool) -> None:

@@ -49,8 +49,9 @@ def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
     layer, arguments = after_many_steps(kind, place)
     work = work_of_a_step(layer, arguments)
     cache = layer._get_input_buffer(arguments["incremental_state"])
-    rows, keys, widest = (*cache.key.shape[:3:2], max(cache.key.size(3), cache.value.size(3)))
-    parts = layer.queries(numbers(1, 1, WIDTH)).shape[3:].numel() // cache.key.size(3)
+    rows, _, keys, key_width = cache.key.shape
+    widest = max(key_width, cache.value.size(3))
+    parts = layer.queries(numbers(1, 1, WIDTH)).shape[3:].numel() // key_width  # 3 in mhe_conv
     bound = ROWS * HEADS * parts * max(keys, widest)  # scores, queries or heads
     if place == "decoder":
         bound = max(bound, cache.key.numel(), cache.value.numel())
