@@ -50,7 +50,7 @@ def _task_options(row: str, data: TaskFolder, epochs: int | None) -> Json:
     recipes = yaml_beside(__file__, "finetuning.yaml")
     options = {**recipes["every task"], **recipes["forms"][task.form]}
     row_options = recipes["base" if row == "base" else "small rows"]
-    options |= {**row_options["others"], **row_options.get(task.name, {})}
+    options |= {**row_options["default"], **row_options.get(task.name, {})}
     default_epochs = options.pop("epochs")
     batches = math.ceil(data.training_examples / options["batch_size"])  # in an epoch
     updates = batches * (epochs or default_epochs)

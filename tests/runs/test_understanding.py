@@ -2,11 +2,14 @@
 
 import itertools
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import fairseq
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.runs import understanding
@@ -20,6 +23,7 @@ from fairseq_mhe.runs.understanding import (
     task_metrics,
 )
 
+FINETUNING = Path(fairseq.__file__).parent / "examples" / "roberta" / "config" / "finetuning"
 PREDICTED = ["1", "1", "0", "1", "0", "0", "1", "0"]
 GOLD = ["1", "0", "0", "1", "1", "0", "1", "1"]
 GROUPS = ["q1", "q1", "q2", "q2", "q3", "q3", "q4", "q4"]
@@ -30,6 +34,17 @@ DX, DY = [x - 7 / 3 for x in XS], [y - 6.5 / 3 for y in YS]
 PEARSON = sum(x * y for x, y in zip(DX, DY, strict=True))
 PEARSON /= math.sqrt(sum(x * x for x in DX) * sum(y * y for y in DY))
 MATTHEWS = (TP * TN - FP * FN) / math.sqrt((TP + FP) * (TP + FN) * (TN + FP) * (TN + FN))
+
+
+@pytest.mark.parametrize("task", ["cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst_2", "sts_b"])
+def test_row_base_is_fine_tuned_as_by_fairseqs_configurations(task: str) -> None:
+    theirs = OmegaConf.load(FINETUNING / f"{task}.yaml")
+    data: Any = SimpleNamespace(task=TASKS[task.replace("_", "")], training_examples=320)
+    ours = understanding._task_options("base", data, epochs=None)
+    assert ours["lr"] == theirs.optimization.lr
+    assert ours["batch_size"] == theirs.dataset.batch_size
+    assert ours["weight_decay"] == theirs.optimizer.weight_decay
+    assert ours["max_update"] * ours["batch_size"] == 320 * theirs.optimization.max_epoch
 
 
 @pytest.mark.parametrize(
