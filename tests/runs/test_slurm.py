@@ -37,8 +37,8 @@ def submitted(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 def submit(out: Path, *words: str) -> int:
     cells = ["--rows", "tiny", "--kinds", "mha,mhe_mul", "--seeds", "1,2", "--updates", "3"]
-    places = ["--data", str(SMALL / "data"), "--out", str(out)]
-    return cli.main(["run-table", *places, *cells, "--slurm", *words])
+    folders = ["--data", str(SMALL / "data"), "--out", str(out)]
+    return cli.main(["run-table", *folders, *cells, "--slurm", *words])
 
 
 def test_an_array_of_cells_is_submitted(tmp_path: Path, submitted: Path, capsys: Capture) -> None:

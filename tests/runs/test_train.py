@@ -24,7 +24,7 @@ Patch = pytest.MonkeyPatch
 
 CPU = Device(gpu=False, slots=2, threads=1)
 START = "--- 2026-11-23 08:34:23 fairseq-train from update"
-PLACES = {"data": "/data set"}
+INPUT_PATHS = {"data": "/data set"}
 
 
 def line(tag: str, **values: object) -> str:
@@ -52,22 +52,20 @@ def test_the_curve_counts_repeated_updates_once_and_skips_cut_lines() -> None:
     assert learning_curve([])["tokens_per_second"] is None
 
 
-def test_kinds_differ_in_one_argument_and_keep_all_sentences(tmp_path: Path) -> None:
-    words = []
-    for kind in ("mha", "mhe_mul"):
-        job = open_run(tmp_path / kind, settings(kind), PLACES)
-        words.append([w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(job, CPU)])
-    assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [("mha", "mhe_mul")]
-    mha = words[0]
+def arguments(folder: Path, kind: str, **changes: Any) -> list[str]:
+    job = open_run(folder / kind, settings(kind, **changes), INPUT_PATHS)
+    return [word.replace(str(job.folder), "RUN") for word in training_arguments(job, CPU)]
+
+
+def test_arguments_have_kind_precision_and_device_and_keep_all_sentences(tmp_path: Path) -> None:
+    mha = arguments(tmp_path, "mha")
+    pairs = zip(mha, arguments(tmp_path, "mhe_mul"), strict=True)
+    assert [pair for pair in pairs if pair[0] != pair[1]] == [("mha", "mhe_mul")]
     assert mha[0] == "/data set/bin"
     assert mha[mha.index("--required-batch-size-multiple") + 1] == "1"
     assert 1 <= int(mha[mha.index("--log-interval") + 1]) <= TRAINING.interval
     assert "--bf16" not in mha
-
-
-def test_precision_and_device_reach_fairseq(tmp_path: Path) -> None:
-    job = open_run(tmp_path / "r", settings(bf16=True), PLACES)
-    assert {"--bf16", "--cpu", "adam_fused"} <= set(training_arguments(job, CPU))
+    assert {"--bf16", "--cpu", "adam_fused"} <= set(arguments(tmp_path, "sha", bf16=True))
 
 
 class FakeChild:
@@ -121,7 +119,7 @@ def train(*jobs: Job, device: Device = CPU) -> str:
 
 
 def a_job(tmp_path: Path, **changes: Any) -> Job:
-    return open_run(tmp_path / "r", settings(**changes), PLACES)
+    return open_run(tmp_path / "r", settings(**changes), INPUT_PATHS)
 
 
 @pytest.mark.parametrize("failing", [0, 1])
@@ -142,7 +140,7 @@ def test_a_failed_model_stops_the_models_beside_it(
 ) -> None:
     """``failed`` keeps the loop's frame alive, so that garbage collection stops no process."""
     monkeypatch.setattr(fake, "failing", 0)
-    jobs = [open_run(tmp_path / kind, settings(kind), PLACES) for kind in ("mha", "sha")]
+    jobs = [open_run(tmp_path / kind, settings(kind), INPUT_PATHS) for kind in ("mha", "sha")]
     with pytest.raises(UserError, match="failed in process 0") as failed:
         train(*jobs)
     assert [child.stopped for child in fake.children] == [True, True], failed.value

@@ -56,15 +56,15 @@ def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Pat
 
 
 def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
-    """fairseq's --patience ends it; metrics.json says so, and model.pt averages epochs."""
+    """fairseq's --patience ends a training at learning rate 0; model.pt averages its epochs."""
     data = open_data(SMALL / "data")
     unset = dict.fromkeys(("save_interval", "save_interval_updates", "validate_interval"))
     unset |= dict.fromkeys(("validate_interval_updates", "keep_interval_updates"))
     constant_model = settings(
         max_update=500, patience=2, lr=[0.0], keep_last_epochs=3, no_epoch_checkpoints=None, **unset
     )
-    places = {"data": str(data.folder)}
-    run = open_run(tmp_path / "r", {**constant_model, "data": data.identity}, places)
+    constant_model["data"] = data.identity
+    run = open_run(tmp_path / "r", constant_model, {"data": str(data.folder)})
     with Board("updates") as board:
         train([run], Device(gpu=False, slots=1, threads=1), board)
         translation.make_model(run)
