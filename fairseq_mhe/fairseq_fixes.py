@@ -147,9 +147,9 @@ def _keep_the_last_batch(
 ) -> Any:
     """Add the last batch, which fairseq drops if its size is not the required multiple.
 
-    By default (``--required-batch-size-multiple 8``) fairseq silently loses the last ``len % 8``
-    sentences in generation, validation and training (fairseq issues 5036, 5094, 5351). This can go
-    when those issues are closed.
+    The default is 8. fairseq drops the batch silently, in generation, validation and training
+    (--required-batch-size-multiple; fairseq issues 5036, 5094, 5351). This can go when those issues
+    are closed.
     """
     if not isinstance(indices, np.ndarray):
         indices = np.fromiter(indices, dtype=np.int64, count=-1)

@@ -104,7 +104,7 @@ def _generate(
 ) -> list[str]:
     """Run fairseq-generate; return the lines of its log."""
     options = {"user_dir": user_dir(), "path": job.model, "gen_subset": subset}
-    # By default fairseq drops the last len % 8 sentences.
+    # Stock fairseq drops the last batch if its size is no multiple of this number (default: 8).
     options |= {"required_batch_size_multiple": 1, "num_workers": 0, "log_format": "none"}
     options |= {**asdict(job.decoding), "cpu": not device.gpu}
     log = job.subset(subset) / "generate.log"
