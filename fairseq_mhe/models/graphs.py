@@ -1,8 +1,8 @@
-"""CUDA graphs of training: one call starts all kernels of a batch.
+"""CUDA graphs for training: one call starts all kernels of a forward or a backward pass.
 
 A GPU computes 4,096 tokens faster than the host starts their kernels (docs/gpu.md). A graph is
 valid only for the shapes and memory addresses with which it was recorded. So batches are padded
-to few shapes, and all graphs read and write the same few tensors.
+to few shapes. The output layer, the loss and the optimizer run without graphs.
 """
 
 import math
@@ -19,10 +19,11 @@ from torch.utils._pytree import tree_leaves
 from fairseq_mhe.attention.kernel import CausalMask
 
 #: A batch is padded at least to these multiples of sentences and of tokens per sentence.
-_SENTENCES, _TOKENS = 8, 4
+_SENTENCE_MULTIPLE, _LENGTH_MULTIPLE = 8, 4
 
-#: Options of a model with which batches of one shape start different kernels.
-_VARYING = (
+#: Options that rule out graphs: fairseq's checkpointing cannot run under torch.autograd.grad; the
+#: others start kernels that depend on random draws of the host or on the tokens.
+_WITHOUT_GRAPHS = (
     *("checkpoint_activations", "offload_activations", "encoder_layerdrop"),
     *("decoder_layerdrop", "adaptive_input", "character_embeddings", "base_layers"),
 )
@@ -33,11 +34,11 @@ Work = Callable[[], None]
 
 def option_without_graphs(options: Mapping[str, Any]) -> str | None:
     """Return the first of ``options`` that rules out graphs, or None."""
-    return next((name for name in _VARYING if options.get(name)), None)
+    return next((name for name in _WITHOUT_GRAPHS if options.get(name)), None)
 
 
 def round_up(size: int, multiple: int, maximum: int = sys.maxsize) -> int:
-    """Round up to ``multiple``, or 1/8 of the next power of two if larger; not past ``maximum``."""
+    """Round up to ``multiple``, or 1/8 of the next power of two if larger; at most ``maximum``."""
     step = max(multiple, 2 ** (size - 1).bit_length() // 8)
     padded = math.ceil(size / step) * step
     return max(size, min(padded, maximum))
@@ -58,7 +59,7 @@ def graph_recorder() -> Callable[[Work], Work]:
 
 
 def has_memory(peak: int) -> bool:
-    """Return whether the GPU has twice the ``peak`` bytes of a batch: graphs need as much again."""
+    """Return whether twice the ``peak`` bytes of a batch fit: graphs have a memory pool apart."""
     free, _ = torch.cuda.mem_get_info()
     return free + torch.cuda.memory_reserved() > 2 * peak
 
@@ -77,35 +78,35 @@ class Graphs:
         self.width = model.decoder.output_embed_dim
         dictionary = model.decoder.dictionary
         self.padding, self.eos = dictionary.pad(), dictionary.eos()
-        self._max_lengths = tree_leaves(model.max_positions())
+        self._max_lengths = tree_leaves(model.max_positions())  # of S and T, or T
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.gradients = [torch.zeros_like(weight) for weight in self.parameters]
-        self._features = self.parameters[0].new_empty(2, 0)
+        self._feature_memory = self.parameters[0].new_empty(2, 0)
         self.by_shape: dict[tuple[int, ...], _Graph | None] = {}
-        self._last_pass: Callable[[], _Pass | None] = lambda: None
+        self._open_pass: Callable[[], _Pass | None] = lambda: None
         self._peak_memory = 0
-        # Autograd computes this embedding's gradient last, so memory has peaked by then.
+        # Autograd computes the gradient of the first embedding last, when memory has peaked.
         self.parameters[0].register_post_accumulate_grad_hook(self._note_memory)
 
     def _note_memory(self, _: Tensor) -> None:
-        """Keep the peak memory, because fairseq's Trainer resets torch's record each update."""
+        """Note the peak memory here, because fairseq's Trainer resets torch's in each update."""
         peak = torch.cuda.max_memory_allocated()
         self._peak_memory = max(self._peak_memory, peak)
 
     def __call__(self, *tokens: Tensor) -> Tensor | None:
-        """tokens (B, S), (B, T) -> features (B, T, C), or None if no graph can be used: for the
-        first batch of a shape, without memory for a new graph, before the backward pass of the last
-        batch, or if the last tokens are not padded on the right.
+        """tokens (B, S), (B, T) -> features (B, T, C); None if this batch must run without a graph:
+        it is the first of its shape, the GPU has no memory for another graph, the previous batch
+        waits for its backward pass, or the target tokens are not padded on the right.
         """
         sentences, length = tokens[-1].shape
-        shape: tuple[int, ...] = (round_up(sentences, _SENTENCES),)
+        shape: tuple[int, ...] = (round_up(sentences, _SENTENCE_MULTIPLE),)
         for side, maximum in zip(tokens, self._max_lengths, strict=True):
-            shape += (round_up(side.size(1), _TOKENS, maximum),)
+            shape += (round_up(side.size(1), _LENGTH_MULTIPLE, maximum),)
         if shape not in self.by_shape:
             self.by_shape[shape] = None
             return None
         graph = self.by_shape[shape]
-        if self._last_pass() or (graph is None and not has_memory(self._peak_memory)):
+        if self._open_pass() or (graph is None and not has_memory(self._peak_memory)):
             return None
         # Checked last, because the host waits for the GPU here.
         if not CausalMask(length).hides_padding(tokens[-1].eq(self.padding)):
@@ -117,24 +118,24 @@ class Graphs:
             buffer[:sentences] = pad(side, (0, extra), value=self.padding)
             buffer[sentences:] = self.eos  # fills the rows that hold no sentence
         for weight, buffer in zip(self.parameters, self.gradients, strict=True):
-            # With --update-freq this is the gradient of earlier batches; the graph overwrites it.
+            # With --update-freq autograd may hold a buffer as a gradient; the graph overwrites it.
             if weight.grad is not None and weight.grad.data_ptr() == buffer.data_ptr():
                 weight.grad = weight.grad.clone()
         open_pass = _Pass()
-        self._last_pass = weakref.ref(open_pass)
+        self._open_pass = weakref.ref(open_pass)
         features = _Replay.apply(graph, open_pass, *self.parameters)
         return features[:sentences, :length]
 
     def features(self, sentences: int, length: int) -> Tensor:
-        """Return memory (2, B, T, C) for features and their gradient, shared by all shapes."""
+        """Return memory (2, B, T, C) for features and gradient; allocate it if it must grow."""
         size = sentences * length * self.width
-        if size > self._features.size(1):
-            self._features = self._features.new_empty(2, size)
-        return self._features[:, :size].view(2, sentences, length, self.width)
+        if size > self._feature_memory.size(1):
+            self._feature_memory = self._feature_memory.new_empty(2, size)
+        return self._feature_memory[:, :size].view(2, sentences, length, self.width)
 
 
 class _Graph:
-    """Two graphs for a shape: ``tokens`` to ``features``, ``grad_features`` to ``gradients``."""
+    """The forward and backward graph of a shape, with the tensors that they read and write."""
 
     def __init__(self, graphs: Graphs, shape: tuple[int, ...]) -> None:
         sentences, *lengths = shape
@@ -144,7 +145,7 @@ class _Graph:
             for length in lengths
         ]
         self.features, self.grad_features = graphs.features(sentences, lengths[-1])
-        self._computed: Any = None  # features between forward and backward pass
+        self._computed: Any = None  # features, between the two recordings
         self.compute, self.weights = graphs.compute, graphs.parameters
         self.gradients: list[Any] = list(graphs.gradients)  # None for unused weights
         self.forward = graphs.record(self._forward)
@@ -155,7 +156,7 @@ class _Graph:
         self.features.copy_(self._computed.detach())
 
     def _backward(self) -> None:
-        outputs, self._computed = self._computed, None  # frees memory for the next graph
+        outputs, self._computed = self._computed, None  # frees memory for later graphs
         grads = torch.autograd.grad(
             outputs, self.weights, self.grad_features, allow_unused=True
         )
@@ -170,7 +171,7 @@ class _Graph:
 
 
 class _Pass:
-    """A forward pass whose backward pass is still to run: no graph may overwrite its memory."""
+    """Lives until the backward pass of a batch has run; before, no graph may overwrite memory."""
 
 
 class _Replay(torch.autograd.Function):

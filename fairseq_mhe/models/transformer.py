@@ -56,19 +56,19 @@ class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
 
 
 class Encoder(stock.TransformerEncoderBase):
-    """fairseq's encoder with our layers; beam search keeps its output once per sentence."""
+    """fairseq's encoder with our layers; in beam search its output has one row per sentence."""
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         with patch.object(transformer_layer, "TransformerEncoderLayerBase", EncoderLayer):
             return super().build_encoder_layer(cfg)
 
-    def forward_scriptable(self, tokens: Tensor, *options: Any) -> Any:
-        """Encode tokens (B, S); on a GPU without fairseq's padding test, which stalls layers."""
-        if not tokens.is_cuda:
-            return super().forward_scriptable(tokens, *options)
-        _, return_all_hiddens, embeddings = options
-        padding = tokens.eq(self.padding_idx)  # (B, S)
-        x, embedding = self.forward_embedding(tokens, embeddings)  # (B, S, C)
+    def forward_scriptable(self, src_tokens: Tensor, *options: Any) -> Any:
+        """Encode (B, S); on a GPU skip fairseq's test for padding: the host waits in each layer."""
+        if not src_tokens.is_cuda:
+            return super().forward_scriptable(src_tokens, *options)
+        _, return_all_hiddens, token_embeddings = options  # the first is src_lengths
+        padding = src_tokens.eq(self.padding_idx)  # (B, S)
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings)  # (B, S, C)
         x = x.masked_fill(padding.unsqueeze(-1), 0)
         x = x.transpose(0, 1)  # (S, B, C)
         states = [x]
@@ -96,7 +96,7 @@ class Encoder(stock.TransformerEncoderBase):
         beam = encoder_out.get("beam")
         if beam is None:
             beam = len(new_order) // sentences
-            # From indices of sentences to the indices of their first hypotheses.
+            # Turn indices of sentences into the indices of their first hypotheses.
             new_order = new_order * beam
         rows, beam = sentence_order(new_order, sentences, beam)
         if rows is not None:
@@ -127,7 +127,7 @@ class Decoder(stock.TransformerDecoderBase):
     def reorder_incremental_state_scripting(self, state: Any, new_order: Tensor) -> None:
         """Reorder the cache of every sublayer by the row indices ``new_order`` (N,)."""
         if new_order.is_inference():
-            # An inference tensor has no version counter, by which sublayers share one GPU read.
+            # An inference tensor has no version counter, so each sublayer would read it from a GPU.
             with torch.inference_mode(False):
                 new_order = new_order.clone()
         for sublayer in self._sublayers_with_cache:
@@ -145,7 +145,7 @@ class Decoder(stock.TransformerDecoderBase):
         """Decode tokens (B, T) into features (B, T, C) and {"attn", "inner_states"}."""
         layer = options.pop("alignment_layer", None)
         no_weights = layer is None and (self.training or not self.need_attn)
-        # If True, fairseq skips its test for padding, which waits for the GPU: `CausalMask` tests.
+        # True: fairseq skips a test for padding that waits for the GPU; `CausalMask` tests later.
         self.cross_self_attention: bool = tokens.is_cuda and incremental_state is None
         options["alignment_layer"] = -1 if no_weights else layer  # -1 matches no layer
         options["incremental_state"] = incremental_state
@@ -162,13 +162,13 @@ def native_gelu(x: Tensor) -> Tensor:
     """Apply GELU (Hendrycks and Gimpel 2016, arXiv 1606.08415) to x (any shape).
 
     In bfloat16 torch's function takes a fifth of the time of fairseq's. Values are equal to the
-    bit. Gradients are too, or on CPUs without AVX-512 up to rounding in float32.
+    bit. Gradients are, too, on CPUs with AVX-512; elsewhere they are equal up to float32 rounding.
     """
     return F.gelu(x) if x.dtype == torch.bfloat16 else gelu(x)
 
 
 class FastDropout(FairseqDropout):
-    """fairseq's dropout by our `drop`, which draws bfloat16 masks faster on a CPU."""
+    """fairseq's dropout module with our `drop`, which draws bfloat16 masks faster on a CPU."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
         active = self.p > 0 and (self.training or self.apply_during_inference)
@@ -195,7 +195,7 @@ class MHEModel(BaseFairseqModel):
     PLACES: tuple[str, ...]  # keys of options.PLACES at which the model has attention
     CONFIG: type[FairseqDataclass]  # declares the model's options
     args: argparse.Namespace  # the options that the model was built from
-    generation_precision = "float32"  # number format of `pack_linears`
+    generation_precision = "float32"  # format of large weights in generation on a CPU
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -208,8 +208,8 @@ class MHEModel(BaseFairseqModel):
         keep_freed_memory()
         options = our_options.plain_options(cfg)
         with one_clear_line(ValueError):
-            # Version 0.2 built these sublayers to check them. Their random draws must stay: they
-            # decide the initial weights of a seed, and so the numbers in results/.
+            # Version 0.2 built these sublayers, twice, to check them. Their random draws must stay:
+            # they decide the initial weights of a seed, and so the numbers in results/.
             for place in (*cls.PLACES, *cls.PLACES):
                 our_options.build_sublayer(options, place)
             conflict = option_without_graphs(vars(options))
@@ -224,15 +224,16 @@ class MHEModel(BaseFairseqModel):
         return model
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run fairseq's forward pass; in training on a GPU replay a CUDA graph if one fits."""
+        """Run fairseq's forward pass; with --cuda-graphs replay a graph if one fits the batch."""
+        if not trains_on_gpu(next(self.parameters())):
+            return super().forward(*args, **kwargs)
         if self._may_use_graphs(args, kwargs):
             tokens = [kwargs[name] for name in _TOKENS if name in kwargs]
             features = self._graphs(*tokens)
             if features is not None:
                 return self.decoder.output_layer(features), {"attn": None}
-        # A folded weight serves one forward pass; checkpointing runs a second one per layer.
-        checkpointing = getattr(self.args, "checkpoint_activations", False)
-        if not checkpointing and trains_on_gpu(next(self.parameters())):
+        # Folded weights serve one forward pass, but checkpointing runs the layers forward again.
+        if not getattr(self.args, "checkpoint_activations", False):
             for sublayers in self._sublayers_by_shape:
                 sublayers[0].fold_together(sublayers)
         return super().forward(*args, **kwargs)
@@ -241,10 +242,9 @@ class MHEModel(BaseFairseqModel):
         """Return whether --cuda-graphs applies to a call: it trains, and passes only tokens."""
         enabled = self.training and getattr(self.args, "cuda_graphs", False)
         only_tokens = not args and kwargs.keys() <= {*_TOKENS, "src_lengths"}
-        # Autocast keeps copies of weights; hooks (fairseq's NanDetector) read each layer's output.
+        # Autocast caches converted weights; hooks (of fairseq's NanDetector) must see every layer.
         eager = torch.is_autocast_enabled() or self._forward_hooks
-        on_gpu = trains_on_gpu(next(self.parameters()))
-        return enabled and on_gpu and only_tokens and not eager
+        return enabled and only_tokens and not eager
 
     @functools.cached_property
     def _graphs(self) -> Graphs:
@@ -257,11 +257,11 @@ class MHEModel(BaseFairseqModel):
         return state
 
     def _features(self, *tokens: Tensor) -> Tensor:
-        """tokens (B, S) and (B, T), or (B, T) alone, padded on the right -> (B, T, C)."""
+        """tokens (B, S) and (B, T), or (B, T) alone -> (B, T, C); (B, T) is padded on the right."""
         inputs = dict(zip(_TOKENS, tokens, strict=False))
         target = tokens[-1]
         mask = CausalMask(target.size(1), target.device, right_padded=True)
-        # The mask's tensors lie in the graph's memory, so the decoder must not keep it.
+        # The mask's tensors lie in the memory of graphs, so the decoder must not keep the mask.
         with patch.object(self.decoder, "causal", mask):
             features, _ = self(**inputs, src_lengths=None, features_only=True)
         return features
@@ -287,7 +287,7 @@ class MHEModel(BaseFairseqModel):
             pack_linears(self, self.generation_precision)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Load as fairseq does; refuse a checkpoint of another kind or row in one line."""
+        """Load as fairseq does; raise ErrorExit for weights of another kind, row or vocabulary."""
         try:
             return super().load_state_dict(*args, **kwargs)
         except RuntimeError as error:
