@@ -35,11 +35,11 @@ def apply() -> None:
         quieten_start_up()
         keep_compiled_products()
         if "fairseq_cli.eval_lm" in sys.modules:
-            # eval_lm logs its results, but an import has called logging.basicConfig() before it.
+            # eval_lm's own logging.basicConfig() comes too late: an import of fairseq called it.
             utils.reset_logging()
     # The one class that old checkpoints of fairseq hold besides tensors.
     torch.serialization.add_safe_globals([argparse.Namespace])
-    logging.getLogger("fairseq.trainer").addFilter(_is_about_parameters)
+    logging.getLogger("fairseq.trainer").addFilter(_not_about_biases)
     # fairseq's data sets use np.compat.long, which NumPy 2 lacks. This can go when they use int.
     vars(np).setdefault("compat", SimpleNamespace(long=int))
     for name, module in sys.modules.items():
@@ -83,8 +83,8 @@ def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
         raise ErrorExit(f"cannot load {', '.join(map(str, paths))}: {why}") from error
 
 
-def _is_about_parameters(record: logging.LogRecord) -> bool:
-    """Drop the log lines that call biases shared: fairseq takes missing ones (None) for shared."""
+def _not_about_biases(record: logging.LogRecord) -> bool:
+    """Return False for log lines that call biases shared: fairseq means missing ones (None)."""
     line = record.getMessage()
     return not (line.startswith("detected shared parameter: ") and line.endswith("bias"))
 
@@ -169,7 +169,7 @@ def _save_interval(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any)
     updates = trainer.get_num_updates()
     interval = cfg.save_interval_updates
     if interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
-        # Save this one first, as inside an epoch: a kill cannot leave only the epoch's.
+        # It comes first, because after a kill between the two calls training would not write it.
         inside_epoch = SimpleNamespace(
             epoch=epoch_itr.epoch,
             state_dict=epoch_itr.state_dict,
@@ -185,8 +185,8 @@ def _save_interval(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any)
 def _save_full_precision(as_state: Any, trainer: Trainer) -> dict[str, Any]:
     """Save the optimizer's float32 weights in checkpoints of ``--bf16``.
 
-    fairseq saves and resumes from the model's weights, which are rounded to 8 bits. (``--fp16`` on
-    GPUs still does: its float32 weights are one flat tensor.) This can go when fairseq saves them.
+    fairseq saves and resumes from the model's weights, which bfloat16 rounds to 8 bits. (``--fp16``
+    on GPUs still does: its float32 weights are a flat tensor.) This can go when fairseq saves them.
     """
     state: dict[str, Any] = as_state(trainer)
     for name, full, _ in _full_precision(trainer):
@@ -204,7 +204,7 @@ def _load_full_precision(
     saved = read_checkpoint(Path(filename))["model"] if weights else {}
     for name, full, rounded in weights:
         value = saved.get(name)
-        # The two differ if loading replaced a classification head: keep the new one.
+        # They differ if the model has replaced a classification head: then keep its new weights.
         if value is not None and torch.equal(value.to(rounded), rounded):
             full.data.copy_(value)
     return extra_state
@@ -216,8 +216,7 @@ def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Ten
     weights = getattr(optimizer, "fp32_params", None)
     if isinstance(weights, list):
         full = dict(zip(map(id, optimizer.fp16_params), weights, strict=True))
-        for name, parameter in trainer.get_model().named_parameters(
-            remove_duplicate=False
-        ):
+        named = trainer.get_model().named_parameters(remove_duplicate=False)
+        for name, parameter in named:
             if id(parameter) in full:
                 yield name, full[id(parameter)], parameter

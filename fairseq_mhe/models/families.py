@@ -70,7 +70,7 @@ class Family:
         return self.flags | vars(filled).keys() | declared | {"tokens_per_sample"}
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Complete the ``given`` options of our model or fairseq's to all options of our model."""
+        """Return all options of our model; ``given`` are options of our model or of fairseq's."""
         filled = argparse.Namespace(**given)
         ARCHITECTURES[given.get("_name") or given["arch"]](filled)
         fill(filled, self.model.CONFIG)

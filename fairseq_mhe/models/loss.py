@@ -24,7 +24,7 @@ def criterion_for(precision: str, name: str = "label_smoothed_cross_entropy") ->
 
 
 def _is_faster_by_rows(values: Tensor, model: Any) -> bool:
-    """Return whether our loss suits logits or weights of a model: bf16, CPU, plain softmax."""
+    """Return whether ``values`` (logits or weights) are bf16 on a CPU, and the softmax is plain."""
     decoder = getattr(model, "decoder", None)
     plain = getattr(decoder, "adaptive_softmax", None) is None
     return plain and values.dtype == torch.bfloat16 and not values.is_cuda
@@ -51,7 +51,7 @@ class _SmoothedLoss(torch.autograd.Function):
         share = epsilon / (words - 1)
         gradient = None  # (N, V)
         if ctx.needs_input_grad[0]:
-            # After detach(), unlike .data, torch refuses other gradients that need the logits.
+            # detach(), unlike .data, lets torch raise an error if another gradient needs logits.
             gradient = logits.detach() if replace else torch.empty_like(logits)
         nll = logits.new_zeros((), dtype=torch.float32)
         all_words_nll = torch.zeros_like(nll)
@@ -62,7 +62,7 @@ class _SmoothedLoss(torch.autograd.Function):
             is_padding = label == padding
             scores = logits[rows].float()  # (R, V)
             probs = scores.softmax(-1)  # (R, V)
-            # log sum exp from the greatest probability: no second pass of slow exponentials.
+            # The greatest probability gives log sum exp without computing exponentials again.
             log_max_prob = probs.amax(1, keepdim=True).log()
             max_score = scores.amax(1, keepdim=True)
             log_sum_exp = max_score - log_max_prob  # (R, 1)

@@ -12,7 +12,7 @@ from torch import nn
 
 @contextlib.contextmanager
 def without_memory() -> Iterator[None]:
-    """Let models built inside have shapes only; drawing weights would take half of the time."""
+    """Build models on the meta device without drawing weights; that would take half of the time."""
     initialisers = [name for name in vars(nn.init) if re.fullmatch(r"[a-z]\w*_", name)]
     do_nothing: Any = dict.fromkeys(initialisers, lambda tensor, *_, **__: tensor)
     with torch.device("meta"), patch.multiple(nn.init, **do_nothing):

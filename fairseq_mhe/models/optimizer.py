@@ -19,14 +19,14 @@ def optimizer_for(precision: str) -> str:
 
 @register_optimizer("adam_fused", dataclass=FairseqAdamConfig)
 class AdamFused(FairseqAdam):
-    """Adam by torch's fused kernel, also on a CPU: one pass over the weights; fairseq needs ten.
+    """Adam by torch's fused kernel, also on a CPU: one pass over the weights, not seven or eight.
 
     Weight decay is decoupled (Loshchilov and Hutter 2019). ``--adam-eps`` is added after bias
     correction (Kingma and Ba 2015, algorithm 1). It resumes from ``--optimizer adam`` of the same
     precision. (1.45 million parameters, 65 tensors, 1 thread: 1.2 ms an update, fairseq's 3.3 ms.)
     """
 
-    supports_flat_params = True  # --fp16 puts all weights into one flat tensor
+    supports_flat_params = True  # on a GPU --fp16 puts all weights into one flat tensor
 
     def __init__(self, cfg: FairseqAdamConfig, params: Iterable[nn.Parameter]) -> None:
         parameters = list(params)
@@ -34,13 +34,13 @@ class AdamFused(FairseqAdam):
         self._optimizer = AdamW(parameters, **self.optimizer_config, fused=True)
 
     def load_state_dict(self, state: dict[str, Any], *overrides: Any) -> None:
-        """Load a checkpoint; one of fairseq's Adam lacks ``fused``, so it is set here."""
+        """Load a checkpoint, and set the option ``fused``, which one of fairseq's Adam lacks."""
         groups = [{**group, "fused": True} for group in state["param_groups"]]
         super().load_state_dict({**state, "param_groups": groups}, *overrides)
 
     @torch.no_grad()
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Any = None) -> Tensor:
-        """Clip gradients to ``max_norm`` (0: do not clip); return their norm before."""
+        """Clip the gradients to a norm of ``max_norm`` (0: do not clip); return the norm before."""
         gradients = [p.grad for p in self.params if p.grad is not None]
         if not (gradients and gradients[0].is_cuda):
             return super().clip_grad_norm(max_norm, aggregate_norm_fn)
@@ -52,12 +52,12 @@ class AdamFused(FairseqAdam):
         return norm
 
 
-# fairseq resumes only if the optimizer's class has the name that is stored in the checkpoint.
+# fairseq resumes only if the class of the optimizer has the name that the checkpoint states.
 AdamFused.__name__ = FairseqAdam.__name__
 
 
 class FP16Optimizer(fp16_optimizer.FP16Optimizer):
-    """fairseq's class of this name; with `AdamFused` on a GPU it copies all weights at once."""
+    """fairseq's FP16Optimizer, but with `AdamFused` on a GPU one call copies all weights."""
 
     @functools.cached_property
     def _copies_at_once(self) -> bool:
@@ -65,7 +65,7 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
 
     @functools.cached_property
     def _fp32_weights_grads(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Weights and gradients in float32, in the order and shapes of ``fp16_params``."""
+        """The float32 weights and gradients, in the order and shapes of ``fp16_params``."""
         if not self.has_flat_params:
             weights = [p.data for p in self.fp32_params]
             return weights, [p.grad for p in self.fp32_params]
@@ -77,7 +77,7 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
         return weights, gradients
 
     def _sync_fp16_grads_to_fp32(self) -> None:
-        """Copy gradients to float32 once after each backward pass; a missing one becomes 0."""
+        """Copy new gradients to float32; a weight without one gets a gradient of 0."""
         if not self._copies_at_once:
             super()._sync_fp16_grads_to_fp32()
         elif self._needs_sync:
@@ -96,7 +96,7 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
         torch._foreach_copy_([p.data for p in self.fp16_params], fp32_weights)
 
     def zero_grad(self) -> None:
-        """Drop the gradients; the next ones will overwrite their copies in float32."""
+        """Drop the gradients but not their float32 copies, which the next copying overwrites."""
         if not self._copies_at_once:
             super().zero_grad()
             return

@@ -100,10 +100,10 @@ TransformerMHEConfig = config("TransformerMHEConfig", *_flat_fields())
 
 
 def fill(args: Any, config: type[FairseqDataclass]) -> None:
-    """Set the options that ``args`` lacks to their defaults, but leave out references."""
+    """Set the options that ``args`` lacks to their defaults, unless these refer to the task's."""
     for declared in fields(config):
         name, value = declared.name, declared.default
-        is_reference = str(value).startswith("${")  # to an option of the task
+        is_reference = str(value).startswith("${")  # such as ${task.tokens_per_sample}
         if not (hasattr(args, name) or name.startswith("_") or is_reference):
             setattr(args, name, value)
     for name in ("decoder_input_dim", "decoder_output_dim"):  # default: decoder_embed_dim

@@ -24,16 +24,16 @@ _BLOCK = 32
 class PackedLinear(nn.Linear):
     """A linear layer that shares another's parameters and adds a copy of the weight for oneDNN.
 
-    On a CPU in float32 without gradients it multiplies by the packed copy; otherwise it is a plain
+    On a CPU without gradients it multiplies ``INPUTS`` by the packed copy; otherwise it is a plain
     ``nn.Linear``. Training does not update the copy. torch.compile, too, calls these functions
     of oneDNN, which have no public name.
     """
 
     ITEM_SIZE = 4  # bytes of a packed number
-    INPUTS: tuple[torch.dtype, ...] = (torch.float32,)  # that use the packed copy
+    INPUTS: tuple[torch.dtype, ...] = (torch.float32,)  # these use the packed copy
 
     def __init__(self, linear: nn.Linear) -> None:
-        # All attributes: the parameters and, of a `ScaledLinear`, its product.
+        # All attributes are shared: the parameters and, of a `ScaledLinear`, its product.
         vars(self).update(vars(linear))
         self._packed: Any = self._pack()
 
@@ -184,9 +184,8 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     }
     if precision not in classes:
         known = ", ".join((*classes, "auto"))
-        raise ValueError(
-            f"unknown generation_precision {precision!r}; choose one of: {known}"
-        )
+        unknown = f"unknown generation_precision {precision!r}"
+        raise ValueError(f"{unknown}; choose one of: {known}")
     layer_class, available, processor = classes[precision]
     if not (on_cpu and available):
         if precision == "float32":

@@ -73,7 +73,7 @@ class AnswerSpanCriterion(criterion.SentencePredictionCriterion):
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Return the loss summed over B windows of text, B, and logs; correct has both ends."""
+        """Return the loss summed over B windows, B, and logs; ``ncorrect``: both ends are right."""
         end = self.task.source_dictionary.eos()
         scores = span_scores(model, sample["net_input"], end)  # (B, T, 2)
         target = sample["target"].long()  # (B, 2)
@@ -92,7 +92,7 @@ class AnswerSpanCriterion(criterion.SentencePredictionCriterion):
 
 @register_task("sentence_prediction_of_words", dataclass=stock.SentencePredictionConfig)
 class WordsPredictionTask(stock.SentencePredictionTask):
-    """Sentence prediction that also gives the model ``spans`` (B, 4): first, last of two words."""
+    """Sentence prediction that also passes ``spans`` (B, 4), first and last token of two words."""
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> Any:
         """Load fairseq's data set, and add the spans in DATA/spans/SPLIT.spans to its inputs."""
@@ -100,6 +100,6 @@ class WordsPredictionTask(stock.SentencePredictionTask):
         text = Path(self.cfg.data, "spans", f"{split}.spans").read_text("utf-8")
         lines = text.splitlines()
         spans = [list(map(int, line.split())) for line in lines]
-        nested = getattr(dataset, "dataset", dataset)  # of a SortDataset
+        nested = getattr(dataset, "dataset", dataset)  # a SortDataset wraps it
         nested.defn["net_input.spans"] = RawLabelDataset(spans)
         return dataset
