@@ -54,18 +54,18 @@ def test_no_sentence_is_lost(
     }
     batches = data_utils.batch_by_size(np.arange(sentences), **arguments)
     assert np.concatenate(batches).tolist() == list(range(sentences))
-    lost = data_utils.batch_by_size.__wrapped__(np.arange(sentences), **arguments)
+    without = data_utils.batch_by_size.__wrapped__(np.arange(sentences), **arguments)
     if multiple == 8 and sentences % 8 and fixed_shapes is None:
-        assert sum(map(len, lost)) < sentences, "fairseq loses no batch now: remove this fix"
+        assert sum(map(len, without)) < sentences, "fairseq loses no batch now: remove this fix"
 
 
 def test_single_lines_are_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A causal model continues single lines, and --sample-break-mode eos trains on them."""
-    words = [torch.tensor([4, 5, 2]), torch.tensor([6, 2])], [3, 2], None, 1, 2, "eos"
-    assert [block.tolist() for block in TokenBlockDataset(*words)] == [[4, 5, 2], [6, 2]]
+    arguments = [torch.tensor([4, 5, 2]), torch.tensor([6, 2])], [3, 2], None, 1, 2, "eos"
+    assert [block.tolist() for block in TokenBlockDataset(*arguments)] == [[4, 5, 2], [6, 2]]
     monkeypatch.delattr(np, "compat")
     with pytest.raises(AttributeError, match="compat"):  # else: remove the fix
-        TokenBlockDataset(*words)
+        TokenBlockDataset(*arguments)
 
 
 def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:
 def test_a_checkpoint_at_an_epochs_end_has_its_number(
     tmp_path: Path, updates: int, ends: bool, numbered: bool
 ) -> None:
-    """fairseq's function with a trainer that only notes names, with the fix and without."""
+    """fairseq's function, with the fix and without, saves empty files instead of checkpoints."""
     with_fix = checkpoint_utils.save_checkpoint
     saved: list[list[str]] = []
     for save in (with_fix, with_fix.__wrapped__):
@@ -123,7 +123,7 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
             path.unlink()
     number = f"checkpoint_3_{updates}.pt"
     assert (number in saved[0]) == numbered
-    assert (saved[0][0] == number) == numbered, "a kill may leave the first"
+    assert (saved[0][0] == number) == numbered, "a kill after checkpoint_last.pt would lose it"
     assert "checkpoint_last.pt" in saved[0]
     if ends:
         assert number not in saved[1], "fairseq numbers checkpoints itself now: remove the fix"
@@ -138,7 +138,7 @@ def bf16_trainer() -> Trainer:
 
 
 def test_checkpoints_of_bf16_hold_float32_weights(tmp_path: Path) -> None:
-    """A step in bf16, saved and loaded with the fix and without: the optimizer's own weights."""
+    """With the fix the optimizer's float32 weights survive saving and loading, without it not."""
     first = bf16_trainer()
     first.optimizer.backward(sum(parameter.sum() for parameter in first.model.parameters()))
     first.optimizer.step()

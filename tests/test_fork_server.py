@@ -52,7 +52,7 @@ def run_probe(python: str, environment: dict[str, str], *words: str) -> Any:
     return subprocess.run(line, **options, input="some input", capture_output=True, text=True)
 
 
-def test_its_state_is_that_of_a_fresh_process(environment: dict[str, str]) -> None:
+def test_a_forked_command_starts_as_a_fresh_process_does(environment: dict[str, str]) -> None:
     forked, fresh = (run_probe(python, environment, "state") for python in (sys.executable, PYTHON))
     assert sys.executable != PYTHON
     assert fresh.returncode == 0, fresh.stderr
@@ -70,7 +70,7 @@ def test_its_state_is_that_of_a_fresh_process(environment: dict[str, str]) -> No
         ("hash('x') % 256", {"PYTHONHASHSEED": "7"}),  # which Python reads at its start
     ],
 )
-def test_it_ends_as_a_fresh_process_does(
+def test_a_forked_command_ends_as_a_fresh_process_does(
     environment: dict[str, str], words: str, variables: dict[str, str]
 ) -> None:
     environment |= variables
@@ -86,7 +86,6 @@ def test_a_killed_command_is_gone(environment: dict[str, str], number: int) -> N
     folder = environment["PYTHONPATH"]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, env=environment, cwd=folder, **streams) as client:
-        assert client.stdout is not None
         process = int(client.stdout.readline())
         client.send_signal(number)
         assert client.wait() == -number
@@ -96,7 +95,7 @@ def test_a_killed_command_is_gone(environment: dict[str, str], number: int) -> N
         os.kill(process, 0)
 
 
-def test_what_it_starts_goes_through_the_server_too(environment: dict[str, str]) -> None:
+def test_a_forked_command_starts_commands_through_the_server(environment: dict[str, str]) -> None:
     code = "__import__('subprocess').call([sys.executable, '-m', 'fairseq_cli.probe', 'state'])"
     done = run_probe(sys.executable, environment, code)
     assert done.returncode == 0, done.stderr

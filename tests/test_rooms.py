@@ -57,8 +57,7 @@ def test_imports_point_downwards() -> None:
     for module, node in nodes():
         mine = module.parts[0].removesuffix(".py")
         for room in rooms(node):
-            message = f"{module} imports {room}"
-            assert room == mine or HEIGHT[room] < HEIGHT[mine], message
+            assert room == mine or HEIGHT[room] < HEIGHT[mine], f"{module} imports {room}"
 
 
 def test_no_import_of_ours_is_hidden_in_a_function() -> None:

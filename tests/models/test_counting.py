@@ -59,12 +59,12 @@ def bytes_held(buffers: list[KeyValueCache]) -> int:
 @pytest.mark.parametrize("options", MODELS, ids=str)
 def test_cache_bytes_equal_those_of_a_beam_search(options: dict) -> None:
     model = make_model(**options)
-    stated = cache_bytes(model)
+    computed = cache_bytes(model)
     steps = state_after_each_step(model)
     for step, state in enumerate(steps, start=1):
         buffers = [buffer for buffer in state.values() if isinstance(buffer, KeyValueCache)]
         assert len(buffers) == 4
-        assert bytes_held(buffers) == SENTENCES * stated.per_sentence(SOURCE, step, BEAM)
+        assert bytes_held(buffers) == SENTENCES * computed.per_sentence(SOURCE, step, BEAM)
     assert step == TARGET
 
 

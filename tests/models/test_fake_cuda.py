@@ -62,8 +62,8 @@ def test_the_passes_of_a_cuda_graph_never_wait_for_the_gpu(kind: str, dtype: str
         assert not watch.reads
 
 
-@pytest.mark.parametrize(("kind", "most"), [("mhe_mul", 715), ("mhe_conv", 950)])
-def test_update_starts_few_kernels(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "limit"), [("mhe_mul", 715), ("mhe_conv", 950)])
+def test_update_starts_few_kernels(kind: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row base in bf16 with loss and optimizer, for which stock fairseq starts 3,774 kernels."""
     words = (
         f"no-data --arch transformer_mhe_base --attention {kind} --share-all-embeddings --bf16 "
@@ -91,7 +91,7 @@ def test_update_starts_few_kernels(kind: str, most: int, monkeypatch: pytest.Mon
             optimizer.clip_grad_norm(1.0)
             optimizer.step()
     assert watch.reads == {PADDING: 1}
-    assert 500 < watch.kernels.total() <= most
+    assert 500 < watch.kernels.total() <= limit
 
 
 def test_a_step_of_decoding_starts_few_kernels() -> None:

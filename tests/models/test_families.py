@@ -84,8 +84,8 @@ def test_hydra_and_the_command_line_build_the_same_model(number: int, size: int)
     with without_memory():
         models = [task.build_model(cfg.model) for cfg in (parsed, written)]
     assert shapes(models[0]) == shapes(models[1])
-    drops = [{m.p for m in one.modules() if isinstance(m, FairseqDropout)} for one in models]
-    assert drops[0] == drops[1]
+    dropouts = [{m.p for m in one.modules() if isinstance(m, FairseqDropout)} for one in models]
+    assert dropouts[0] == dropouts[1]
 
 
 def test_an_option_that_the_model_does_not_have_is_refused() -> None:
@@ -102,9 +102,9 @@ def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
         theirs = build_model(args, make_task(VOCABULARY))
     assert shapes(ours) == shapes(theirs)
     layers = ([*model.encoder.layers, *model.decoder.layers] for model in (ours, theirs))
-    for mine, its in zip(*layers, strict=True):
-        assert mine.self_attn.num_heads == its.self_attn.num_heads == 4
-        assert mine.normalize_before is its.normalize_before is False
+    for our_layer, their_layer in zip(*layers, strict=True):
+        assert our_layer.self_attn.num_heads == their_layer.self_attn.num_heads == 4
+        assert our_layer.normalize_before is their_layer.normalize_before is False
     assert ours.encoder.dropout_module.p == 0.3
 
 

@@ -21,16 +21,17 @@ def configuration(optimizer: str, *more: str) -> DictConfig:
     return convert_namespace_to_omegaconf(args)
 
 
-def trained(optimizer: Any, model: nn.Module, updates: range) -> list[Tensor]:
-    """Parameters and gradient norms after updates; an update's number seeds its gradients."""
+def train(optimizer: Any, model: nn.Module, updates: range) -> list[Tensor]:
+    """Train; return parameters and gradient norms. An update's number seeds its gradients."""
     norms = []
     for number in updates:
         drawn = torch.Generator().manual_seed(number)
         parameters = list(model.parameters())
         gradients = [torch.randn(p.shape, generator=drawn).to(p) for p in parameters]
         optimizer.zero_grad()
-        # In one update the first parameter gets no gradient.
-        used = list(zip(parameters, gradients, strict=True))[number == 2 :]
+        used = list(zip(parameters, gradients, strict=True))
+        if number == 2:  # an update in which the first parameter gets no gradient
+            del used[0]
         optimizer.backward(sum((p * g).sum() for p, g in used))
         optimizer.multiply_grads(20)
         norms.append(torch.as_tensor(optimizer.clip_grad_norm(1000.0)).float())
@@ -39,8 +40,8 @@ def trained(optimizer: Any, model: nn.Module, updates: range) -> list[Tensor]:
     return [*(parameter.detach().clone() for parameter in model.parameters()), *norms]
 
 
-def built(cfg: DictConfig, model: nn.Module) -> Any:
-    """The optimizer as fairseq's Trainer builds it."""
+def build_optimizer(cfg: DictConfig, model: nn.Module) -> Any:
+    """Build the optimizer as fairseq's Trainer does."""
     parameters = list(model.parameters())
     if cfg.common.bf16 or cfg.common.fp16:
         return optim.FP16Optimizer.build_optimizer(cfg, parameters)
@@ -76,12 +77,12 @@ def test_adam_fused_equals_fairseqs_adam_and_resumes_its_checkpoint(
             with monkeypatch.context() as patch:
                 ours = gpu and name == "adam_fused"
                 patch.setattr(Tensor, "is_cuda", property(lambda self, is_=ours: is_))
-                optimizer = built(cfg, model)
+                optimizer = build_optimizer(cfg, model)
                 if saved:
                     optimizer.load_state_dict(saved)
                 fused = optimizer.optimizer.param_groups[0].get("fused")
                 assert bool(fused) == (name == "adam_fused")
-                values = trained(optimizer, model, updates)
+                values = train(optimizer, model, updates)
             saved = optimizer.state_dict()
         results.append(values)
     tolerance = {"rtol": 2 * torch.finfo(dtype).eps, "atol": 1e-4}

@@ -12,8 +12,9 @@ from fairseq_mhe.models.transformer import FastDropout, native_gelu
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
 
-def real(batch) -> Tensor:
-    return batch["prev_output_tokens"].ne(make_dictionary().pad())
+def word_logits(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """(tokens, V), without padding."""
+    return model(**batch)[0][batch["prev_output_tokens"].ne(make_dictionary().pad())]
 
 
 @pytest.mark.parametrize("normalize_before", [False, True])
@@ -25,8 +26,8 @@ def test_mha_with_biases_is_fairseqs_transformer(normalize_before: bool) -> None
         nn.init.normal_(parameter, std=0.2)
     ours.load_state_dict(stock.state_dict())
     batch = make_batch()
-    expected, actual = stock(**batch)[0], ours(**batch)[0]
-    torch.testing.assert_close(actual[real(batch)], expected[real(batch)], rtol=0, atol=2e-5)
+    expected, actual = word_logits(stock, batch), word_logits(ours, batch)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=2e-5)
     for one, other in zip(search([stock], batch), search([ours], batch), strict=True):
         assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
 
@@ -36,12 +37,12 @@ def test_what_runs_on_gpus_is_fairseqs_transformer_too(monkeypatch: pytest.Monke
     stock, ours = make_model("transformer"), make_model(attention="mha", attention_bias=True)
     ours.load_state_dict(stock.state_dict())
     batch = make_batch()
-    expected, memory = stock(**batch)[0], stock.encoder(batch["src_tokens"], None, True)
+    expected, memory = word_logits(stock, batch), stock.encoder(batch["src_tokens"], None, True)
     monkeypatch.setattr(Tensor, "is_cuda", property(lambda self: True))
-    actual, ours_memory = ours(**batch)[0], ours.encoder(batch["src_tokens"], None, True)
-    torch.testing.assert_close(actual[real(batch)], expected[real(batch)], rtol=0, atol=2e-5)
+    actual, our_memory = word_logits(ours, batch), ours.encoder(batch["src_tokens"], None, True)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=2e-5)
     memory.pop("fc_results")  # of data2vec alone
-    torch.testing.assert_close(ours_memory, memory, rtol=0, atol=2e-5)
+    torch.testing.assert_close(our_memory, memory, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -54,7 +55,7 @@ def test_training_on_gpus_has_the_same_gradients(kind: str, biased: bool, monkey
     for gpu in (False, True, True):
         monkeypatch.setattr(Tensor, "is_cuda", property(lambda self, gpu=gpu: gpu))
         model.zero_grad()
-        model(**batch)[0][real(batch)].square().sum().backward()
+        word_logits(model, batch).square().sum().backward()
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])
     expected, *on_gpu = gradients
     for actual in on_gpu:
@@ -109,12 +110,12 @@ def test_attention_weights_are_computed_only_if_they_are_used(attention: str) ->
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_native_gelu_equals_fairseqs(dtype: torch.dtype) -> None:
     x = torch.cat((torch.linspace(-20, 20, 1001), torch.randn(5000))).to(dtype)
-    outer, results = torch.randn(6001).to(dtype), []
+    grad_output, results = torch.randn(6001).to(dtype), []
     for activation in (gelu, native_gelu):
         leaf = x.clone().requires_grad_()
         y = activation(leaf)
         assert y.dtype == dtype
-        results.append((y.detach(), *torch.autograd.grad(y, leaf, outer)))
+        results.append((y.detach(), *torch.autograd.grad(y, leaf, grad_output)))
     (y, gradient), (our_y, our_gradient) = results
     assert torch.equal(y, our_y)
     # A gradient's factor is in float32; without AVX-512 torch computes it by another series.

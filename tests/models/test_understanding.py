@@ -68,25 +68,26 @@ def windows() -> Tensor:
 
 @torch.no_grad()
 def test_the_loss_is_both_ends_cross_entropy(model: Any) -> None:
-    tokens, right = windows(), [(6, 7), (0, 0)]
+    tokens, answers = windows(), [(6, 7), (0, 0)]
     words = make_dictionary()
     task: Any = SimpleNamespace(source_dictionary=words, label_dictionary=words)
     criterion = AnswerSpanCriterion(SentencePredictionConfig(), task)
     sample = {
         "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor([10, 7])},
-        "target": torch.tensor(right, dtype=torch.float),
+        "target": torch.tensor(answers, dtype=torch.float),
         "ntokens": 17,
     }
     loss, size, logged = criterion(model, sample)
     logits, _ = model(tokens, features_only=True, classification_head_name=ANSWER_HEAD)
     total, correct = 0.0, 0
-    for row, (positions, ends) in enumerate(zip([[0, 5, 6, 7, 8], [0, 4, 5]], right, strict=True)):
-        hit = True
+    possible = [[0, 5, 6, 7, 8], [0, 4, 5]]  # <s> and the passage
+    for row, (positions, ends) in enumerate(zip(possible, answers, strict=True)):
+        both = True
         for end in (0, 1):
             values = {position: logits[row, position, end].item() for position in positions}
-            spread = math.log(sum(math.exp(value) for value in values.values()))
-            total += (spread - values[ends[end]]) / 2
-            hit &= max(values, key=lambda position: values[position]) == ends[end]
-        correct += hit
+            log_sum_exp = math.log(sum(math.exp(value) for value in values.values()))
+            total += (log_sum_exp - values[ends[end]]) / 2
+            both &= max(values, key=lambda position: values[position]) == ends[end]
+        correct += both
     assert loss.item() == pytest.approx(total, rel=1e-5)
     assert (size, logged["ncorrect"]) == (2, correct)
