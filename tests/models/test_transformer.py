@@ -83,9 +83,9 @@ def test_in_inference_mode_all_layers_share_one_read_of_the_order() -> None:
         memory = model.encoder(batch["src_tokens"], batch["src_lengths"])
         state: dict[str, Any] = {}
         model.decoder(batch["src_tokens"][:, :1], encoder_out=memory, incremental_state=state)
-        before = cache._listed.cache_info().misses
+        before = cache._to_host.cache_info().misses
         model.decoder.reorder_incremental_state_scripting(state, torch.tensor([2, 0, 1]))
-    assert cache._listed.cache_info().misses == before + 1
+    assert cache._to_host.cache_info().misses == before + 1
 
 
 def test_attention_weights_are_computed_only_if_they_are_used(attention: str) -> None:
