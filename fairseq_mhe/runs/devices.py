@@ -32,16 +32,15 @@ class Device:
         return f"on {where}, {precision} ({sizes}, threads a process: {self.threads})"
 
     def environment(self, slot: int) -> dict[str, str]:
-        """Return the environment variables of a slot's processes, which select their GPUs."""
+        """Return a slot's environment variables: its GPUs, or huge pages on the CPU."""
         if not self.gpu:
             return with_huge_pages()
-        if self.slots * self.workers == 1:
-            return {}
         visible = list(map(str, range(torch.cuda.device_count())))
         if named := os.environ.get("CUDA_VISIBLE_DEVICES"):
             visible = named.split(",")
-        of_slot = visible[slot * self.workers : (slot + 1) * self.workers]
-        return {"CUDA_VISIBLE_DEVICES": ",".join(of_slot)}
+        first = slot * self.workers
+        own = visible[first : first + self.workers]
+        return {"CUDA_VISIBLE_DEVICES": ",".join(own)}
 
     def rank_options(self, rank: int, port: int) -> dict[str, Any]:
         """Return fairseq's options for one of the ``workers``, which connect at a local ``port``.
@@ -68,7 +67,7 @@ class Device:
 def add_arguments(parser: ArgumentParser) -> None:
     """Options that say where to train and in which precision."""
     add = parser.add_mutually_exclusive_group().add_argument
-    help_ = "GPUs for each model (default: 1, so that each GPU trains another model)"
+    help_ = "GPUs for each model (default: 1, so that each GPU trains a different model)"
     add("--gpus", type=positive, metavar="N", help=help_)
     help_ = "train each model by N processes on the CPU (gloo)"
     add("--processes", type=positive, metavar="N", help=help_)

@@ -36,7 +36,7 @@ def user_dir() -> Path:
 
 
 class Child:
-    """A running ``python -m MODULE ARGUMENTS``; it ends with this process, even by kill -9."""
+    """A running ``python -m MODULE ARGUMENTS``, which ends when this process ends or is killed."""
 
     def __init__(
         self,

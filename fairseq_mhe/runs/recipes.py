@@ -118,26 +118,26 @@ class Training:
     def batched(self, batch: int | None = None, largest: int | None = None) -> Training:
         """Return a copy with another batch in mini-batches of at most ``largest``, or UserError."""
         batch = batch or self.batch_tokens
-        return self.changed(**self._split(batch, largest or self.mini_batch, 1))
+        return self.changed(**self._split(batch, largest or self.mini_batch, workers=1))
 
     def shared_by(self, workers: int) -> Json:
         """Return the options of mini-batch and update_freq on so many devices, or UserError."""
         return self._split(self.batch_tokens, self.mini_batch, workers)
 
     def _split(self, batch: int, largest: int, workers: int) -> Json:
-        """Return the options that split an update into mini-batches of at most ``largest``."""
+        """Return the options that share a batch among ``workers``; ``largest``: of a mini-batch."""
         unit, smallest = _UNITS[self._size_option]
         largest = min(largest, batch)
         smallest = min(smallest, largest)
 
-        def mini_batch(devices: int) -> int:
-            """Return the largest size that fills the update exactly, or 0 if there is none."""
+        def fitting_size(devices: int) -> int:
+            """Return the largest mini-batch that divides the batch evenly, or 0 if none does."""
             sizes = range(largest, smallest - 1, -1)
             return next((size for size in sizes if batch % (devices * size) == 0), 0)
 
-        if size := mini_batch(workers):
+        if size := fitting_size(workers):
             return {self._size_option: size, "update_freq": [batch // workers // size]}
-        fitting = ", ".join(str(n) for n in range(1, 65) if mini_batch(n))
+        fitting = ", ".join(str(n) for n in range(1, 65) if fitting_size(n))
         devices = f"{fitting} devices, or " if fitting else ""
         raise UserError(
             f"an update of {batch:,} {unit} in mini-batches of {smallest:,} to {largest:,} cannot "
@@ -219,7 +219,7 @@ def _options(groups: Json) -> Iterator[tuple[str, Any]]:
             continue
         by_name = {"_name": values} if isinstance(values, str) else values
         for name, value in by_name.items():
-            if name == "_name":
+            if name == "_name":  # model._name is --arch, task._name is --task
                 name = "arch" if group == "model" else group
             if name not in _SET_BY_COMMANDS and value is not None:
                 yield name, value

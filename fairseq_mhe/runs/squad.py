@@ -84,11 +84,11 @@ def squad_scores(answers: Mapping[str, str], gold: Gold) -> dict[str, float]:
 
 def threshold(answers: Mapping[str, Answer], gold: Gold) -> float:
     """Return the ``limit`` for which `answers_up_to` has the best F1; -inf: all are empty."""
-    gain = best = 0.0
+    gain = best = 0.0  # sum of F1 relative to giving no answers
     limit = -math.inf
     for question, answer in sorted(answers.items(), key=lambda pair: pair[1].odds):
         if gold[question] == [""]:
-            gain -= bool(answer.text)  # the question has no answer
+            gain -= bool(answer.text)  # only an empty answer is right
         else:
             gain += max(f1(answer.text, text) for text in gold[question])
         if gain > best:

@@ -88,8 +88,8 @@ def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
 def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:
     """Show a job's progress; return whether its processes have ended. UserError if one failed."""
     running = any(child.running() for child in children)
-    for child in children[:1]:  # the first process writes the job's log
-        lines = child.new_lines()
+    if children:
+        lines = children[0].new_lines()  # the first process writes the job's log
         board.warn(job.name, logged_warnings(lines))
         for entry in _logged("train_inner", lines):
             note = f"loss {entry['loss']:.2f}, {entry['wps']:.0f} tokens/s"

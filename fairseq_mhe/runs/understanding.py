@@ -235,11 +235,12 @@ def best_answers(predicted: Sequence[Span], facts: Json) -> dict[str, Answer]:
     best: dict[int, tuple[float, str]] = {}
     no_answer: dict[int, float] = {}
     for span, window in zip(predicted, facts["windows"], strict=True):
-        score, of_none, first, last = span
-        question, number, start, _ = window
-        no_answer[question] = min(no_answer.get(question, of_none), of_none)
+        score, no_answer_score, first, last = span
+        question, context_index, start, _ = window  # the window starts at subword `start`
+        lowest = no_answer.get(question, no_answer_score)
+        no_answer[question] = min(lowest, no_answer_score)
         if question not in best or score > best[question][0]:
-            context = facts["contexts"][number]
+            context = facts["contexts"][context_index]
             begin = context["begins"][start + first]
             end = context["ends"][start + last]
             best[question] = score, context["text"][begin:end]
@@ -269,7 +270,7 @@ def best_candidates(
 
 def _correlation(function: Any, gold: Labels, predicted: Labels) -> float:
     if 1 in (len(set(predicted)), len(set(gold))):
-        return 0.0  # of a constant it is not defined, of which SciPy warns
+        return 0.0  # a constant has no correlation; SciPy would warn and return NaN
     numbers = [list(map(float, labels)) for labels in (predicted, gold)]
     return float(function(*numbers)[0])
 
@@ -317,7 +318,7 @@ def score_task(job: Job, data: TaskFolder, gpu: bool) -> Json:
     predictions: Json = {}
     for subset, official in task.subsets.items():
         predictions[official] = language_model.predictions(subset, predict)
-    # Tasks of answers or candidates have one scored set.
+    # Tasks of answers or candidates have one scored set: the `subset` of the loop above.
     if task.form == ANSWERS:
         answers = best_answers(predictions[official], data.examples(subset))
         gold = squad.gold_answers(data.official)

@@ -112,7 +112,7 @@ def test_models_side_by_side_use_different_gpus(
 ) -> None:
     machine(4, 16)
     assert choose(models=7).environment(3) == {"CUDA_VISIBLE_DEVICES": "3"}
-    assert choose(models=1).environment(0) == {}
+    assert choose(models=1).environment(0) == {"CUDA_VISIBLE_DEVICES": "0"}
     assert choose("--cpu").environment(0) == with_huge_pages()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c,GPU-d")
     device = choose("--gpus", "2", models=7)
