@@ -202,7 +202,7 @@ def keep(args: Namespace) -> None:
     out = output_folder(args.out)
     for folder in args.runs:
         target = out / folder.resolve().name
-        if target.exists():  # copied before
+        if target.exists():  # an earlier command copied this run
             names = [str(path.relative_to(folder)) for path in folder.rglob("*.json")]
             same, *_ = filecmp.cmpfiles(folder, target, names, shallow=False)
             if len(same) < len(names):
@@ -210,11 +210,8 @@ def keep(args: Namespace) -> None:
                     f"{target} exists and has other results: remove it, or name another folder"
                 )
         else:
-            ignored = shutil.ignore_patterns("*.pt", "checkpoints", ".*")  # .lock
+            # ".*": the lock, and temporary files of a killed process
+            ignored = shutil.ignore_patterns("*.pt", "checkpoints", ".*")
             with new_folder(target) as copy:
-                try:
-                    shutil.copytree(folder, copy, ignore=ignored)
-                except shutil.Error as error:
-                    _, _, reason = error.args[0][0]  # of the first file that failed
-                    raise UserError(f"cannot copy {folder}: {reason}") from error
+                shutil.copytree(folder, copy, ignore=ignored)
         say(str(target))
