@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from fairseq_mhe.attention.cache import KeyValueCache
-from fairseq_mhe.attention.kernel import Mask, attend
+from fairseq_mhe.attention.kernel import Mask, attend, trains_on_gpu
 from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
 
@@ -81,7 +81,7 @@ class Attention(nn.Module):
     OPTIONS: tuple[Option, ...] = (Option("attention_head_dim", _HEAD_DIM_HELP),)
     #: Why no ordinary heads (`WrittenOut`) compute the same as this kind; None if some do.
     no_heads: str | None = None
-    #: Whether `written_out` multiplies no weights with each other, so that folds can be averaged.
+    #: Whether `written_out` multiplies no weights, so that folded checkpoints can be averaged.
     linear_heads = True
     #: Whether training on a GPU calls `queries_keys_values`, not ``queries`` and ``keys_values``.
     projects_together = False
@@ -98,7 +98,7 @@ class Attention(nn.Module):
     out_proj: nn.Linear
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Disable an inherited `queries_keys_values` or `written_out` that bypasses a new hook."""
+        """Turn off the inherited shortcuts that would bypass a hook which this kind overrides."""
         super().__init_subclass__(**kwargs)
         defined = vars(cls)
         if defined.keys().isdisjoint(("forward", "queries", "keys_values", "merge")):
@@ -185,8 +185,7 @@ class Attention(nn.Module):
             products = _one_product(query, [q_layer, *kv_layers])
         else:
             products = [linear(query, *q_layer), *_one_product(memory, kv_layers)]
-        counts = [product.size(2) // self.head_dim for product in products]
-        q, k, v = map(split_heads, products, counts)
+        q, k, v = (split_heads(x, x.size(2) // self.head_dim) for x in products)
         return q, k, v
 
     def query_layer(self) -> tuple[Tensor, Tensor | None]:
@@ -250,8 +249,9 @@ class Attention(nn.Module):
     def queries_by_one_product(
         self, x: Tensor, weight: Callable[[], Tensor], bias: Callable[[], Tensor]
     ) -> Tensor:
-        """(T, B, C) -> (B, n, T, width), by one layer whose ``weight()`` and ``bias()`` are kept:
-        generation on a GPU takes as long as its kernel launches.
+        """(T, B, C) -> (B, n, T, width), by one layer with ``weight()`` and ``bias()``.
+
+        Generation on a GPU takes as long as its kernel launches, so both are computed only once.
         """
         biases = self.compute_once(bias) if self.bias else None
         queries = linear(x, self.compute_once(weight), biases)
@@ -336,7 +336,7 @@ class Attention(nn.Module):
         self.dropout_in_inference = retained and "MultiheadAttention" in modules
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> Any:
-        """Move row ``new_order[i]`` of the cache to row i; ``new_order`` (new B,): hypotheses."""
+        """Give the new hypothesis i the cache row of the old one ``new_order[i]``, (new B,)."""
         cache = self._get_input_buffer(incremental_state)
         if cache is not None and cache.filled:
             cache.reorder(new_order)
@@ -345,11 +345,6 @@ class Attention(nn.Module):
     def _get_input_buffer(self, state: Any) -> KeyValueCache | None:
         """Return this sublayer's cache, None outside decoding; the method's name is fairseq's."""
         return None if state is None else state.setdefault(self, KeyValueCache())
-
-
-def trains_on_gpu(x: Tensor) -> bool:
-    """Return whether x is on a GPU and autograd is on: few large kernels then train fastest."""
-    return x.is_cuda and torch.is_grad_enabled()
 
 
 def _one_product(

@@ -137,9 +137,10 @@ def _attend_fused(
         value = F.pad(value, (0, missing))
     key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
     sentences, kv_heads = key.shape[:2]
-    causal, shared_heads = False, query.size(1) != kv_heads
+    shared_heads = query.size(1) != kv_heads
     half_precision = query.dtype in (torch.float16, torch.bfloat16)
     flash = query.is_cuda and half_precision and query.size(3) <= _FLASH_MAX_DIM
+    causal = False
     if isinstance(attn_mask, CausalMask):
         if key_padding_mask is not None and attn_mask.hides_padding(key_padding_mask):
             key_padding_mask = None
@@ -148,8 +149,7 @@ def _attend_fused(
     if causal and (not shared_heads or flash):
         options |= {"is_causal": True, "enable_gqa": shared_heads}
         return _torch_kernel(query, key, value, **options)
-    trained_on_gpu = query.is_cuda and torch.is_grad_enabled()
-    if trained_on_gpu and kv_heads == 1 and len(query) == sentences:
+    if trains_on_gpu(query) and kv_heads == 1 and len(query) == sentences:
         # Adding up the gradients of expanded keys launches fewer kernels than copying queries.
         kv_heads = query.size(1)
         key = key.expand(-1, kv_heads, -1, -1)
@@ -164,6 +164,11 @@ def _attend_fused(
         mask = _additive_mask(*masks, repeats, query.dtype)
     heads = _torch_kernel(grouped, key, value, attn_mask=mask, **options)
     return _ungroup_rows(heads, query.shape)
+
+
+def trains_on_gpu(x: Tensor) -> bool:
+    """Return whether x is on a GPU and autograd is on: few large kernels then train fastest."""
+    return x.is_cuda and torch.is_grad_enabled()
 
 
 def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:

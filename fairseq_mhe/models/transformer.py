@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.base import trains_on_gpu
 from fairseq_mhe.attention.cache import sentence_order
-from fairseq_mhe.attention.kernel import CausalMask, drop
+from fairseq_mhe.attention.kernel import CausalMask, drop, trains_on_gpu
 from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
 from fairseq_mhe.models import options as our_options

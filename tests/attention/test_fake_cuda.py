@@ -49,9 +49,9 @@ def masks(place: str, keys: int, dtype: torch.dtype) -> list[dict[str, Any]]:
     ]
 
 
-def alternate(dtype: torch.dtype, number: int) -> int:
-    """Return 0 or 1, alternating between the dtypes and from number to number."""
-    return (int(dtype == torch.float32) + number) % 2
+def alternate(dtype: torch.dtype, number: int) -> bool:
+    """Return a truth value that differs between the dtypes, and from one number to the next."""
+    return (dtype == torch.float32) == (number % 2 == 0)
 
 
 def check(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -66,25 +66,25 @@ def test_forward_stays_on_the_gpu(kind: str, place: str, dtype: torch.dtype) -> 
     in one mode in float32 and in the other mode in bfloat16.
     """
     layer = layer_for(kind)
-    answers = {PADDING: True}
+    answers = {PADDING: True}  # True: some padding is on the left of a key
     with fake_cuda(answers) as watch:
         move_to_gpu(layer, dtype)
         x, y = inputs(place, dtype)
         for number, given in enumerate(masks(place, len(y), dtype)):
             watch.reads.clear()
             causal = isinstance(given["attn_mask"], CausalMask)
-            asks = causal and given["key_padding_mask"] is not None
-            modes = (False, True) if asks or number == 0 else (bool(alternate(dtype, number)),)
+            reads = causal and given["key_padding_mask"] is not None
+            modes = (False, True) if reads or number == 0 else (alternate(dtype, number),)
             for training in modes:
                 before = watch.fused_calls
                 out, _ = layer.train(training)(x, y, y, need_weights=False, **given)
                 check(out, (T, B, EMBED_DIM), dtype)
                 # No fused kernel returns the row sums of weights, which dropout changes from 1.
                 assert watch.fused_calls - before == (not (training and layer.needs_row_sums))
-            # The first layer of a step asks for all layers.
-            assert watch.reads.total() <= asks
+            # Only the first layer of a step reads, for all layers.
+            assert watch.reads.total() <= reads
             if watch.reads:
-                answers[PADDING] = False
+                answers[PADDING] = False  # for the next causal mask
         out, weights = layer(x, y, y, need_head_weights=True, **given)
         check(out, (T, B, EMBED_DIM), dtype)
         check(weights, (layer.num_heads, B, T, len(y)), dtype)
@@ -98,7 +98,7 @@ def test_gradients_stay_on_the_gpu(kind: str, place: str, dtype: torch.dtype) ->
         move_to_gpu(layer, dtype)
         x, y = inputs(place, dtype, requires_grad=True)
         without, *_, with_both = masks(place, len(y), dtype)
-        given = (without, with_both)[alternate(dtype, PLACES.index(place))]
+        given = with_both if alternate(dtype, PLACES.index(place)) else without
         layer(x, y, y, need_weights=False, **given)[0].sum().backward()
         for name, parameter in layer.named_parameters():
             assert parameter.grad is not None, name

@@ -13,7 +13,7 @@ from tests.attention.conftest import EMBED_DIM, Operators, make_layer, random
 
 WIDTH, HEADS, SENTENCES, BEAM, PAST = 256, 8, 2, 3, 60
 ROWS = SENTENCES * BEAM
-FLOAT = 4
+FLOAT_BYTES = 4
 
 
 def numbers(*shape: int) -> Tensor:
@@ -57,13 +57,13 @@ def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
         bound = max(bound, cache.key.numel(), cache.value.numel())
     if kind == "sha":  # sha writes the sum of W_O's blocks
         bound = max(bound, WIDTH * layer.head_dim)
-    assert max(work.written) <= bound * FLOAT
+    assert max(work.written) <= bound * FLOAT_BYTES
     if cache.value.size(1) == 1:
-        assert max(work.written) < HEADS * widest * rows * keys * FLOAT
+        assert max(work.written) < HEADS * widest * rows * keys * FLOAT_BYTES
     weights = {p.untyped_storage().data_ptr() for p in layer.parameters()}
     for tensor in work.kernel_inputs:  # no input holds copies of key or value heads
         storage = tensor.untyped_storage()
-        limit = max(bound * FLOAT, storage_bytes(cache))
+        limit = max(bound * FLOAT_BYTES, storage_bytes(cache))
         assert storage.data_ptr() in weights or storage.nbytes() <= limit
 
 
@@ -73,7 +73,7 @@ def test_a_reorder_writes_exactly_the_cache(kind: str) -> None:
     with Operators() as work:
         layer.reorder_incremental_state(state, order)
     size = storage_bytes(layer._get_input_buffer(state))
-    assert size == ROWS * PAST * layer.cached_values * FLOAT
+    assert size == ROWS * PAST * layer.cached_values * FLOAT_BYTES
     assert sum(n for n in work.written if n > order.numel() * order.element_size()) == size
 
 
