@@ -1,4 +1,4 @@
-"""Options of decoding, in a module of their own, since recipes.py imports fairseq."""
+"""Options of decoding; bundles use them without fairseq, so this module does not import it."""
 
 from dataclasses import dataclass
 

@@ -139,7 +139,7 @@ def plan_job(
 ) -> Job:
     """Return the job of a run folder without writing it; UserError for a folder of other settings.
 
-    ``input_paths``: "data" and "start"; they may change from one start of the command to the next.
+    ``input_paths``: of "data" and "start"; they may differ when the command is given again.
     """
     config = {
         "folder_version": FOLDER_VERSION,

@@ -117,17 +117,15 @@ class Training:
 
     def batched(self, batch: int | None = None, largest: int | None = None) -> Training:
         """Return a copy with another batch in mini-batches of at most ``largest``, or UserError."""
-        batch = batch or self.batch_tokens
-        return self.changed(**self._split(batch, largest or self.mini_batch, workers=1))
+        return self.changed(**self.shared_by(1, batch, largest))
 
-    def shared_by(self, workers: int) -> Json:
-        """Return the options of mini-batch and update_freq on so many devices, or UserError."""
-        return self._split(self.batch_tokens, self.mini_batch, workers)
-
-    def _split(self, batch: int, largest: int, workers: int) -> Json:
-        """Return the options that share a batch among ``workers``; ``largest``: of a mini-batch."""
+    def shared_by(
+        self, workers: int, batch: int | None = None, largest: int | None = None
+    ) -> Json:
+        """Return the options of mini-batch and update_freq on ``workers`` devices, or UserError."""
         unit, smallest = _UNITS[self._size_option]
-        largest = min(largest, batch)
+        batch = batch or self.batch_tokens
+        largest = min(largest or self.mini_batch, batch)
         smallest = min(smallest, largest)
 
         def fitting_size(devices: int) -> int:

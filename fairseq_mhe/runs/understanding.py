@@ -228,7 +228,7 @@ def spans(language_model: LanguageModel, batch: Json) -> list[Span]:
 
 
 def best_answers(predicted: Sequence[Span], facts: Json) -> dict[str, Answer]:
-    """Return question -> best answer over the best spans of its windows.
+    """Return question -> best answer over the best spans of its windows; ``facts``: of `Inputs`.
 
     A question's score of no answer is the lowest of its windows, as in BERT's run_squad.py.
     """
@@ -295,7 +295,7 @@ def exact_groups(gold: Labels, predicted: Labels, groups: Labels) -> float:
 
 
 def task_metrics(data: TaskFolder, predictions: Mapping[str, Labels]) -> dict[str, float]:
-    """Return all metrics in percent and their mean, "score"; sets go by their official names."""
+    """Return all metrics in percent and "score", their mean; ``predictions``: by official set."""
     values = {}
     for subset, official in data.task.subsets.items():
         facts = data.examples(subset)
