@@ -237,8 +237,7 @@ def best_answers(predicted: Sequence[Span], facts: Json) -> dict[str, Answer]:
     for span, window in zip(predicted, facts["windows"], strict=True):
         score, no_answer_score, first, last = span
         question, context_index, start, _ = window  # the window starts at subword `start`
-        lowest = no_answer.get(question, no_answer_score)
-        no_answer[question] = min(lowest, no_answer_score)
+        no_answer[question] = min(no_answer.get(question, math.inf), no_answer_score)
         if question not in best or score > best[question][0]:
             context = facts["contexts"][context_index]
             begin = context["begins"][start + first]

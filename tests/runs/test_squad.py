@@ -67,11 +67,11 @@ def test_bad_predictions_are_one_line_errors(tmp_path: Path, capsys: Capture) ->
         assert message in capsys.readouterr().err
 
 
-def cases(seed: int, count: int = 12) -> tuple[dict[str, Answer], dict[str, list[str]]]:
+def random_answers(seed: int) -> tuple[dict[str, Answer], dict[str, list[str]]]:
     draw = random.Random(seed)
     words = ["one", "two", "three", "four", "five", "six"]
     answers, gold = {}, {}
-    for number in range(count):
+    for number in range(12):
         text = " ".join(draw.sample(words, 2))
         answers[str(number)] = Answer(text, round(draw.uniform(-3, 3), 3))
         gold[str(number)] = draw.choice([[""], [text], [draw.choice(words), text.split()[0]]])
@@ -80,7 +80,7 @@ def cases(seed: int, count: int = 12) -> tuple[dict[str, Answer], dict[str, list
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_other_threshold_is_better(seed: int) -> None:
-    answers, gold = cases(seed)
+    answers, gold = random_answers(seed)
     chosen = squad_scores(answers_up_to(answers, threshold(answers, gold)), gold)["f1"]
     limits = [-10.0, 0.0, 10.0, *(answer.odds for answer in answers.values())]
     best = max(squad_scores(answers_up_to(answers, limit), gold)["f1"] for limit in limits)
