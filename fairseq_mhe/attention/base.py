@@ -215,14 +215,10 @@ class Attention(nn.Module):
         self.out_proj = self.output_linear()
 
     def linear(
-        self,
-        in_features: int,
-        out_features: int,
-        gain: float = 1.0,
-        bias: bool | None = None,
+        self, in_features: int, out_features: int, gain: float = 1.0, bias: bool = True
     ) -> nn.Linear:
-        """Return a Xavier uniform projection; ``bias`` None stands for the sublayer's setting."""
-        layer = nn.Linear(in_features, out_features, self.bias if bias is None else bias)
+        """Return a Xavier uniform projection, biased if ``bias`` and ``self.bias`` are true."""
+        layer = nn.Linear(in_features, out_features, bias and self.bias)
         nn.init.xavier_uniform_(layer.weight, gain=gain)
         return layer
 

@@ -1,6 +1,7 @@
 """With the right weights one kind computes exactly the same as another, for all shapes."""
 
 from collections.abc import Callable
+from functools import partial
 
 import hypothesis.strategies as st
 import pytest
@@ -39,15 +40,12 @@ def collaborative_as_mha(mha: Attention, sizes: dict) -> Attention:
     return layer
 
 
-def mhe_without_embeddings(kind: str) -> Callable[[Attention, dict], Attention]:
-    def convert(sha: Attention, sizes: dict) -> Attention:
-        layer = make_layer(kind, **sizes)
-        copy_shared(layer, sha)
-        for name in ("query_embedding", "key_embedding", "value_embedding"):
-            layer.get_parameter(name).zero_()
-        return layer
-
-    return convert
+def mhe_without_embeddings(kind: str, sha: Attention, sizes: dict) -> Attention:
+    layer = make_layer(kind, **sizes)
+    copy_shared(layer, sha)
+    for name in ("query_embedding", "key_embedding", "value_embedding"):
+        layer.get_parameter(name).zero_()
+    return layer
 
 
 def gqa_of_as_many(other: Attention, sizes: dict) -> Attention:
@@ -126,8 +124,8 @@ def mha_conv_without_neighbours(mha: Attention, sizes: dict) -> Attention:
 #: Relation -> the second kind, and a function that builds an equal layer of the first kind.
 RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "collaborative with D = n d and block mixing is mha": ("mha", collaborative_as_mha),
-    "mhe_mul with zero embeddings is sha": ("sha", mhe_without_embeddings("mhe_mul")),
-    "mhe_add with zero embeddings is sha": ("sha", mhe_without_embeddings("mhe_add")),
+    "mhe_mul with zero embeddings is sha": ("sha", partial(mhe_without_embeddings, "mhe_mul")),
+    "mhe_add with zero embeddings is sha": ("sha", partial(mhe_without_embeddings, "mhe_add")),
     "gqa with g = n is mha": ("mha", gqa_of_as_many),
     "gqa with g = 1 is mqa": ("mqa", gqa_of_as_many),
     "mha with equal key and value projections is skv": ("skv", mha_from_skv),
