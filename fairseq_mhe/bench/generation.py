@@ -1,5 +1,6 @@
 """Benchmark of translation by fairseq's own beam search or CTranslate2's, with fixed lengths."""
 
+import functools
 import itertools
 import tempfile
 from argparse import Namespace
@@ -33,9 +34,9 @@ _LENGTHS = list_of(at_least(2, 1024))  # fairseq's default number of positions
 
 
 class GenerationBenchmark(Benchmark):
-    """A cell has ``beam``, ``batch``, ``dtype``, and ``length`` of sources and outputs with ends.
+    """A cell has ``beam``, ``batch``, ``dtype``, and ``length`` of source and output with </s>.
 
-    Or it has ``sentences``: their number, with lengths as in news, in batches of falling lengths.
+    With --sentences it has their number in place of ``length``: their lengths are as in news.
     """
 
     title = "translation by fairseq's beam search"
@@ -109,15 +110,15 @@ class GenerationBenchmark(Benchmark):
         for sentences, length in shapes(cell):
             batch = translation_batch(dictionary, sentences, length, seed)
             batch = utils.move_to_cuda(batch) if self.on_gpu else batch
-            self._batches.append((length - 1, batch))  # without the end of sentence
+            self._batches.append((length - 1, batch))  # fairseq does not count </s>
             self._sentences += sentences
         self._state_bytes: Values = {}
 
     def repetition(self) -> Seconds:
-        """Translate the batches; ``reorder`` is the time in which states follow hypotheses."""
+        """Translate the batches; ``reorder`` is the time to reorder states as beams change."""
         watch = Stopwatch(self.on_gpu)
         model = self._model
-        # The search extends the decoder's state in place, so the last argument has all its keys.
+        # The last step extends the state that was reordered last, so this state has all keys.
         state = _spy(model.decoder, "reorder_incremental_state_scripting", watch)
         output = _spy(model.encoder, "reorder_encoder_out", watch)
         for length, batch in self._batches:
@@ -141,7 +142,7 @@ class CTranslate2Benchmark(GenerationBenchmark):
     _translator: Any = None
 
     def prepare(self, cell: Values) -> None:
-        """Write sentences as words, without the end of sentence, which CTranslate2 adds itself."""
+        """Write sentences as words, without </s>, which CTranslate2 adds itself."""
         if not self._translator:
             self._convert()
         self._beam = cell["beam"]
@@ -225,7 +226,8 @@ def storage_bytes(value: Any) -> int:
 
 def _spy(owner: nn.Module, name: str, watch: Stopwatch) -> list[Any]:
     """Time a module's reordering method; the list will hold the state that it reordered last."""
-    method = getattr(type(owner), name).__get__(owner)
+    # From the class, because the module has the `timed` of an earlier repetition.
+    method = functools.partial(getattr(type(owner), name), owner)
     last: list[Any] = []
 
     def timed(state: Any, order: Tensor) -> Any:

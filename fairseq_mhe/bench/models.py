@@ -72,9 +72,11 @@ def configuration_of(words: tuple[str, ...]) -> DictConfig:
     return convert_namespace_to_omegaconf(args)
 
 
-def build(variant: str, settings: Namespace, *rest: Any) -> tuple[DictConfig, Any, Any]:
+def build(
+    variant: str, settings: Namespace, dtype: str, extra: Sequence[str] = ()
+) -> tuple[DictConfig, Any, Any]:
     """Return a `configuration`, a task with one dictionary of made-up words, and the model."""
-    cfg = configuration(variant, settings, *rest)
+    cfg = configuration(variant, settings, dtype, extra)
     task = make_task(settings.vocab_size, config=cfg.task)
     return cfg, task, build_model(cfg.model, task, cfg.common.seed)
 

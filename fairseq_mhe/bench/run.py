@@ -126,7 +126,7 @@ def run(args: Namespace) -> None:
 
 @contextlib.contextmanager
 def workers(types: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[Workers]:
-    """Start a process for each variant, from a fork server that never computed: safe with CUDA."""
+    """Start a process for each variant, from a fork server that has not started CUDA."""
     # Otherwise torch's profiler prints lines when it starts and when older memory is freed.
     os.environ.update(KINETO_LOG_LEVEL="99", TORCH_CPP_LOG_LEVEL="ERROR")
     context = multiprocessing.get_context("forkserver")

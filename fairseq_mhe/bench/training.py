@@ -54,7 +54,7 @@ class TrainingBenchmark(Benchmark):
     def prepare(self, cell: Values) -> None:
         tokens = cell["max_tokens"]
         settings = self.settings
-        # fairseq saves a checkpoint when an update fails; /dev/null discards it.
+        # When an update fails, fairseq would save a checkpoint; below /dev/null it cannot.
         extra = ["--max-tokens", str(tokens), "--save-dir", os.devnull]
         uses_graphs = settings.cuda_graphs and self.variant != STOCK
         if uses_graphs:

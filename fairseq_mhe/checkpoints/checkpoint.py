@@ -212,7 +212,7 @@ def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
         with path.open("wb") as stream:
             torch.save(state, stream)
     except RuntimeError as error:
-        cause = error.__context__  # for one a full disk, which torch's writer hides
+        cause = error.__context__  # such as a full disk, which torch's writer hides
         if isinstance(cause, OSError):
             raise cause from None
         raise

@@ -80,6 +80,7 @@ def number_from(low: float, high: float = sys.float_info.max) -> Callable[[str],
     return convert
 
 
+#: Numbers from 0, and whole numbers from 1.
 number = number_from(0)
 positive = at_least(1)
 #: The range of seeds that both numpy and fairseq accept.

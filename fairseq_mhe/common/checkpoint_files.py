@@ -1,7 +1,6 @@
 """Reads a checkpoint's file and checks it; all our code reads checkpoints through it."""
 
 import argparse
-import errno
 import functools
 import pickle
 import warnings
@@ -62,8 +61,7 @@ def _problem(path: Path, error: Exception) -> str:
         )
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return f"not enough memory to load {path}: free some memory, or use another checkpoint"
-    # EINVAL comes from a short file, in which torch seeks an older format's end before byte 0.
-    if isinstance(error, OSError) and error.errno != errno.EINVAL:
+    if isinstance(error, OSError):
         return f"cannot read {path}: {error.strerror or error}"
     return f"{path} is truncated or no fairseq checkpoint: use another one"
 

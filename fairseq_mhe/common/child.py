@@ -1,7 +1,7 @@
 """Ends a child process when its parent has ended, even by kill -9: a thread of the child waits.
 
-Linux's PR_SET_PDEATHSIG will not do: its signal comes when the parent's thread ends, or the fork
-server of the child. As a script, ``child.py MODULE ARGUMENT...`` runs a module.
+Linux's PR_SET_PDEATHSIG does not fit: it signals the end of the thread or fork server that started
+the child, not the end of the parent. As a script, ``child.py MODULE ARGUMENT...`` runs a module.
 """
 
 import multiprocessing

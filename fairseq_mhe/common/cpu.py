@@ -48,10 +48,7 @@ def keep_freed_memory() -> bool:
     """
     if not _may_set(*OWN_TUNING):
         return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
-        return False
+    mallopt = ctypes.CDLL(None).mallopt
     parameters = (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD)
     return all(mallopt(parameter, _MAX_THRESHOLD) for parameter in parameters)
 

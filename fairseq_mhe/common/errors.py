@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-#: The error line of fairseq's commands begins with it; runs/processes.py looks for that line.
+#: Begins the error line of a fairseq command; runs/processes.py removes it from messages.
 ERROR_PREFIX = "fairseq-mhe: error: "
 
 
@@ -34,12 +34,11 @@ class ErrorExit(SystemExit):
 
 
 @contextlib.contextmanager
-def one_clear_line(*also: type[Exception]) -> Iterator[None]:
-    """Turn a UserError, or an exception of ``also``, into an `ErrorExit` where fairseq calls us."""
-    user_errors: tuple[type[Exception], ...] = (UserError, *also)
+def one_clear_line() -> Iterator[None]:
+    """Turn a UserError or ValueError into an `ErrorExit`, in code of ours that fairseq calls."""
     try:
         yield
-    except user_errors as error:
+    except (UserError, ValueError) as error:
         raise ErrorExit(error) from None
 
 

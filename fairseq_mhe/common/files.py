@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,26 +57,26 @@ def check_output(path: Path, *inputs: Path) -> None:
             raise UserError(f"cannot write {path}: {parent} is a file; name a folder")
 
 
-@contextlib.contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, which replaces ``path`` on success. UserError if it is unwritable."""
+def atomic_path(path: Path) -> AbstractContextManager[Path]:
+    """Give the block a temporary path; the file there replaces ``path`` if the block succeeds.
+
+    Raises UserError if ``path`` cannot be written.
+    """
     check_output(path)
-    with _temporary(path) as temporary:
-        yield temporary
+    return _renamed_on_success(path)
 
 
-@contextlib.contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a path for a folder that the block creates, like `atomic_path`; it must be new."""
+def new_folder(path: Path) -> AbstractContextManager[Path]:
+    """Give the block a temporary path for a folder, like `atomic_path`; ``path`` must be new."""
     if path.exists():
         raise UserError(f"{path} exists: remove it, or name another folder")
     check_output(path)
-    with _temporary(path) as temporary:
-        yield temporary
+    return _renamed_on_success(path)
 
 
 @contextlib.contextmanager
-def _temporary(path: Path) -> Iterator[Path]:
+def _renamed_on_success(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; rename it to ``path`` if the block succeeds, otherwise remove it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +146,7 @@ def sha256_of_all(paths: Sequence[Path], threads: int) -> dict[Path, str]:
         return dict(zip(paths, pool.map(sha256, paths), strict=True))
 
 
-def no_colon(path: Path) -> None:
+def check_no_colon(path: Path) -> None:
     """Raise UserError if ``path`` has a colon, at which fairseq would split it."""
     if ":" in str(path):
         problem = f"fairseq splits paths at colons, and {path} has one"
@@ -155,7 +156,7 @@ def no_colon(path: Path) -> None:
 def output_folder(path: Path) -> Path:
     """Create a folder if needed, return its absolute path; UserError if it is not writable."""
     folder = path.resolve()
-    no_colon(folder)
+    check_no_colon(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

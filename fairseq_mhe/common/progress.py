@@ -57,7 +57,7 @@ class Board:
             redirect_stdout=False,
             redirect_stderr=False,
             speed_estimate_period=_SPEED_PERIOD,
-            get_time=lambda: time.monotonic(),
+            get_time=time.monotonic,
             disable=not self._terminal,
         )
         self._ids: dict[str, TaskID] = {}
@@ -86,14 +86,14 @@ class Board:
     def update(
         self, name: str, done: int, total: int | None = None, note: str = ""
     ) -> None:
-        """Set a row's count; begin the row if `add` did not. An empty note keeps the last one."""
+        """Set a row's count; begin the row if `add` did not. Without ``note`` its note stays."""
         if name not in self._ids:
             self.add(name, total or 0)
         task = self._progress.tasks[self._ids[name]]
-        ends = task.completed < (total or task.total or 0) <= done
+        reaches_total = task.completed < (total or task.total or 0) <= done
         note = note or task.fields["note"]
         self._progress.update(task.id, total=total, completed=done, note=note)
-        if ends and not self._terminal:
+        if reaches_total and not self._terminal:
             took = timedelta(seconds=round(task.elapsed or 0))
             self.say(f"{self._line(task)}, took {took}")
         self.tick()
@@ -110,9 +110,9 @@ class Board:
             if self._terminal:
                 self._progress.refresh()
             else:
-                self.lines()
+                self.print_lines()
 
-    def lines(self) -> None:
+    def print_lines(self) -> None:
         """Print how many of the ``names`` are done, and a line for each unfinished row."""
         tasks = self._progress.tasks
         if self._planned:

@@ -28,14 +28,14 @@ def quiet_import() -> Iterator[None]:
     A model of fairseq calls ``logging.basicConfig(level=DEBUG)``, which lets every library log.
     """
     root = logging.getLogger()
-    before = list(root.handlers)
+    handlers = list(root.handlers)
     level = root.level
-    # A command of fairseq has imported that model already: basicConfig's handler goes.
+    # If a command of fairseq has imported that model already, remove basicConfig's handler.
     if "fairseq" in sys.modules and level == logging.DEBUG:
         level = logging.WARNING
         for handler in root.handlers:
             if handler.formatter and handler.formatter._fmt == logging.BASIC_FORMAT:
-                before.remove(handler)
+                handlers.remove(handler)
     disabled = root.manager.disable
     logging.disable(logging.WARNING)  # hides such lines as "Please install tensorboardX"
     try:
@@ -43,7 +43,7 @@ def quiet_import() -> Iterator[None]:
             yield
     finally:
         logging.disable(disabled)
-        root.handlers[:] = before
+        root.handlers[:] = handlers
         root.setLevel(level)
 
 

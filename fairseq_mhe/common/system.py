@@ -101,7 +101,7 @@ def cpu_flags() -> frozenset[str]:
 
 
 def exact_int8() -> bool:
-    """Return whether CTranslate2 adds int8 products exactly: AVX2 has 16 bits for two products.
+    """Return whether CTranslate2 adds int8 products exactly: AVX2 without VNNI has 16-bit sums.
 
     (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html)
     """
@@ -111,7 +111,6 @@ def exact_int8() -> bool:
 
 def _cpuinfo(fact: str) -> str:
     """Return a fact on the first processor from /proc/cpuinfo; empty if it is not there."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     line = re.search(rf"^{fact}\s*:(.*)$", text, re.MULTILINE)
     return line[1].strip() if line else ""

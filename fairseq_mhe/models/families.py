@@ -99,7 +99,7 @@ class Family:
 
     def configure(self, row: Row, args: Any) -> None:
         """Set the options that ``args`` lacks; ErrorExit for unknown or unsuitable ones."""
-        with one_clear_line(ValueError):
+        with one_clear_line():
             # Only a user's hydra configuration is checked: a checkpoint's, which has every size,
             # also has options of the task, and fairseq's parser checks a command line.
             if isinstance(args, DictConfig) and not row.options().keys() <= args.keys():

@@ -206,7 +206,7 @@ class MHEModel(BaseFairseqModel):
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
         options = our_options.plain_options(cfg)
-        with one_clear_line(ValueError):
+        with one_clear_line():
             # Version 0.2 built these sublayers, twice, to check them. Their random draws must stay:
             # they decide the initial weights of a seed, and so the numbers in results/.
             for place in (*cls.PLACES, *cls.PLACES):
@@ -282,7 +282,7 @@ class MHEModel(BaseFairseqModel):
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         super().make_generation_fast_(**kwargs)
-        with one_clear_line(ValueError):
+        with one_clear_line():
             pack_linears(self, self.generation_precision)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:

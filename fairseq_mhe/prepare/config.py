@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from fairseq_mhe.common.arguments import at_least, number_from
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import no_colon
+from fairseq_mhe.common.files import check_no_colon
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
 from fairseq_mhe.prepare.subword import SUBWORDS
@@ -100,7 +100,7 @@ class TextOptions:
 
     def check_splits(self) -> None:
         """Raise UserError if a split gets no text, or if the path of ``out`` has a colon."""
-        no_colon(self.out.resolve())
+        check_no_colon(self.out.resolve())
         missing = [split for split in SPLITS if split not in self.texts()]
         if missing and not self.hold_out:
             splits = " and ".join(missing)

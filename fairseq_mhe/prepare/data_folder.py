@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import no_colon
+from fairseq_mhe.common.files import check_no_colon
 from fairseq_mhe.prepare.manifest import MANIFEST, PARALLEL, file_hashes, read_manifest
 from fairseq_mhe.prepare.subword import join
 from fairseq_mhe.prepare.text_processing import TextProcessing
@@ -74,7 +74,7 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
     Raises UserError if it is missing, unfinished or of another form, or its path has a colon.
     """
     path = folder.resolve()
-    no_colon(path)
+    check_no_colon(path)
     if path.name == "bin" and (path.parent / MANIFEST).is_file():
         raise UserError(
             f"{folder} is fairseq's part of a data folder: give its parent folder"

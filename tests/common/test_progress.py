@@ -53,7 +53,7 @@ def test_rows_that_are_known_in_advance_show_their_states(terminal: bool) -> Non
         board.add("b", 30)
         board.finish("c")
         if not terminal:
-            board.lines()
+            board.print_lines()
     lines = text_of(console).splitlines()
     if terminal:
         rows = [line.split() for line in lines if line.split()]
