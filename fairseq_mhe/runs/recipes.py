@@ -29,8 +29,9 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 
 #: The folder of the package's recipes, one file for each row.
 FOLDER = Path(fairseq_mhe.__file__).parent / "recipes"
-#: Names of the translation recipes.
+#: Names of the translation recipes, and of all recipes.
 NAMES = (*ROWS, *SMALL_ROWS)
+_ALL_NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 #: Groups of a recipe that hold no options of fairseq-train.
 _OTHER_GROUPS = ("hydra", "defaults", "generation")
 #: Options that the commands set, since they depend on the machine and its folders.
@@ -225,20 +226,16 @@ def _options(groups: Json) -> Iterator[tuple[str, Any]]:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe recipe``."""
-    help_ = f"{', '.join(_names())}; or a YAML file of your own"
+    help_ = f"{', '.join(_ALL_NAMES)}; or a YAML file of your own"
     parser.add_argument("name", metavar="NAME", help=help_)
     help_ = "print the recipe's YAML file; change a copy and give it as --recipe FILE"
     parser.add_argument("--yaml", action="store_true", help=help_)
 
 
-def _names() -> list[str]:
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
-
-
 def run(args: Namespace) -> None:
     """Print a recipe's command line, in which users replace DATA/bin, the kind and the seed."""
     own = args.name.endswith((".yaml", ".yml"))
-    chosen = read_recipe(Path(args.name)) if own else recipe(args.name, _names())
+    chosen = read_recipe(Path(args.name)) if own else recipe(args.name, _ALL_NAMES)
     if args.yaml:
         path = Path(args.name) if own else FOLDER / f"{chosen.row}.yaml"
         print(path.read_text("utf-8"), end="")

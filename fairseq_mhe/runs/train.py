@@ -213,9 +213,7 @@ def restore(folder: Path, workers: int = 1) -> int:
     if not states:
         return 0
     newest = max(states, key=lambda path: updates_made(states[path]))
-    config = states[newest].get("cfg") or {}
-    distributed = config.get("distributed_training") or {}
-    before = distributed.get("distributed_world_size", workers)
+    before = states[newest]["cfg"]["distributed_training"]["distributed_world_size"]
     if before != workers:
         raise UserError(
             f"{newest} was trained on {before} devices, not {workers}: resume on as many as before"

@@ -159,9 +159,7 @@ class LanguageModel:
             yield utils.move_to_cuda(batch) if self._gpu else batch
 
     @torch.inference_mode()
-    def predictions(
-        self, subset: str, predict: Callable[[Any, Json], list[Any]]
-    ) -> list[Any]:
+    def predictions(self, subset: str, predict: Callable[..., list[Any]]) -> list[Any]:
         """Return what ``predict(self, batch)`` gives for each example, in the data set's order."""
         by_id: dict[int, Any] = {}
         for batch in self.batches(subset, sentences=64):

@@ -15,6 +15,7 @@ def save(folder: Path, name: str, updates: int) -> Path:
     state = {
         "model": {"w": torch.full((500,), float(updates))},
         "optimizer_history": [{"num_updates": updates}],
+        "cfg": {"distributed_training": {"distributed_world_size": 1}},
     }
     torch.save(state, folder / name)
     return folder / name

@@ -80,8 +80,11 @@ class FakeChild:
         self.children.append(self)
         folder = Path(arguments[arguments.index("--save-dir") + 1])
         folder.mkdir(exist_ok=True)
-        history = [{"num_updates": self.updates}]
-        state = {"model": {"w": torch.ones(1)}, "optimizer_history": history}
+        state = {
+            "model": {"w": torch.ones(1)},
+            "optimizer_history": [{"num_updates": self.updates}],
+            "cfg": {"distributed_training": {"distributed_world_size": 1}},
+        }
         torch.save(state, folder / "checkpoint_last.pt")
         where = f"{START} 0, on the CPU\n" * 2 + f"{START} 9, on a GPU\n"
         log.write_text(where + line("train_inner", loss="3.0", wps="50", num_updates="40") + "\n")
