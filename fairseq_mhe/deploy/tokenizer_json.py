@@ -38,7 +38,7 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     # The steps of `normalise`, then of Moses' tokeniser, then lower case.
     rules = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
     if text.tokenizer == "moses":
-        rules += [*tokenising(text.languages[0]), (" +", " "), ("^ | $", "")]
+        rules += tokenising(text.languages[0])
     steps: list[Any] = [normalizers.NFC()]
     steps += [normalizers.Replace(Regex(pattern), to) for pattern, to in rules]
     if text.lowercase:
@@ -114,9 +114,8 @@ def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     scores += [min(scores)] * (len(names) - len(scores))
     model = Unigram(list(zip(names, scores, strict=True)), unk_id=unk_id)
     tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
-        WORD_START, prepend_scheme="always"
-    )
+    metaspace = pre_tokenizers.Metaspace(WORD_START, prepend_scheme="always")
+    tokenizer.pre_tokenizer = metaspace
     unknown = decoders.Replace(_UNKNOWN, dictionary.unk_word)
     tokenizer.decoder = _decoder(text, unknown, decoders.Replace(WORD_START, " "))
     return tokenizer, rows
