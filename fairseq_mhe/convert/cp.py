@@ -10,11 +10,6 @@ from torch.nn.functional import normalize, pad
 
 from fairseq_mhe.common.system import require
 
-#: Alternating least squares stops when a round lowers the relative error by less than this.
-STOP = 1e-6
-#: Ridge of the regressions, relative to the size of products of two factors.
-RIDGE = 1e-10
-
 
 @dataclass(frozen=True)
 class Components:
@@ -89,22 +84,23 @@ def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
     from tensorly.cp_tensor import CPTensor
     from tensorly.decomposition import parafac
 
-    dimensions, calls = len(start.query), []
-    # tensorly changes its factors in place. It takes them as (n, D), (A, D) and (B, D).
-    parts = start.mixing, start.query.T, start.key.T
-    initial = [part.numpy().copy() for part in parts]
-    _, factors = parafac(
+    dimensions = len(start.query)
+    factors = start.mixing, start.query.T, start.key.T  # (n, D), (A, D), (B, D)
+    initial = [factor.numpy().copy() for factor in factors]  # tensorly 0.9 changes them
+    calls = []
+    _, fitted = parafac(
         forms.numpy(),
         dimensions,
         n_iter_max=iterations,
         init=CPTensor((np.ones(dimensions), initial)),
-        tol=STOP,
+        tol=1e-6,  # stop after a round that changes the relative error by less than this
         linesearch=True,
-        # Without a ridge, two components that become alike make a regression singular.
-        l2_reg=RIDGE * float(forms.norm()) ** (4 / 3),
+        # Without a ridge, two components that become alike make a regression singular. The ridge
+        # is relative to its matrix, products of four factors of about norm ** (1 / 3) each.
+        l2_reg=1e-10 * float(forms.norm()) ** (4 / 3),
         callback=lambda *call: calls.append(call),
     )
-    mixing, query, key = (torch.tensor(factor) for factor in factors)
+    mixing, query, key = (torch.tensor(factor) for factor in fitted)
     query = query.T.contiguous()  # (D, A)
     key = key.T.contiguous()  # (D, B)
     rounds = max(0, len(calls) - 1)  # the first call comes before the first round

@@ -1,12 +1,13 @@
 """Fit each kind of attention to trained heads: the table ``FIT`` has a function for each kind.
 
 Head i maps a query's input x and a memory y to a score x^T A_i y (softmax ignores what is the same
-for every y) and an output B_i y. A fit approximates both maps. If inputs were measured on real
-sentences, their moments weight the errors. Truncated SVDs are exact minimisers.
+for every y) and an output B_i y. A fit approximates every A_i and B_i by what the kind can hold,
+with the least mean square error over inputs x and y of given moments (moments.py). This needs
+truncated SVDs, which are exact minimisers, or a CP decomposition (cp.py), which is not.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -20,14 +21,38 @@ from fairseq_mhe.convert.moments import Inputs
 
 #: Parameters of a sublayer by their names in its module, in float64.
 Parameters = dict[str, Tensor]
-#: Eigenvalues below this share of the largest are raised to it: the data hardly determine them.
-FLOOR = 1e-6
+
+
+class Root(NamedTuple):
+    """The symmetric square root R (M, M) of the moments E[y y^T] of inputs y, and its inverse.
+
+    E|B y|^2 is |B R|^2 in the Frobenius norm. So an unweighted fit of B R, times the inverse, is
+    the fit of B with the least mean square error over the inputs. If a constant may correct the
+    mean error, R is the root of the covariance.
+    """
+
+    matrix: Tensor
+    inverse: Tensor
+
+    @classmethod
+    def of(cls, moments: Tensor) -> Self:
+        values, vectors = torch.linalg.eigh(moments)
+        least = 1e-6 * float(
+            values.max()
+        )  # the data hardly determine smaller eigenvalues
+        values = values.clamp(min=least).sqrt()
+        return cls((vectors * values) @ vectors.T, (vectors / values) @ vectors.T)
 
 
 class Problem:
-    """The heads that a new sublayer has to approximate, with errors weighted by ``inputs``."""
+    """The heads that a new sublayer has to approximate, with errors weighted by ``inputs``.
 
-    #: The decomposition of the scores, which the fits of some kinds set.
+    Shapes: n trained heads with keys k wide, g key heads of the new sublayer, d wide, inputs C
+    wide, memories M wide. X is C, or C + 1 if the new sublayer has biases: then each x ends in one
+    more entry, always 1, and the query's weight ends in the biases.
+    """
+
+    #: The CP decomposition of the scores, if the fit of the kind makes one.
     components: Components | None = None
 
     def __init__(
@@ -35,37 +60,37 @@ class Problem:
     ) -> None:
         """``iterations``: the most rounds of least squares for a CP decomposition."""
         self.new: Any = new
-        self.heads, self.inputs = heads.scaled(new.scaling), inputs
+        self.heads = heads = heads.scaled(new.scaling)
+        self.inputs = inputs
         self.iterations = iterations
-        self.width = new.head_dim
-        self.bias = new.bias
-        query = self.heads.query  # (n, k, C)
+        query = heads.query  # (n, k, C)
         moments = inputs.query.second_moment  # (C, C)
-        # X is C, or C + 1 with biases: then the query's input ends in one more entry, always 1.
-        if self.bias:
-            biases = self.heads.query_bias.unsqueeze(2)  # (n, k, 1)
+        if new.bias:
+            biases = heads.query_bias.unsqueeze(2)  # (n, k, 1)
             query = torch.cat((query, biases), dim=2)  # (n, k, X)
             mean = pad(inputs.query.mean, (0, 1), value=1.0)  # (X,)
             covariance = pad(inputs.query.covariance, (0, 1, 0, 1))  # (X, X)
             moments = covariance + mean.outer(mean)  # (X, X)
-        self.scores = query.transpose(1, 2) @ self.heads.key  # (n, X, M), unscaled
-        self.outputs = heads.output @ heads.value  # (n, C, M), without biases
+        self.scores = query.transpose(1, 2) @ heads.key  # (n, X, M), the unscaled A_i
+        self.outputs = heads.output @ heads.value  # (n, C, M), the B_i
         # (C,): what value biases and the output's bias add to the output, whatever the input.
         values = heads.output @ heads.value_bias.unsqueeze(2)  # (n, C, 1)
         self.constant = values.sum(dim=0).squeeze(1) + heads.output_bias
-        self.query_roots = root(moments)  # (X, X), and its inverse
-        self.memory_roots = root(inputs.memory.covariance)  # softmax ignores the mean
-        self.value_roots = self.memory_roots  # the output's bias corrects the mean
-        if not self.bias:
-            self.value_roots = root(inputs.memory.second_moment)
+        self.query_root = Root.of(moments)  # (X, X)
+        self.memory_root = Root.of(inputs.memory.covariance)  # softmax ignores the mean
+        self.value_root = self.memory_root  # the output's bias corrects the mean
+        if not new.bias:
+            self.value_root = Root.of(inputs.memory.second_moment)
 
     def parameters(
         self, query: Tensor, key: Tensor, value: Tensor, output: Tensor
     ) -> Parameters:
-        """Parameters of query (rows, X), key (rows, M), value (n or g, d, M), output (n, C, d)."""
-        # Softmax ignores key biases. The output's bias does the work of the value biases.
+        """Name the parameters: query (rows, X), key (rows, M), value (g, d, M), output (n, C, d).
+
+        Softmax ignores key biases. The output's bias does the work of the value biases.
+        """
         width = self.heads.query.size(2)  # C
-        values = value.flatten(0, 1)  # (n d or g d, M)
+        values = value.flatten(0, 1)  # (g d, M)
         parameters = {
             "q_proj.weight": query[:, :width],
             "q_proj.bias": query[:, width:].flatten(),
@@ -76,14 +101,14 @@ class Problem:
             "out_proj.weight": output.transpose(0, 1).flatten(1),
             "out_proj.bias": self.output_constant(value, output),
         }
-        if self.bias:
+        if self.new.bias:
             return parameters
         return {name: value for name, value in parameters.items() if "bias" not in name}
 
-    def shared_values(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Fit ``outputs`` (n, C, M) by one value (1, d, M) and each head's output (n, C, d)."""
-        value, output = shared_rows(outputs, self.value_roots, self.width)
-        return value.unsqueeze(0), output
+    def shared_value(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Fit ``outputs`` (n, C, M) by each head's output (n, C, d) and one value (1, d, M)."""
+        output, value = low_rank(outputs, self.value_root, self.new.head_dim)
+        return output, value.unsqueeze(0)
 
     def output_constant(self, value: Tensor, output: Tensor) -> Tensor:
         """Return the output's bias (C,): the heads' constant and the fit's error at mean memory."""
@@ -94,32 +119,33 @@ class Problem:
 
     def fit_factors(self) -> tuple[Parameters, Tensor]:
         """Fit shared projections, and the factors (n, d) by which the heads multiply the query."""
-        weighted = self.query_roots[0] @ self.scores @ self.memory_roots[0]  # (n, X, M)
-        rank = self.heads.key.size(1)
-        components = decompose(weighted, self.width, rank, self.iterations)
+        query_root, key_root = self.query_root, self.memory_root
+        weighted = query_root.matrix @ self.scores @ key_root.matrix  # (n, X, M)
+        rank = self.heads.key.size(1)  # k
+        components = decompose(weighted, self.new.head_dim, rank, self.iterations)
         self.components = components
         # The mean square of a channel's factors becomes 1, near that of a new model.
         size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
         factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
-        half = size.sqrt().unsqueeze(1)  # (d, 1), for query and key each
-        query = components.query * half @ self.query_roots[1]  # (d, X)
-        key = components.key * half @ self.memory_roots[1]  # (d, M)
-        value, output = self.shared_values(self.outputs)
+        # The query and the key each take the root of the size.
+        share = size.sqrt().unsqueeze(1)  # (d, 1)
+        query = components.query * share @ query_root.inverse  # (d, X)
+        key = components.key * share @ key_root.inverse  # (d, M)
+        output, value = self.shared_value(self.outputs)
         return self.parameters(query, key, value, output), factors
 
 
 def fit_grouped(p: Problem) -> Parameters:
-    """Fit gqa or mqa: the heads of a group share the rows of a key and those of a value."""
+    """Fit gqa or mqa: the heads of a group share a key and a value."""
     keys, queries, values, outputs = [], [], [], []
     groups = p.new.key_heads
     grouped = zip(p.scores.chunk(groups), p.outputs.chunk(groups), strict=True)
-    for scores_of_group, outputs_of_group in grouped:
-        # The key is fitted to weighted scores; the inverse then removes the weights from the query.
-        weighted = p.query_roots[0] @ scores_of_group  # (n / g, X, M)
-        key, query = shared_rows(weighted, p.memory_roots, p.width)
+    for group_scores, group_outputs in grouped:
+        weighted = p.query_root.matrix @ group_scores  # (n / g, X, M)
+        query, key = low_rank(weighted, p.memory_root, p.new.head_dim)
+        queries.append(p.query_root.inverse @ query)  # (n / g, X, d)
         keys.append(key)
-        queries.append(p.query_roots[1] @ query)  # (n / g, X, d)
-        value, output = p.shared_values(outputs_of_group)
+        output, value = p.shared_value(group_outputs)
         values.append(value)
         outputs.append(output)
     query = torch.cat(queries).transpose(1, 2).flatten(0, 1)  # (n d, X)
@@ -149,28 +175,33 @@ def fit_mhe_conv(p: Problem) -> Parameters:
 
 
 def fit_mhe_add(p: Problem) -> Parameters:
-    """Fit MHE-Add: its query fits the heads' mean scores, a head's shift its scores at mean x."""
+    """Fit MHE-Add, whose head i has the score (W_Q x + e_i)^T W_K y.
+
+    e_i is free, so W_Q mean(x) + e_i can fit the head's scores at the mean of x by itself. W_Q fits
+    how scores vary around this mean. As it serves all heads, it fits the mean of their scores.
+    """
     heads = p.heads
     n, _, width = heads.query.shape  # width: C
     mean = p.inputs.query.mean  # (C,)
-    half, inverse = root(p.inputs.query.covariance)
+    root = Root.of(p.inputs.query.covariance)
     mean_scores = p.scores[:, :width].mean(dim=0)  # (C, M)
     query_at_mean = heads.query @ mean + heads.query_bias  # (n, k)
     scores_at_mean = (query_at_mean.unsqueeze(1) @ heads.key).squeeze(1)  # (n, M)
-    # All n heads share the mean scores, so their squared errors count n times.
-    weighted = n**0.5 * half @ mean_scores  # (C, M)
-    forms = torch.cat((weighted, scores_at_mean)).unsqueeze(0)  # (1, C + n, M)
-    key, factors = shared_rows(forms, p.memory_roots, p.width)
-    query = (inverse @ factors[0, :width] / n**0.5).T  # (d, C)
-    shift = factors[0, width:] - query @ mean  # (n, d)
-    value, output = shared_rows(p.outputs, p.memory_roots, p.width)
-    query = pad(query, (0, 1))  # (d, C + 1)
-    parameters = p.parameters(query, key, value.unsqueeze(0), output)
+    # The n heads share the mean scores, so a squared error of these counts n times.
+    weighted = n**0.5 * root.matrix @ mean_scores  # (C, M)
+    rows = torch.cat((weighted, scores_at_mean))  # (C + n, M)
+    (queries,), key = low_rank(rows.unsqueeze(0), p.memory_root, p.new.head_dim)
+    query = (root.inverse @ queries[:width] / n**0.5).T  # (d, C), W_Q
+    shift = queries[width:] - query @ mean  # (n, d), e_i
+    output, value = low_rank(p.outputs, p.memory_root, p.new.head_dim)
+    value = value.unsqueeze(0)  # (1, d, M)
+    query = pad(query, (0, 1))  # (d, C + 1), without biases
+    parameters = p.parameters(query, key, value, output)
     # The smallest value shifts that give the output's constant; a bias adds the remainder.
-    constant = p.output_constant(value.unsqueeze(0), output)  # (C,)
+    constant = p.output_constant(value, output)  # (C,)
     joined = parameters["out_proj.weight"]  # (C, n d)
     shifts = torch.linalg.pinv(joined) @ constant  # (n d,)
-    if p.bias:
+    if p.new.bias:
         parameters["out_proj.bias"] = constant - joined @ shifts
     parameters["query_embedding"] = shift
     parameters["key_embedding"] = torch.zeros_like(shift)
@@ -181,21 +212,20 @@ def fit_mhe_add(p: Problem) -> Parameters:
 def fit_collaborative(p: Problem) -> Parameters:
     """Fit collaborative attention: its scores are a CP decomposition, exact for D = n d."""
     heads = p.heads
-    query_root, query_inverse = root(p.inputs.query.second_moment)
-    key_root, key_inverse = p.memory_roots
+    query_root = Root.of(p.inputs.query.second_moment)
     scores = heads.query.transpose(1, 2) @ heads.key  # (n, C, M), no biases and no scale
-    forms = query_root @ scores @ key_root
+    forms = query_root.matrix @ scores @ p.memory_root.matrix
     rank = min(heads.key.size(1), *forms.shape[1:])
     components = decompose(forms, p.new.collaborative_dim, rank, p.iterations)
     p.components = components
     parameters = {
-        "q_proj.weight": components.query @ query_inverse,  # (D, C)
-        "k_proj.weight": components.key @ key_inverse,  # (D, M)
+        "q_proj.weight": components.query @ query_root.inverse,  # (D, C)
+        "k_proj.weight": components.key @ p.memory_root.inverse,  # (D, M)
         "mixing": components.mixing,  # (n, D)
         "v_proj.weight": heads.value.flatten(0, 1),
         "out_proj.weight": heads.output.transpose(0, 1).flatten(1),
     }
-    if p.bias:
+    if p.new.bias:
         content = heads.scale * (heads.query_bias.unsqueeze(1) @ heads.key)  # (n, 1, M)
         parameters |= {
             "v_proj.bias": heads.value_bias.flatten(),
@@ -215,31 +245,21 @@ FIT: dict[str, Callable[[Problem], Parameters]] = {
 }
 
 
-def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the symmetric square root of a covariance (C, C), and its inverse; see ``FLOOR``."""
-    values, vectors = torch.linalg.eigh(matrix)
-    least = float(values.max()) * FLOOR
-    values = values.clamp(min=least).sqrt()
-    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+def low_rank(matrices: Tensor, root: Root, rank: int) -> tuple[Tensor, Tensor]:
+    """Approximate each of ``matrices`` (n, A, M) by a product with a factor that all share.
 
-
-def shared_rows(
-    forms: Tensor, roots: tuple[Tensor, Tensor], width: int
-) -> tuple[Tensor, Tensor]:
-    """Approximate ``forms`` (n, A, M) by factors (n, A, width) times rows (width, M) for all forms.
-
-    Errors are weighted by the inputs whose ``roots`` are given. Returns the rows and the factors.
+    Returns each one's own factor (n, A, rank) and the shared factor (rank, M). They have the least
+    mean square error over the inputs of ``root``.
     """
-    half, inverse = roots
-    weighted = forms @ half  # (n, A, M)
-    flat = weighted.flatten(0, 1)  # (n A, M)
-    values, vectors = torch.linalg.eigh(flat.T @ flat)  # ascending
-    values = values.clamp(min=0).flip(0)[:width]  # (d,)
-    basis = vectors[:, -width:].flip(1)  # (M, d)
-    missing = width - basis.size(1)
-    basis = pad(basis, (0, missing))
-    values = pad(values, (0, missing))
-    size = values**0.25  # rows and factors each get the root of a singular value
-    rows = size.unsqueeze(1) * basis.T @ inverse
-    factors = weighted @ basis / size.where(size > 0, 1.0)
-    return rows, factors
+    weighted = matrices @ root.matrix  # (n, A, M)
+    stacked = weighted.flatten(0, 1)  # (n A, M)
+    # Eigenvectors of this (M, M) are the right singular vectors of ``stacked``: faster than an SVD.
+    squares, vectors = torch.linalg.eigh(stacked.T @ stacked)  # ascending
+    squares = squares.clamp(min=0).flip(0)[:rank]  # (rank,), of the singular values
+    basis = vectors.flip(1)[:, :rank]  # (M, rank)
+    missing = (0, rank - len(squares))  # if rank > M
+    squares, basis = pad(squares, missing), pad(basis, missing)
+    size = squares**0.25  # each factor takes the root of a singular value
+    shared = size.unsqueeze(1) * basis.T @ root.inverse
+    own = weighted @ basis / size.where(size > 0, 1.0)
+    return own, shared
