@@ -54,7 +54,7 @@ def convert(
             layers.append({"name": name, "error": cp.error, "iterations": cp.iterations})
     model.load_state_dict(with_sublayers(source.model, fitted))
     model.eval()
-    weighted_by = str(material.data) if material.measured else None
+    weighted_by = str(material.data) if material.data else None
     report = {"kind": kind, "weighted_by": weighted_by, "loss": material.loss(model)}
     facts = {"made_by": "convert", **report}
     with atomic_path(output) as temporary:

@@ -40,18 +40,18 @@ class LogitDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class Material:
-    """Batches for comparing models with ``source``, and for measuring its sublayers' inputs.
+    """Sentences on which models are compared with ``source``, and on which its inputs are measured.
 
-    ``compared`` is from the split ``subset`` of the folder ``data``, or random words without one;
-    ``measured`` is from the training text, and empty without a folder.
+    ``compared`` is from the split ``subset`` of the folder ``data``, or random words without one.
+    Of each split the first ``sentences`` are used.
     """
 
     source: Source
     task: TranslationTask
     compared: Sequence[Batch]
-    measured: Sequence[Batch] = ()
     data: Path | None = None
     subset: str = ""
+    sentences: int = 0
 
     @property
     def name(self) -> str:
@@ -63,9 +63,12 @@ class Material:
         return self.task.target_dictionary.pad()
 
     def inputs(self) -> dict[str, Inputs]:
-        """Measure the inputs of each attention sublayer of the source, by the sublayer's name."""
-        batches = tracked(self.measured, "measuring inputs", len(self.measured))
-        return measure_inputs(self.source.model, batches, self._pad)
+        """Measure the inputs of the source's sublayers, by name, on training text if data exist."""
+        model = self.source.model
+        train = self.task, model, "train", self.sentences
+        batches = pair_batches(*train) if self.data else []
+        shown = tracked(batches, "measuring inputs", len(batches))
+        return measure_inputs(model, shown, self._pad)
 
     @torch.inference_mode()
     def difference(self, model: nn.Module) -> LogitDifference:
@@ -125,24 +128,18 @@ def add_data(parser: argparse.ArgumentParser, use: str, sentences: int) -> None:
 
 
 def open_material(
-    source: Source,
-    data: Path | None,
-    sentences: int,
-    subset: str = "valid",
-    measured: bool = True,
+    source: Source, data: Path | None, sentences: int, subset: str = "valid"
 ) -> Material:
-    """Load the first ``sentences`` of ``subset`` and of train, or random words without ``data``.
+    """Load the first ``sentences`` of ``subset``, or random words without ``data``.
 
-    ``measured`` is whether to load train. Raises UserError if the data cannot be read or do not
-    belong to the model.
+    Raises UserError if the data cannot be read or do not belong to the model.
     """
     if data is None:
         return Material(source, source.task(), random_batches(source))
     source.require_translation("--data")
     task = task_of(open_binary(data), source)
     compared = pair_batches(task, source.model, subset, sentences)
-    train = pair_batches(task, source.model, "train", sentences) if measured else []
-    return Material(source, task, compared, train, data, subset)
+    return Material(source, task, compared, data, subset, sentences)
 
 
 def task_of(data: DataFolder, source: Source) -> TranslationTask:

@@ -8,12 +8,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention, kind_class
-from fairseq_mhe.checkpoints.checkpoint import (
-    Source,
-    load_by_fairseq,
-    open_source,
-    save_model,
-)
+from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source, save_model
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_output
 from fairseq_mhe.common.quiet import quiet_fairseq
@@ -74,21 +69,14 @@ def stock_sublayer(attention: Attention) -> dict[str, Tensor]:
     return attention.written_out().of_width(width // heads).stock_parameters()
 
 
-def fold(
-    source: Source,
-    output: Path,
-    data: Path | None = None,
-    subset: str = "test",
-    sentences: int = 1,
-) -> tuple[Material, LogitDifference, int | None]:
-    """Write ``source``, folded, to ``output`` if the written model computes the same.
+def fold(material: Material, output: Path) -> tuple[LogitDifference, int | None]:
+    """Write the material's source, folded, to ``output`` if the written model computes the same.
 
-    Returns the material that both models were compared on (the first ``sentences`` of a split of
-    ``data``, or random words), the difference of their logits, and with ``data`` the number of
-    equal hypotheses of beam search. Raises UserError if there is no exact stock form, or the logits
-    differ by more than rounding.
+    Returns the difference of the logits of both models on the material, and the number of equal
+    hypotheses of beam search, or None if the material is random words. Raises UserError if there is
+    no exact stock form, or the logits differ by more than rounding.
     """
-    material = open_material(source, data, sentences, subset, measured=False)
+    source = material.source
     parameters = folded_parameters(source.model)
     kinds = map(kind_class, source.attention.values())
     linear = all(kind.linear_heads for kind in kinds)
@@ -105,11 +93,11 @@ def fold(
                 f"{logits.largest:.1e} (largest logit {logits.largest_logit:.1f}), so it is not "
                 "kept; please report this"
             )
-        if data is not None:
+        if material.data:
             expected = material.search(source.model)
             hypotheses = material.search(stock)
             same = sum(a == b for a, b in zip(hypotheses, expected, strict=True))
-    return material, logits, same
+    return logits, same
 
 
 def add_files(parser: argparse.ArgumentParser, source: str, output: str) -> None:
@@ -137,8 +125,8 @@ def run(args: argparse.Namespace) -> None:
     check_files(args)
     with quiet_fairseq():
         source = open_source(args.input)
-        sentences = args.data, args.subset, args.sentences
-        material, logits, same = fold(source, args.output, *sentences)
+        material = open_material(source, args.data, args.sentences, args.subset)
+        logits, same = fold(material, args.output)
     count = sum(len(batch["target"]) for batch in material.compared)
     stock = source.family.stock
     print(f"{args.output}: fairseq's own {stock}, folded from {source.attention_summary}")

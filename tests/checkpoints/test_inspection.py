@@ -11,10 +11,9 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.checkpoints.inspection import describe, inspect
-from fairseq_mhe.convert.fold import fold
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
-from tests.fixtures.checkpoints import save
+from tests.fixtures.checkpoints import fold_source, save
 from tests.fixtures.models import make_model
 
 MIXED = {"attention": "mhe_mul", "decoder_attention": "gqa", "attention_kv_heads": 2}
@@ -62,7 +61,7 @@ def test_the_row_and_its_differences_are_shown(tmp_path: Path, layers: int, show
 def test_the_commands_that_made_a_checkpoint_are_shown(tmp_path: Path) -> None:
     path = save(tmp_path / "model.pt", make_model(attention="mqa"), attention="mqa")
     average_checkpoints([path], tmp_path / "average.pt")
-    fold(open_source(tmp_path / "average.pt"), tmp_path / "folded.pt")
+    fold_source(open_source(tmp_path / "average.pt"), tmp_path / "folded.pt")
     summary = inspect(tmp_path / "folded.pt")
     assert summary["kinds"] == dict.fromkeys(("encoder", "decoder", "cross"), "mha")
     assert summary["averaged_from"] == ["model.pt"]

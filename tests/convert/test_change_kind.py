@@ -16,9 +16,8 @@ import fairseq_mhe
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.convert.change_kind import TARGETS
-from fairseq_mhe.convert.fold import fold
 from fairseq_mhe.models.build import sublayers
-from tests.fixtures.checkpoints import flat_options, save, stir, trained
+from tests.fixtures.checkpoints import flat_options, fold_source, save, stir, trained
 from tests.fixtures.models import logits, make_model, same_hypotheses
 from tests.fixtures.processes import fairseq
 
@@ -43,7 +42,7 @@ def test_a_fold_converted_back_to_its_kind_is_exact(
 ) -> None:
     """Red if the fit of a kind misses heads that the kind can represent."""
     source = make_source(attention=kind, attention_bias=bias, **ONE_LAYER)
-    fold(source, tmp_path / "mha.pt")
+    fold_source(source, tmp_path / "mha.pt")
     convert(kind, tmp_path / "mha.pt", tmp_path / "out.pt")
     converted = open_source(tmp_path / "out.pt")
     assert set(converted.attention.values()) == {kind}

@@ -102,14 +102,29 @@ def test_measured_inputs_leave_padding_out() -> None:
             torch.testing.assert_close(moment.covariance, covariance, atol=1e-9, rtol=1e-6)
 
 
-def test_inputs_are_measured_on_training_text(
+def test_inputs_are_measured_on_training_text_and_models_compared_on_other(
     make_source: Callable[..., Source], data: Path
 ) -> None:
-    material = open_material(make_source(attention="mha"), data, 5)
-    for batches, split in ((material.measured, "train"), (material.compared, "valid")):
-        (expected,) = pair_batches(material.task, material.source.model, split, 5)
-        (batch,) = batches
-        assert torch.equal(batch["target"], expected["target"])
+    source = make_source(attention="mha")
+    material = open_material(source, data, 5)
+    train = pair_batches(material.task, source.model, "train", 5)
+    expected = measure_inputs(source.model, train, pad=PAD)
+    for name, inputs in material.inputs().items():
+        assert torch.equal(inputs.query.mean, expected[name].query.mean)
+    (compared,), (valid,) = material.compared, pair_batches(material.task, source.model, "valid", 5)
+    assert torch.equal(compared["target"], valid["target"])
+
+
+def test_data_with_another_vocabulary_are_refused(
+    make_source: Callable[..., Source], tmp_path: Path, data: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in data.iterdir():
+        more = b"more 1\n" if path.name.startswith("dict") else b""
+        (other / path.name).write_bytes(path.read_bytes() + more)
+    with pytest.raises(UserError, match=r"do.*not belong to .*it has 45 and 45 words"):
+        open_material(make_source(attention="mha"), other, 5)
 
 
 def test_pairs_longer_than_the_models_positions_are_left_out(data: Path) -> None:

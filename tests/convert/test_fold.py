@@ -16,8 +16,8 @@ from fairseq_mhe.attention.mhe import MHEAdd
 from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.fold import fold, stock_sublayer
-from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, save, stir, trained
+from fairseq_mhe.convert.fold import stock_sublayer
+from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, fold_source, save, stir, trained
 from tests.fixtures.models import logits, make_model, same_hypotheses
 from tests.fixtures.processes import LOADED
 
@@ -42,7 +42,7 @@ print("IMPORTED", "fairseq_mhe" in sys.modules)
 
 def folded(source: Source, path: Path) -> torch.nn.Module:
     """Fold ``source`` to the file ``path``, and load it as fairseq does."""
-    fold(source, path)
+    fold_source(source, path)
     return load_by_fairseq(path, source.task())
 
 
@@ -77,7 +77,7 @@ def test_random_words_fit_a_model_with_few_positions(
 ) -> None:
     few = {f"max_{side}_positions": 6 for side in ("source", "target")}
     learned = {f"{side}_learned_pos": True for side in ("encoder", "decoder")}
-    _, logits, _ = fold(make_source(**few, **learned), tmp_path / "out.pt")
+    logits = fold_source(make_source(**few, **learned), tmp_path / "out.pt")
     assert logits.positions > 32
 
 
@@ -88,7 +88,7 @@ def test_a_model_with_nan_weights_is_not_folded(
     with torch.no_grad():
         source.model.decoder.layers[0].fc1.bias[0] = torch.nan
     with pytest.raises(UserError, match="is not exact: its logits differ by up to nan"):
-        fold(source, tmp_path / "out.pt")
+        fold_source(source, tmp_path / "out.pt")
     assert not (tmp_path / "out.pt").exists()
 
 
@@ -170,7 +170,7 @@ def test_averaging_commutes_with_linear_folds_and_is_refused_for_others(
     paths, parts = ([tmp_path / f"{name}{seed}.pt" for seed in (1, 2)] for name in ("", "folded"))
     for seed, path, part in zip((1, 2), paths, parts, strict=True):
         save(path, stir(make_model(**options), seed), updates=seed, **options)
-        fold(open_source(path), part)
+        fold_source(open_source(path), part)
     output = tmp_path / "folded-average.pt"
     if not kind_class(kind).linear_heads:
         with pytest.raises(UserError, match="a mean of products is not the product of means; aver"):
@@ -208,21 +208,8 @@ def test_a_fold_that_is_not_exact_is_not_kept(
             if name.endswith("_embedding"):
                 parameter.mul_(1e-3)
     with pytest.raises(UserError, match="is not exact: its logits differ by up to"):
-        fold(source, tmp_path / "out.pt")
+        fold_source(source, tmp_path / "out.pt")
     assert [p.name for p in tmp_path.iterdir()] == ["source.pt"]
-
-
-def test_data_with_another_vocabulary_are_refused(
-    make_source: Callable[..., Source], tmp_path: Path, data: Path
-) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    for path in data.iterdir():
-        more = b"more 1\n" if path.name.startswith("dict") else b""
-        (other / path.name).write_bytes(path.read_bytes() + more)
-    with pytest.raises(UserError, match=r"do.*not belong to .*it has 45 and 45 words"):
-        fold(make_source(attention="mqa"), tmp_path / "out.pt", other, "test", 5)
-    assert not (tmp_path / "out.pt").exists()
 
 
 def test_a_width_that_fairseq_cannot_split_is_refused() -> None:

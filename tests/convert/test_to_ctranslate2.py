@@ -60,7 +60,7 @@ def test_translations_equal_fairseqs(
     assert command(trained(**options), options, *shared)[0] == 0
     translator = ctranslate2.Translator(str(tmp_path / "out"), intra_threads=1)
     source = open_source(tmp_path / "a.pt")
-    material = open_material(source, data, 18, "test", measured=False)
+    material = open_material(source, data, 18, "test")
     dictionary = material.task.source_dictionary  # the target's too
     (tokens,) = (batch["net_input"]["src_tokens"] for batch in material.compared)
     for beam, least in ((1, 18), (5, 15)):  # hardly trained models have near ties in beam search
