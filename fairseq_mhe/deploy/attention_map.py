@@ -155,7 +155,6 @@ def _ticks(tokens: Sequence[str], size: float) -> dict[str, Any]:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe attention-map``."""
     add = parser.add_argument
     help_ = "run folder, or checkpoint (with --data) of fairseq's transformer or of ours"
     add("checkpoint", type=Path, metavar="CHECKPOINT", help=help_)

@@ -90,7 +90,6 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe export``."""
     add = parser.add_argument
     help_ = "run folder, or checkpoint (with --data)"
     add("model", type=Path, metavar="RUN", help=help_)

@@ -32,12 +32,9 @@ def write(trained: Trained, folder: Path) -> None:
     dictionary = trained.task.source_dictionary
     tokenizer, rows = make_tokenizer(trained.text, dictionary)
     tokenizer.save(str(folder / "tokenizer.json"))
-    tokens = {}
-    ids = {}
-    for name in ("bos", "pad", "eos"):
-        token = getattr(dictionary, f"{name}_word")
-        tokens[f"{name}_token"] = token
-        ids[f"{name}_token_id"] = tokenizer.token_to_id(token)
+    special = ("bos", "pad", "eos")
+    tokens = {f"{name}_token": getattr(dictionary, f"{name}_word") for name in special}
+    ids = {f"{name}_id": tokenizer.token_to_id(token) for name, token in tokens.items()}
     ids["decoder_start_token_id"] = ids["eos_token_id"]
     contents = {
         "config": _config(trained, len(rows)) | ids,

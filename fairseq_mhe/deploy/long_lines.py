@@ -30,14 +30,13 @@ def _split(text: str, boundary: Any, fits: Callable[[str], bool]) -> list[str]:
     """Cut ``text`` after as few matches of ``boundary`` as possible; pieces may still not fit."""
     if fits(text):
         return [text]
-    matches = regex.finditer(boundary, text)
-    ends = sorted({match.end() for match in matches} | {len(text)})
+    ends = sorted({match.end() for match in regex.finditer(boundary, text)} | {len(text)})
     parts = []
     start = first = 0  # ends[first] is the first end after start
     while first < len(ends):
-        begin = start
+        # The longest piece that fits, or the shortest piece if none fits.
         too_long = bisect_left(
-            ends, True, first, key=lambda end: not fits(text[begin:end])
+            ends, True, first, key=lambda end: not fits(text[start:end])
         )
         first = max(too_long, first + 1)
         parts.append(text[start : ends[first - 1]])

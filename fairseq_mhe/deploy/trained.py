@@ -85,10 +85,8 @@ def read_bundle(bundle: Bundle) -> Trained:
             TranslationConfig(), *map(Dictionary.load, map(str, files))
         )
     except (Exception, ErrorExit) as error:  # each kind of damage raises another one
-        reason = error.__cause__ or error
-        raise UserError(
-            f"{folder} cannot be read ({reason}): get the bundle again"
-        ) from None
+        problem = f"{folder} cannot be read ({error.__cause__ or error})"
+        raise UserError(f"{problem}: get the bundle again") from None
     options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
     state = {"cfg": {"model": options}, "model": weights}
     source = source_of(folder / WEIGHTS, state)
@@ -161,9 +159,8 @@ def open_engine(
     trained: Trained, engine: str, precision: str, cpu: bool, threads: int | None
 ) -> FairseqEngine | CTranslate2Engine:
     """Return an engine for a model that fairseq can run; the options are `Translator.load`'s."""
-    if engine == "ctranslate2" or (
-        engine == "auto" and _suits_ctranslate2(precision, cpu)
-    ):
+    required = engine == "ctranslate2"
+    if required or (engine == "auto" and _suits_ctranslate2(precision, cpu)):
         try:
             with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as folder:
                 model = Path(folder) / "model"
@@ -171,7 +168,7 @@ def open_engine(
                 longest = trained.positions[1]
                 return CTranslate2Engine(model, longest, precision, cpu, threads)
         except UserError:  # CTranslate2 cannot hold or load the model, or is not exact
-            if engine == "ctranslate2":
+            if required:
                 raise
     if threads:
         torch.set_num_threads(threads)

@@ -23,7 +23,6 @@ CHUNK = 4000
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe translate``."""
     add = parser.add_argument
     help_ = "bundle (of fairseq-mhe export), run folder, or checkpoint (with --data)"
     add("model", type=Path, metavar="MODEL", help=help_)
