@@ -10,7 +10,7 @@ Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C; of ``mha_conv`
 + vdim n d + 3 n d.
 
 A filter acts on each dimension alone, so the code multiplies queries by it and caches plain keys.
-In training on a GPU it filters each head's keys instead, which launches fewer kernels.
+In training on a GPU it filters each head's keys, for fewer kernel launches and heads d wide.
 """
 
 from dataclasses import replace

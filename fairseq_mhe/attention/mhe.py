@@ -92,7 +92,7 @@ class MHEMul(_HeadEmbeddingAttention):
     linear_heads = False
     projects_together = True
     head_embedding_offset: float
-    #: W_Q (n d, C), its bias (n d,) and W_O (C, n d), times the factors, for one forward pass.
+    #: From `fold_together`, for one forward pass: scaled W_Q (n d, C), bias (n d,), W_O (C, n d).
     _folded: Any = None
 
     def queries(self, x: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class MHEMul(_HeadEmbeddingAttention):
         return (self.score_factors() * self.q_proj.bias).flatten()
 
     def query_layer(self) -> tuple[Tensor, Tensor | None]:
-        """(n d, C), (n d,): W_Q and its bias times the factors; to scale queries takes longer."""
+        """(n d, C), (n d,): W_Q and its bias times the factors; scaling queries takes longer."""
         if self._folded is None:
             self.fold_together([self])
         weight, bias, _ = self._folded
@@ -158,7 +158,7 @@ class MHEMul(_HeadEmbeddingAttention):
         factors = self.head_embedding_offset + self.value_embedding  # (n, d)
         if not torch.is_grad_enabled():
             return self.out_proj(join_heads(heads * factors.unsqueeze(1)))
-        # To scale the heads would take longer, here and in the backward pass: they are larger.
+        # Scaling the heads would take longer, here and in the backward pass: they are larger.
         weight = self.out_proj.weight * factors.flatten()  # (C, n d)
         return linear(join_heads(heads), weight, self.out_proj.bias)
 
