@@ -20,7 +20,6 @@ from fairseq_mhe.attention.kernel import CausalMask
 
 #: A batch is padded at least to these multiples of sentences and of tokens per sentence.
 _SENTENCE_MULTIPLE, _LENGTH_MULTIPLE = 8, 4
-
 #: Options that rule out graphs: fairseq's checkpointing cannot run under torch.autograd.grad; the
 #: others start kernels that depend on random draws of the host or on the tokens.
 _WITHOUT_GRAPHS = (
@@ -65,16 +64,11 @@ def has_memory(peak: int) -> bool:
 
 
 class Graphs:
-    """Computes a model's features by one graph per shape, from the second batch of a shape on.
+    """Runs ``model.compute_features`` by graphs, from the second batch of a shape on."""
 
-    ``compute`` maps tokens (B, S) and (B, T), or (B, T) alone, to features (B, T, C). ``record`` is
-    a result of `graph_recorder`.
-    """
-
-    def __init__(
-        self, model: Any, compute: Callable[..., Tensor], record: Callable[[Work], Work]
-    ) -> None:
-        self.compute, self.record = compute, record
+    def __init__(self, model: Any) -> None:
+        self.compute: Callable[..., Tensor] = model.compute_features
+        self.record = graph_recorder()
         self.width = model.decoder.output_embed_dim
         dictionary = model.decoder.dictionary
         self.padding, self.eos = dictionary.pad(), dictionary.eos()

@@ -25,7 +25,7 @@ from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
 from fairseq_mhe.models import options as our_options
 from fairseq_mhe.models.architectures import MODEL_NAME
-from fairseq_mhe.models.graphs import Graphs, graph_recorder, option_without_graphs
+from fairseq_mhe.models.graphs import Graphs, option_without_graphs
 from fairseq_mhe.models.packed import pack_linears
 
 
@@ -61,11 +61,17 @@ class Encoder(stock.TransformerEncoderBase):
         with patch.object(transformer_layer, "TransformerEncoderLayerBase", EncoderLayer):
             return super().build_encoder_layer(cfg)
 
-    def forward_scriptable(self, src_tokens: Tensor, *options: Any) -> Any:
+    def forward_scriptable(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+    ) -> Any:
         """Encode (B, S); on a GPU skip fairseq's test for padding: the host waits in each layer."""
         if not src_tokens.is_cuda:
-            return super().forward_scriptable(src_tokens, *options)
-        _, return_all_hiddens, token_embeddings = options  # the first is src_lengths
+            options = return_all_hiddens, token_embeddings
+            return super().forward_scriptable(src_tokens, src_lengths, *options)
         padding = src_tokens.eq(self.padding_idx)  # (B, S)
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)  # (B, S, C)
         x = x.masked_fill(padding.unsqueeze(-1), 0)
@@ -139,7 +145,7 @@ class Decoder(stock.TransformerDecoderBase):
         return [m for m in modules if hasattr(m, "reorder_incremental_state")]
 
     def extract_features(
-        self, tokens: Tensor, incremental_state: Any = None, **options: Any
+        self, tokens: Tensor, *, incremental_state: Any = None, **options: Any
     ) -> tuple[Tensor, Any]:
         """Decode tokens (B, T) into features (B, T, C) and {"attn", "inner_states"}."""
         layer = options.pop("alignment_layer", None)
@@ -247,7 +253,7 @@ class MHEModel(BaseFairseqModel):
 
     @functools.cached_property
     def _graphs(self) -> Graphs:
-        return Graphs(self, self._features, graph_recorder())
+        return Graphs(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave graphs out of a copy (--store-ema): they hold addresses of this model's memory."""
@@ -255,7 +261,7 @@ class MHEModel(BaseFairseqModel):
         state.pop("_graphs", None)
         return state
 
-    def _features(self, *tokens: Tensor) -> Tensor:
+    def compute_features(self, *tokens: Tensor) -> Tensor:
         """tokens (B, S) and (B, T), or (B, T) alone -> (B, T, C); (B, T) is padded on the right."""
         inputs = dict(zip(_TOKENS, tokens, strict=False))
         target = tokens[-1]

@@ -22,7 +22,7 @@ ORDER = "fairseq_mhe.attention.cache._to_host"
 DECODER = f"{TransformerDecoderBase.__module__}.TransformerDecoderBase.extract_features_scriptable"
 
 
-every_kind = pytest.mark.parametrize(
+each_kind = pytest.mark.parametrize(
     ("kind", "dtype"), [*((kind, "bf16") for kind in KINDS), ("mha", "float32"), ("mha", "fp16")]
 )
 
@@ -35,7 +35,7 @@ def model_of(kind: str) -> TransformerMHEModel:
     return make_model(attention=kind, encoder_layers=1, **options)
 
 
-@every_kind
+@each_kind
 def test_training_waits_for_the_gpu_once_and_gradients_stay_on_it(kind: str, dtype: str) -> None:
     model = model_of(kind).train()
     with fake_cuda({PADDING: False}) as watch:
@@ -52,13 +52,13 @@ def test_training_waits_for_the_gpu_once_and_gradients_stay_on_it(kind: str, dty
             assert actual == (CUDA, DTYPES[dtype], parameter.shape), name
 
 
-@every_kind
+@each_kind
 def test_the_passes_of_a_cuda_graph_never_wait_for_the_gpu(kind: str, dtype: str) -> None:
     model = model_of(kind).train()
     with fake_cuda({}) as watch:
         move_to_gpu(model, DTYPES[dtype])
         source, target = (empty(B, length, dtype=torch.long) for length in (S, T))
-        model._features(source, target).sum().backward()
+        model.compute_features(source, target).sum().backward()
         assert not watch.reads
 
 
@@ -112,7 +112,7 @@ def test_a_step_of_decoding_starts_few_kernels() -> None:
     assert max(started.values()) <= 1.5 * started["mha"]  # by separate steps twice as many
 
 
-@every_kind
+@each_kind
 def test_a_decoding_step_waits_once_for_the_order_of_hypotheses(kind: str, dtype: str) -> None:
     """In an ensemble of two models all layers share one read of the order."""
     models = [model_of(kind), model_of(kind)]

@@ -12,7 +12,7 @@ from fairseq.nan_detector import NanDetector
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.models import transformer
+from fairseq_mhe.models import graphs, transformer
 from fairseq_mhe.models.graphs import Work, round_up
 from tests.fixtures.models import make_batch, make_model
 
@@ -34,7 +34,7 @@ def run_again(work: Work) -> Work:
 def _recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     if DEVICE == "cpu":
         monkeypatch.setattr(transformer, "trains_on_gpu", lambda _: torch.is_grad_enabled())
-        monkeypatch.setattr(transformer, "graph_recorder", lambda: run_again)
+        monkeypatch.setattr(graphs, "graph_recorder", lambda: run_again)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 1))
 
 
