@@ -29,7 +29,7 @@ def register() -> None:
 def _is_our_command() -> bool:
     """Return whether this process runs our own command, which calls `register` when needed."""
     program = sys.argv[0]
-    if program not in sys.orig_argv:  # multiprocessing started this process
+    if program not in sys.orig_argv:  # multiprocessing started this process and set argv
         return False
     ours = ("fairseq_mhe.cli", "fairseq_mhe.prepare.")
     is_module = program == "-m" and any(word.startswith(ours) for word in sys.orig_argv)

@@ -100,8 +100,8 @@ class Family:
     def configure(self, row: Row, args: Any) -> None:
         """Set the options that ``args`` lacks; ErrorExit for unknown or unsuitable ones."""
         with one_clear_line():
-            # Only a user's hydra configuration is checked: a checkpoint's, which has every size,
-            # also has options of the task, and fairseq's parser checks a command line.
+            # Check a user's hydra configuration only: fairseq's parser checks a command line, and
+            # the configuration in a checkpoint, which has every size, also has the task's options.
             if isinstance(args, DictConfig) and not row.options().keys() <= args.keys():
                 unknown = {*map(str, args)} - self.option_names - {"_name", "arch"}
                 if names := ", ".join(sorted(unknown)):
@@ -212,7 +212,7 @@ def family_of(options: Mapping[str, Any]) -> Family:
 
 
 def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fairseq-train's options, by name, that build our model, apart from dropout."""
+    """Return by name the options of fairseq-train that build our model, but no dropout rates."""
     family = family_of(options)
     arch = family.arch(family.nearest_row(options, on_command_line=True)[0])
     defaults = argparse.Namespace()

@@ -14,8 +14,8 @@ from fairseq.criterions import label_smoothed_cross_entropy as smoothed
 from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
 from torch import Tensor
 
-#: Logits to process at a time: few enough for a core's cache, many enough to need few calls.
-_VALUES = 2**19
+#: Few enough logits for a core's cache, and many enough to need few calls.
+_LOGITS_AT_ONCE = 2**19
 
 
 def criterion_for(precision: str, name: str = "label_smoothed_cross_entropy") -> str:
@@ -34,7 +34,7 @@ class _SmoothedLoss(torch.autograd.Function):
     """The losses with and without label smoothing, each summed over rows that are not padding.
 
     Szegedy et al. 2016, section 7: (1 - e - s) * nll + s * (sum of the nll of all words), with
-    fairseq's s = e / (V - 1).
+    fairseq's s = e / (V - 1); e is ``epsilon``.
     """
 
     @staticmethod
@@ -47,17 +47,17 @@ class _SmoothedLoss(torch.autograd.Function):
         replace: bool,
     ) -> tuple[Tensor, Tensor]:
         """(N, V), (N,) -> two float32 sums; ``replace``: the gradient overwrites the logits."""
-        words = logits.size(1)
-        share = epsilon / (words - 1)
+        vocab = logits.size(1)
+        share = epsilon / (vocab - 1)
         gradient = None  # (N, V)
         if ctx.needs_input_grad[0]:
             # detach(), unlike .data, lets torch raise an error if another gradient needs logits.
             gradient = logits.detach() if replace else torch.empty_like(logits)
         nll = logits.new_zeros((), dtype=torch.float32)
         all_words_nll = torch.zeros_like(nll)
-        size = max(1, _VALUES // words)
-        for start in range(0, logits.size(0), size):
-            rows = slice(start, start + size)
+        count = max(1, _LOGITS_AT_ONCE // vocab)
+        for start in range(0, logits.size(0), count):
+            rows = slice(start, start + count)
             label = target[rows, None]  # (R, 1)
             is_padding = label == padding
             scores = logits[rows].float()  # (R, V)
@@ -70,7 +70,7 @@ class _SmoothedLoss(torch.autograd.Function):
             losses = log_sum_exp - scores.gather(1, label)  # (R, 1)
             nll += losses.masked_fill_(is_padding, 0).sum()
             if epsilon:
-                row_sums = words * log_sum_exp - scores.sum(1, keepdim=True)  # (R, 1)
+                row_sums = vocab * log_sum_exp - scores.sum(1, keepdim=True)  # (R, 1)
                 all_words_nll += row_sums.masked_fill_(is_padding, 0).sum()
             if gradient is not None:
                 # A row's gradient: p - s, and at the label p - s - (1 - e - s).

@@ -57,7 +57,7 @@ def batch() -> Batch:
 
 @pytest.mark.parametrize("values", [1, 100, 2**18])
 def test_loss_equals_fairseqs(batch: Batch, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss, "_VALUES", values)
+    monkeypatch.setattr(loss, "_LOGITS_AT_ONCE", values)
     ours, theirs = (losses(criterion, *batch) for criterion in BOTH)
     torch.testing.assert_close(ours[:2], theirs[:2], rtol=1e-6, atol=0)
     # The gradient is in bfloat16: fairseq rounds it once, our loss twice.

@@ -18,7 +18,7 @@ TOLERANCE = {"rtol": 1e-5, "atol": 1e-4}
 NEEDS_BF16 = pytest.mark.skipif(not packed.bf16_available(), reason="no AVX-512")
 #: For sums of 12 products. Int8: inputs in steps of about 1/25, weights up to 0.29 (doubled in a
 #: test) in steps of 1/440. bf16: inputs up to 3 and weights up to 0.6 in steps of 1/256 of them.
-EACH = pytest.mark.parametrize(
+each_kind = pytest.mark.parametrize(
     ("kind", "tolerance"),
     [
         (PackedLinear, TOLERANCE),
@@ -138,7 +138,7 @@ def test_a_precision_that_cannot_run_is_refused(
         wide(generation_precision="bf61").make_generation_fast_()
 
 
-@EACH
+@each_kind
 @torch.no_grad()
 def test_factors_of_inputs_are_packed_with_the_weight(kind: Any, tolerance: Any) -> None:
     """As in generation with head embeddings; the layer keeps its parameters."""
@@ -151,7 +151,7 @@ def test_factors_of_inputs_are_packed_with_the_weight(kind: Any, tolerance: Any)
     assert torch.equal(layer_packed.weight, layer.weight)
 
 
-@EACH
+@each_kind
 @torch.no_grad()
 def test_a_moved_layer_is_the_plain_product(kind: Any, tolerance: Any) -> None:
     layer, x = layer_of(kind), torch.randn(3, 12)
