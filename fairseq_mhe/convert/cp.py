@@ -1,4 +1,4 @@
-"""Decompose the heads' scores into shared components: tensorly's CP (PARAFAC) from our start."""
+"""Approximate the scores of all heads by shared components: a CP decomposition (PARAFAC)."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -13,7 +13,7 @@ from fairseq_mhe.common.system import require
 
 @dataclass(frozen=True)
 class Components:
-    """Shared components: head i's form (A, B) is about sum_r ``mixing[i, r] query[r] key[r]^T``.
+    """Head i's bilinear form (A, B) is about sum_r ``mixing[i, r] query[r] key[r]^T``, r < D.
 
     ``mixing`` (n, D), ``query`` (D, A), ``key`` (D, B), all float64; ``error``: relative, in the
     Frobenius norm; ``iterations``: rounds of least squares that were made.
@@ -79,7 +79,7 @@ def _singular_components(forms: Tensor, dimensions: int, rank: int) -> Component
 
 
 def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
-    """Run tensorly's alternating least squares from ``start``."""
+    """Run tensorly's alternating least squares, at most ``iterations`` rounds from ``start``."""
     require("tensorly")
     from tensorly.cp_tensor import CPTensor
     from tensorly.decomposition import parafac

@@ -57,8 +57,8 @@ def translate(trained: Trained, source: Tensor) -> Tensor:
     """Return the translation (1, T) that ``fairseq-mhe translate`` gives of ``source`` (1, S)."""
     engine = FairseqEngine(trained, "float32", cpu=True)
     *pieces, _end = _symbols(source, trained.task.source_dictionary)
-    (((best, _score),),) = engine.translate([pieces], trained.decoding, 1)
-    return _tokens(best, trained.task.target_dictionary)
+    [[best]] = engine.translate([pieces], trained.decoding, nbest=1)
+    return _tokens(best.text, trained.task.target_dictionary)
 
 
 def _tokens(pieces: str, dictionary: Dictionary) -> Tensor:

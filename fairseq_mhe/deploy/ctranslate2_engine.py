@@ -22,7 +22,7 @@ class Translation(NamedTuple):
 
 
 class CTranslate2Engine:
-    """Uses a GPU if CTranslate2 sees one. Targets have at most ``longest`` tokens, with </s>."""
+    """Translates by CTranslate2, on a GPU if it sees one, at most ``longest`` tokens with </s>."""
 
     name = "ctranslate2"
 

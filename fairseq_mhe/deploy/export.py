@@ -41,7 +41,7 @@ def export(
     config = {
         "format": format,
         "text": text.settings,
-        "moses": list(map(base_code, text.languages)),
+        "moses": list(map(base_code, text.languages)),  # for sacremoses in example.py
         "decoding": asdict(trained.decoding),
         "positions": trained.positions,
     }
@@ -67,7 +67,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
             scores = [f"- test: {line}" for line in described(read_json(path))]
     pairs = [f"{split} {count:,}" for split, count in manifest.get("lines", {}).items()]
     facts = {
-        **trained.text.settings,  # of these the card uses the languages
+        **trained.text.settings,  # the card names source_lang and target_lang
         "library": "transformers" if format == "huggingface" else format,
         "text": json.dumps(trained.text.settings),
         "row": run.row if run else source.row,

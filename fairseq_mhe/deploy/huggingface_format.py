@@ -65,10 +65,10 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     model: Any = trained.source.model
     parameters = folded_parameters(model)
     unknown = trained.task.source_dictionary.unk()
-    known = torch.tensor([unknown if row is None else row for row in rows])
+    known_rows = torch.tensor([unknown if row is None else row for row in rows])
     bias = torch.tensor([_NEVER if row is None else 0.0 for row in rows])
     table = parameters["decoder.embed_tokens.weight"]  # (V, C)
-    weights = {"final_logits_bias": bias[None], "model.shared.weight": table[known]}
+    weights = {"final_logits_bias": bias[None], "model.shared.weight": table[known_rows]}
     for name, value in parameters.items():
         if ".layers." in name or ".layer_norm." in name:
             weights[f"model.{name}"] = value
@@ -97,7 +97,7 @@ def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
 
 
 def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
-    """Return generation_config.json; for ``max_len_a`` the limit is the model's positions."""
+    """Return generation_config.json. As it has no ``max_len_a``, the positions limit the length."""
     decoding = trained.decoding
     longest = trained.positions[1] - 1
     if not decoding.max_len_a:

@@ -15,9 +15,9 @@ from fairseq_mhe.prepare.tokenise import ESCAPED
 #: A tokenizers.Tokenizer (an optional package), and each token's row in fairseq's dictionary. None:
 #: the dictionary lacks the token, so in a sentence it is <unk>, and no translation has it.
 TokenizerRows = tuple[Any, list[int | None]]
-_CONTROL = "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]|\x00"
+_CONTROL = "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"
-#: Name of Unigram's unknown piece. Unigram finds its pieces in text, but no normalised text has it.
+#: The name of Unigram's unknown piece. As Unigram finds pieces by name, no text may have the name.
 _UNKNOWN = "\x00"
 
 
@@ -89,8 +89,8 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
     model = BPE(ids, merges, unk_token=unknown, end_of_word_suffix=END_OF_WORD)
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    end = decoders.Replace(unknown, unknown + END_OF_WORD)
-    tokenizer.decoder = _decoder(text, end, decoders.BPEDecoder(END_OF_WORD))
+    ended = decoders.Replace(unknown, unknown + END_OF_WORD)  # <unk> is a whole word
+    tokenizer.decoder = _decoder(text, ended, decoders.BPEDecoder(END_OF_WORD))
     return tokenizer, rows
 
 

@@ -18,6 +18,8 @@ from fairseq_mhe.prepare.text_processing import normalise
 from fairseq_mhe.runs.decoding import Decoding
 
 ENGINES = ("auto", "fairseq", "ctranslate2")
+#: Format of a bundle -> the engines that read it.
+_READERS = {"fairseq": ENGINES, "ctranslate2": ("auto", "ctranslate2")}
 #: Number formats of matrix products. Both engines have int8, fairseq also bf16 on a CPU. auto is
 #: bf16 if fairseq translates and the processor computes it fast, else float32.
 PRECISIONS = ("float32", "bf16", "int8", "auto")
@@ -66,7 +68,7 @@ class Translator:
                 raise UserError(f"{value!r} is unknown: choose one of {', '.join(known)}")
         bundle = open_bundle(path) if (path / CONFIG).is_file() else None
         format = bundle.format if bundle else "fairseq"
-        if format not in ENGINES or (format, engine) == ("ctranslate2", "fairseq"):
+        if engine not in _READERS.get(format, ()):
             raise UserError(
                 f"{path} is a bundle for {format}, which --engine {engine} does not read: run its "
                 "example.py, or export the model with --format fairseq"
@@ -188,7 +190,7 @@ class Translator:
         space = " " if has_spaces(self.languages[1]) else ""
         joined = []
         for hypotheses in zip(*parts, strict=True):
-            subwords, scores = zip(*hypotheses, strict=True)
-            text = space.join(self.model.text.plain(subwords))
-            joined.append(Translation(text, sum(scores)))
+            texts = self.model.text.plain(hypothesis.text for hypothesis in hypotheses)
+            score = sum(hypothesis.score for hypothesis in hypotheses)
+            joined.append(Translation(space.join(texts), score))
         return joined

@@ -24,7 +24,7 @@ KINDS = [
 ODD = [
     "a <unk> b </s> c",
     "☃ snow☃☃man a日本語b",
-    "tab\tand\u00a0this \u2028that\x07",
+    "tab\tand\u00a0this \u2028that\x07\0",
     "e\u0301 é 本 😀!",
     "@@ x@@ y </w>",
     "a\u2581b \u2581",
