@@ -67,7 +67,7 @@ def translate(
     """Translate ``subset`` of a data folder with a trained job's model, unless that is done.
 
     Writes hypotheses.txt, references.txt, sources.txt, generate.log and at last generation.json
-    with the speed. If the corpus was given in tokens, writes hypotheses and references so, too.
+    with the speed; of a corpus given in tokens, hypotheses and references in these tokens, too.
     """
     folder = job.subset(subset)
     decoding = job.decoding
@@ -90,13 +90,13 @@ def translate(
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
     # fairseq-generate measures the search alone, without loading.
-    speeds = filter(None, map(_SPEED.search, lines))
-    speed = {
+    (speed,) = (match[1] for line in lines if (match := _SPEED.search(line)))
+    generation = {
         "sentences": len(references),
-        "sentences_per_second": float(next(speeds)[1]),
+        "sentences_per_second": float(speed),
         "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
     }
-    write_json(folder / "generation.json", speed)
+    write_json(folder / "generation.json", generation)
 
 
 def _generate(

@@ -88,6 +88,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
     ``args``: ``out``, ``epochs`` and the options of `devices`. Raises UserError if the model is
     not trained to its end, has other subwords than the task, or too few positions.
     """
+    # The empty config serves paths only: a model that a study converted has no config.json.
     trained = Job(model, {})
     if not model.is_dir():
         checkpoint = model
@@ -100,7 +101,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
         raise UserError(
             f"{model} is no finished run of pretrain: give its training command again"
         )
-    if (model / "config.json").is_file():  # a model that a study converted has none
+    if (model / "config.json").is_file():
         trained_on = read_job(model).settings["data"]
         # The data of a fine-tuned model are a task, which names the text of its subwords "text".
         if data.text_fingerprint != trained_on.get("text", trained_on["fingerprint"]):
