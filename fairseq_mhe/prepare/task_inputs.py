@@ -28,10 +28,18 @@ class Inputs(NamedTuple):
     spans: list[str]  # indices of the first and last token of two spans; <s> is token 0
 
 
+class Window(NamedTuple):
+    """An example of SQuAD: a question, and a window over the subwords of its context."""
+
+    texts: tuple[str, str]  # question and window, in subwords
+    label: str  # first and last token of the answer, or `NO_ANSWER`
+    place: tuple[int, ...]  # indices of question and context, start, length in subwords
+
+
 class Aligned(NamedTuple):
     """The subwords of a text, of which subword i stands for text[begins[i] : ends[i]]."""
 
-    subwords: list[str]
+    subwords: Subwords
     begins: list[int]
     ends: list[int]
 
@@ -46,19 +54,20 @@ def read_inputs(
 ) -> Inputs:
     """Return the examples of an official file, of at most ``block`` tokens with special symbols.
 
-    ``train``: drop and count incomplete ones. Raises UserError as `read_task` or `read_squad`.
+    ``train``: drop and count incomplete examples. UserError as in `read_task` and `read_squad`.
     """
     if task.form == ANSWERS:
-        return _windows(task, path, processing, block)
+        return _read_windows(task, path, processing, block)
     examples, dropped = read_task(task, path, drop=train)
     counts = {"examples": len(examples), "dropped": dropped, "truncated": 0}
-    rows, labels, groups, _, candidates = map(list, zip(*examples, strict=True))
-    facts = {"labels": labels, "groups": groups}
+    labels = [example.label for example in examples]
+    facts = {"labels": labels, "groups": [example.group for example in examples]}
     if task.form == CANDIDATES:
-        facts["candidates"] = candidates
+        facts["candidates"] = [example.candidate for example in examples]
     texts, spans = [], []
-    columns = [processing.segment(column) for column in zip(*rows, strict=True)]
-    for example, *lines in zip(examples, *columns, strict=True):
+    columns = zip(*(example.texts for example in examples), strict=True)
+    segmented = map(processing.segment, columns)
+    for example, *lines in zip(examples, *segmented, strict=True):
         subwords = [line.split() for line in lines]
         parts = _fit_block(subwords, block, task.form == CHOICE)
         counts["truncated"] += parts != subwords
@@ -71,7 +80,7 @@ def read_inputs(
 def _span_tokens(
     example: Example, parts: Sequence[Subwords], processing: TextProcessing
 ) -> str:
-    """Return first and last token of both spans; of a truncated span, its text's last subword."""
+    """Return first and last token of both spans; a text's last subword stands for what is cut."""
     tokens = []
     for index, begin, end in example.spans:
         offset = 1 if index == 0 else len(parts[0]) + 3  # <s>, or <s> text </s> </s>
@@ -99,7 +108,9 @@ def truncate(parts: Sequence[Subwords], max_length: int) -> list[Subwords]:
     return [part[:length] for part, length in zip(parts, lengths, strict=True)]
 
 
-def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> Inputs:
+def _read_windows(
+    task: Task, path: Path, processing: TextProcessing, block: int
+) -> Inputs:
     """Pair questions with windows over their contexts: <s> question </s> </s> window </s>.
 
     In a block of 384, windows begin 128 subwords apart, and questions have at most 64. A label is
@@ -107,32 +118,32 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int) -> 
     """
     contexts: list[Any] = []
     questions: list[str] = []
-    texts, labels, places, truncated, missed = [], [], [], 0, 0
+    examples: list[Window] = []
+    truncated = missed = 0
     for passage, group in groupby(read_squad(path), attrgetter("context")):
         context = align(processing, passage)
         for question in group:
             if task.name == "squad1" and not question.answers:
                 where = f"{path}, question {question.identity}"
-                raise UserError(
-                    f"{where} has no answer: for SQuAD 2.0 name the task squad2"
-                )
+                advice = "for SQuAD 2.0 name the task squad2"
+                raise UserError(f"{where} has no answer: {advice}")
             subwords = processing.segment([question.text])[0].split()
             kept = subwords[: block // 6]
             truncated += kept != subwords
             labelled = _labelled_windows(question, context, len(kept), block)
             for start, end, label in labelled:
-                window = context.subwords[start:end]
-                texts.append([" ".join(kept), " ".join(window)])
-                places.append([len(questions), len(contexts), start, end - start])
-                labels.append(label)
-            unanswered = all(label == NO_ANSWER for *_, label in labelled)
-            missed += bool(question.answers) and unanswered
+                pair = " ".join(kept), " ".join(context.subwords[start:end])
+                place = len(questions), len(contexts), start, end - start
+                examples.append(Window(pair, label, place))
+            if question.answers and all(label == NO_ANSWER for *_, label in labelled):
+                missed += 1
             questions.append(question.identity)
         contexts.append({"text": passage, "begins": context.begins, "ends": context.ends})
-    counts = {"examples": len(labels), "questions": len(questions)}
+    counts = {"examples": len(examples), "questions": len(questions)}
     counts |= {"truncated": truncated, "answers in no window": missed}
+    texts, labels, places = zip(*examples, strict=True)
     facts = {"contexts": contexts, "questions": questions, "windows": places}
-    return Inputs(list(zip(*texts, strict=True)), counts, labels, facts, [])
+    return Inputs(list(zip(*texts, strict=True)), counts, list(labels), facts, [])
 
 
 def _labelled_windows(
@@ -140,7 +151,7 @@ def _labelled_windows(
 ) -> list[tuple[int, int, str]]:
     """Return start, end and label of each window over a context, in subwords."""
     offset = question_length + 3  # <s> question </s> </s>
-    first = last = -1  # in no window
+    first = last = -1  # no answer: in no window
     for answer, begin in question.answers[:1]:
         first, last = context.covering(begin, begin + len(answer))
     labelled = []
