@@ -1,19 +1,20 @@
 """The embedded corpus, home-assistant/ beside this file: English-German pairs, and English alone.
 
-The English side is text to pre-train on, and a task: predict which of ten integrations a message is
-from. The task leaves out messages of several integrations, the text the task's held-out tenth.
+The English side is also a text to pre-train on, and a task: from which of ten integrations is a
+message? The task omits messages of several integrations; the text omits the task's dev set.
 """
 
 import bz2
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fairseq_mhe.prepare.config import SPLITS, integer, vocabulary
-from fairseq_mhe.prepare.corpora.known import PairCorpus, default_out
+from fairseq_mhe.prepare.corpora.known import PairCorpus, out_option
+from fairseq_mhe.prepare.corpora.language import LanguageCorpus
 from fairseq_mhe.prepare.parallel_text import prepare
-from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.prepare.text import write_lines
@@ -32,7 +33,7 @@ Row = tuple[str, str, str]
 class HomeAssistant(PairCorpus):
     """Prepare the embedded corpus: texts of Home Assistant's interface."""
 
-    out: Path = default_out("runs/home-assistant-data")
+    out: Path = out_option("runs/home-assistant-data")
     vocab_size: int = vocabulary(4000)
     # No filter: the pairs are clean, and one German compound may translate five English words.
     max_ratio: float | None = None
@@ -62,13 +63,15 @@ def read_rows() -> list[list[str]]:
 
 def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
     """Return the task's pairs (message, integration) for train and dev; no message is in both."""
-    messages: dict[str, tuple[str, set[str]]] = {}  # by lower-case message
+    messages: dict[str, str] = {}  # in lower case -> as first seen
+    integrations: dict[str, set[str]] = defaultdict(set)  # of each lower-case message
     for split, integration, message in rows:
         if split == "train":
-            _, integrations = messages.setdefault(message.lower(), (message, set()))
-            integrations.add(integration)
+            messages.setdefault(message.lower(), message)
+            integrations[message.lower()].add(integration)
     pairs = []
-    for message, (integration, *others) in messages.values():
+    for key, message in messages.items():
+        integration, *others = integrations[key]
         if not others and integration in (TASK.labels or ()):
             pairs.append((message, integration))
     held_out = pairs[::_HELD_OUT_PART]
@@ -77,7 +80,7 @@ def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
 
 
 def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
-    """Return a split's messages, without ``held_out`` and with an empty line per integration."""
+    """Return a split's messages but for ``held_out``, with an empty line before an integration."""
     lines, previous = [], None
     for row_split, integration, message in rows:
         if row_split == split and message.lower() not in held_out:
@@ -98,13 +101,6 @@ def prepare_language(out: Path, block: int) -> tuple[Path, Path]:
         for split, pairs in sets.items():
             table = [(*TASK.columns, TASK.label), *pairs]
             write_lines(Path(folder) / f"{split}.tsv", map("\t".join, table))
-        texts = TextConfig(
-            train=(train,),
-            valid=valid,
-            test=test,
-            out=out / "text",
-            vocab_size=4000,
-            block=block,
-        )
-        text = prepare_text(texts, {"corpus": "home_assistant, English"})
+        corpus = LanguageCorpus(out=out / "text", vocab_size=4000, block=block)
+        text = corpus.make("home_assistant, English", train, valid, test)
         return text, prepare_task(TASK, Path(folder), text, out / TASK.name, block)
