@@ -9,7 +9,6 @@ from typing import Any, Self
 
 from fairseq_mhe.common.arguments import at_least, number_from
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_no_colon
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
 from fairseq_mhe.prepare.subword import SUBWORDS
@@ -64,7 +63,7 @@ def from_options(options: type[Any], args: Namespace) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """The options that every kind of text has; --hold-out takes valid and test from train."""
+    """The options that every kind of text has."""
 
     train: Sequence[Path] = option(
         (), _TRAIN_HELP, type=Path, nargs="+", required=True, metavar="TEXT"
@@ -72,7 +71,9 @@ class TextOptions:
     valid: Path | None = option(None, "validation text", type=Path, metavar="TEXT")
     test: Path | None = option(None, "test text", type=Path, metavar="TEXT")
     hold_out: int | None = integer(
-        None, "without --valid: every Nth pair or document; without --test: the next", 3
+        None,
+        "take every Nth pair or document for a missing --valid, the next for --test",
+        3,
     )
     out: Path = option(None, "new data folder", type=Path, required=True, metavar="DATA")
     subword: str = option(
@@ -99,8 +100,7 @@ class TextOptions:
         return split
 
     def check_splits(self) -> None:
-        """Raise UserError if a split gets no text, or if the path of ``out`` has a colon."""
-        check_no_colon(self.out.resolve())
+        """Raise UserError if a split has no text, or if no split needs --hold-out."""
         missing = [split for split in SPLITS if split not in self.texts()]
         if missing and not self.hold_out:
             splits = " and ".join(missing)

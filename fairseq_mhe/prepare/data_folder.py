@@ -61,7 +61,7 @@ class DataFolder:
         return TextProcessing(settings, self.folder / "subword")
 
     def given_tokens(self, lines: Iterable[str]) -> list[str]:
-        """Join subwords to Moses' tokens, for BLEU4, if the corpus came tokenised; else []."""
+        """Join subwords to Moses' tokens, which BLEU4 scores; [] if the corpus was plain text."""
         if self.manifest.get("tokenizer") != ESCAPED:
             return []
         kind = self.manifest["subword"]
@@ -104,14 +104,9 @@ def load_task(data: DataFolder) -> TranslationTask:
     from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
     source, target = data.languages
+    config = TranslationConfig(source_lang=source, target_lang=target)
+    config.data = str(data.binary)
     # The defaults of these are references to other parts of fairseq's configuration.
-    others: Any = {
-        "dataset_impl": None,
-        "required_seq_len_multiple": 1,
-        "train_subset": "train",
-    }
-    path = str(data.binary)
-    config = TranslationConfig(
-        data=path, source_lang=source, target_lang=target, **others
-    )
+    config.dataset_impl, config.required_seq_len_multiple = None, 1
+    config.train_subset = "train"
     return TranslationTask.setup_task(config)
