@@ -118,13 +118,13 @@ def _clean(
 
 def _append(work: Path, config: PrepareConfig, split: str, rows: list[Row]) -> None:
     """Append clean pairs to the files of a split."""
-    # If the model reads raw/, the first two columns suffice: the other two equal them.
-    folders = dict.fromkeys(("raw", config.model_folder))
-    columns = zip(*rows, strict=True)
-    for folder, lang in product(folders, config.langs):
-        path = work / folder / f"{split}.{lang}"
-        with path.open("a", encoding="utf-8") as stream:
-            stream.write("\n".join(next(columns)) + "\n")
+    for side, lang in enumerate(config.langs):
+        # If the model reads raw/, both columns hold the same text.
+        columns = {"raw": side, config.model_folder: side + 2}
+        for folder, column in columns.items():
+            path = work / folder / f"{split}.{lang}"
+            with path.open("a", encoding="utf-8") as stream:
+                stream.writelines(f"{row[column]}\n" for row in rows)
 
 
 def _cleaned(config: PrepareConfig, split: str, corpora: Corpora) -> Iterator[CleanText]:
@@ -135,7 +135,7 @@ def _cleaned(config: PrepareConfig, split: str, corpora: Corpora) -> Iterator[Cl
     clean_pairs([], config)  # caches the tokenisers, which forked workers inherit
     clean = partial(clean_pairs, config=config, split=split, ratio=ratio)
     pairs = chain.from_iterable(map(read_pairs, corpora))
-    chunks = iter(lambda: list(islice(pairs, CHUNK)), [])
+    chunks = iter(lambda: list(islice(pairs, CHUNK)), [])  # until no pair is left
     total = sum(count_lines(paths[0]) for paths in corpora) // CHUNK + 1
     return ordered_map(clean, chunks, config.workers, f"clean {split}", total)
 

@@ -51,7 +51,7 @@ class OfficialTask(Downloads):
         def unpack(paths: list[Path], work: Path) -> None:
             if task.name == "mrpc":
                 # The second file lists the pairs of identifiers of GLUE's dev set.
-                (header, *rows), dev_pairs = map(list, map(read_lines, paths))
+                (header, *rows), dev_pairs = (list(read_lines(path)) for path in paths)
                 dev = []
                 for row in rows:
                     _, first, second, *_ = row.split("\t")
@@ -108,8 +108,10 @@ def _run(arguments: Sequence[str]) -> None:
             command.set_defaults(block=384 if name == "squad" else 512)
     args = parser.parse_args(arguments)
     corpus: Any = from_options(CORPORA[args.name], args)
-    task = [TASKS[args.task]] if isinstance(corpus, OfficialTask) else []
-    print(corpus.prepare(*task))
+    if isinstance(corpus, OfficialTask):
+        print(corpus.prepare(TASKS[args.task]))
+    else:
+        print(corpus.prepare())
 
 
 if __name__ == "__main__":

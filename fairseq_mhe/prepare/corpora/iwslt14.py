@@ -8,12 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fairseq_mhe.prepare.config import vocabulary
-from fairseq_mhe.prepare.corpora.known import (
-    PUBLISHED,
-    Downloads,
-    PairCorpus,
-    default_out,
-)
+from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, PairCorpus, out_option
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import read_lines, write_lines
 
@@ -31,7 +26,7 @@ class Iwslt14(Downloads, PairCorpus):
 
     source_lang: str = "de"
     target_lang: str = "en"
-    out: Path = default_out("runs/iwslt14-data")
+    out: Path = out_option("runs/iwslt14-data")
     vocab_size: int = vocabulary(10000)
     max_tokens: int = 175
     lowercase: bool = True

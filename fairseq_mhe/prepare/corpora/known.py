@@ -19,7 +19,7 @@ PUBLISHED = {
 }
 
 
-def default_out(default: str) -> Any:
+def out_option(default: str) -> Any:
     """Return the field of --out, with the default of a corpus."""
     return option(Path(default), "new data folder", type=Path, metavar="DATA")
 
@@ -41,12 +41,12 @@ class Downloads:
     def unpack(
         self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
     ) -> None:
-        """Download ``files`` and call ``action(paths, folder)``; its files move to `original`."""
+        """Download ``files``; ``action(paths, work)`` writes their text, moved to `original`."""
 
         def extract(work: Path) -> dict[str, str]:
             paths = download(files, self.original / "archives", self.mirror)
             action(paths, work)
-            return {path.name: sha256(path) for path in paths}  # some are not published
+            return {path.name: sha256(path) for path in paths}  # not all are published
 
         published = {file.name: file.sha256 for file in files}
         with open_manifest(self.original, DOWNLOADED, {}) as manifest:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fairseq_mhe.prepare.config import SPLITS, option
-from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, default_out
+from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, out_option
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.running_text import FILES, TITLES, TextConfig, prepare_text
 
@@ -41,7 +41,7 @@ class WikiText103(Downloads, LanguageCorpus):
     folder: Path | None = option(
         None, "folder of wiki.{train,valid,test}.tokens, to skip the download", type=Path
     )
-    out: Path = default_out("runs/wikitext103-data")
+    out: Path = out_option("runs/wikitext103-data")
 
     def prepare(self) -> Path:
         folder = self.folder or self.original / "wikitext-103"
@@ -60,7 +60,7 @@ class PennTreebank(LanguageCorpus):
     folder: Path = option(
         None, "folder of ptb.{train,valid,test}.txt", type=Path, required=True
     )
-    out: Path = default_out("runs/ptb-data")
+    out: Path = out_option("runs/ptb-data")
 
     def prepare(self) -> Path:
         return self.make("ptb", *(self.folder / f"ptb.{split}.txt" for split in SPLITS))

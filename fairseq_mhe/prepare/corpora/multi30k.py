@@ -9,7 +9,7 @@ from fairseq_mhe.prepare.corpora.known import (
     PUBLISHED,
     Downloads,
     PairCorpus,
-    default_out,
+    out_option,
     warn_of_lines,
 )
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
@@ -24,7 +24,7 @@ BPE_NAMES = {"train": "train", "valid": "valid", "test": "test.2016"}
 class Multi30k(Downloads, PairCorpus):
     """Prepare Multi30k from the published text; no pair is dropped for its length ratio."""
 
-    out: Path = default_out("runs/multi30k-data")
+    out: Path = out_option("runs/multi30k-data")
     vocab_size: int = vocabulary(10000)
     max_ratio: float | None = None
     punctuation: bool = True
@@ -51,7 +51,7 @@ class Multi30kBpe:
         type=Path,
         required=True,
     )
-    out: Path = default_out("runs/multi30k-bpe-data")
+    out: Path = out_option("runs/multi30k-bpe-data")
 
     def prepare(self) -> Path:
         """Make the data folder and return its path; raises UserError as `prepare_segmented`."""

@@ -11,12 +11,7 @@ import sacrebleu
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import option, vocabulary
-from fairseq_mhe.prepare.corpora.known import (
-    PUBLISHED,
-    Downloads,
-    PairCorpus,
-    default_out,
-)
+from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, PairCorpus, out_option
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import side_path
 
@@ -34,7 +29,7 @@ _NEWSTEST = {"newstest2013": "wmt13", "newstest2014": "wmt14/full"}
 class Wmt14(Downloads, PairCorpus):
     """Prepare WMT14 (Europarl, Common Crawl, News Commentary; newstest2013, newstest2014)."""
 
-    out: Path = default_out("runs/wmt14-data")
+    out: Path = out_option("runs/wmt14-data")
     vocab_size: int = vocabulary(32000)
     punctuation: bool = True
     newstest: Path | None = option(
