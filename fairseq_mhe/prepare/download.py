@@ -53,7 +53,7 @@ def download(
             url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
             _download(url, path)
             advice = f"the file from {url} was deleted; try again, or another --mirror"
-        if file.sha256 not in (None, checksum := sha256(path)):
+        if file.sha256 and file.sha256 != (checksum := sha256(path)):
             if missing:
                 path.unlink()
             problem = f"has the SHA-256 {checksum} instead of {file.sha256}"

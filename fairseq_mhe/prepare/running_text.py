@@ -16,7 +16,7 @@ from fairseq_mhe.prepare.steps import hashes_of, make_subwords, text_facts
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines
 from fairseq_mhe.prepare.text_processing import normalise
 
-#: What begins a document: a line after an empty one, a heading like ``= Title =``, or a file.
+#: Where documents begin: after an empty line, at a heading like ``= Title =``, or with a file.
 EMPTY_LINES, TITLES, FILES = "empty lines", "titles", "files"
 #: The heading of an article; headings of sections have two or more ``=`` on each side.
 _TITLE = re.compile(r" ?= [^=].* = ?")
@@ -60,14 +60,14 @@ def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
     return config.out
 
 
-def documents(paths: Sequence[Path], begins: str = EMPTY_LINES) -> Iterator[list[str]]:
-    """Yield documents as non-empty lists of normalised paragraphs; ``begins``: what begins one."""
+def documents(paths: Sequence[Path], boundary: str = EMPTY_LINES) -> Iterator[list[str]]:
+    """Yield the documents of files, split at ``boundary``: non-empty lists of normalised lines."""
     for path in paths:
         document: list[str] = []
         for line in read_lines(path):
             text = normalise(line)
-            title = begins == TITLES and _TITLE.fullmatch(line)
-            if document and (title or (begins == EMPTY_LINES and not text)):
+            title = boundary == TITLES and _TITLE.fullmatch(line)
+            if document and (title or (boundary == EMPTY_LINES and not text)):
                 yield document
                 document = []
             if text:
@@ -85,10 +85,10 @@ def _clean(config: TextConfig, work: Path) -> Counts:
         for split in SPLITS:
             stream = (work / "raw" / f"{split}.txt").open("w", encoding="utf-8")
             streams[split] = stack.enter_context(stream)
-        for source, paths in config.texts().items():
-            counts[source]["read"] = sum(map(count_lines, paths))
+        for given_split, paths in config.texts().items():
+            counts[given_split]["read"] = sum(map(count_lines, paths))
             for number, document in enumerate(documents(paths, config.documents)):
-                split = config.split_of(number, source)
+                split = config.split_of(number, given_split)
                 separator = "\n" if counts[split]["documents"] else ""
                 text = separator + "".join(f"{line}\n" for line in document)
                 streams[split].write(text.lower() if config.lowercase else text)

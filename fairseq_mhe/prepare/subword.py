@@ -27,7 +27,7 @@ NOT_LAST = "@@"  # BPE's mark at the end of every subword but the last of a word
 SPECIAL_SYMBOLS = frozenset(("<s>", "</s>", "<pad>", "<unk>", "<mask>"))
 MODEL_NAMES = {"bpe": "bpe.codes", "sentencepiece": "sentencepiece.model"}
 SUBWORDS = tuple(MODEL_NAMES)
-COUNT_BYTES = 1 << 22  # bytes of text at a time; larger blocks have fewer words in common
+COUNT_BYTES = 1 << 22  # block of text; each word is merged from every block that has it
 CACHED_WORDS = 500_000  # limit of the words whose subwords a process keeps
 MAX_SENTENCES = 2_000_000  # lines for SentencePiece; more lines hardly change its model
 MAX_SENTENCE_BYTES = 4192  # SentencePiece skips longer lines, fails on far longer words
@@ -61,7 +61,7 @@ def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
 
 
 def learn_sentencepiece(texts: Sequence[Path], pieces: int, path: Path) -> None:
-    """Write a unigram model (Kudo 2018) of at most ``pieces`` to ``path``; UserError if too few."""
+    """Write a model of at most ``pieces`` to ``path``; UserError if ``pieces`` is too low."""
 
     def lines() -> Iterator[str]:
         return (line for text in texts for line in read_lines(text) if line)
@@ -73,7 +73,7 @@ def learn_sentencepiece(texts: Sequence[Path], pieces: int, path: Path) -> None:
                 sentence_iterator=_cut_long(islice(lines(), 0, None, stride)),
                 model_writer=model,
                 vocab_size=pieces,
-                model_type="unigram",
+                model_type="unigram",  # Kudo 2018
                 hard_vocab_limit=False,  # a small text may give fewer pieces
                 # Joined pieces equal the text: without normalisation, and because a character
                 # that is not in the model becomes a piece.

@@ -64,9 +64,8 @@ class WordwiseMoses:
         is_clean = line.isprintable() or not _CONTROL.search(line)
         if not is_clean or ("'" in line and _APOSTROPHES.search(line)):
             return self.whole_line(line)
-        words = line.split()
-        cached = list(map(self._context_free.get, words))
-        tokens = [known or self._tokens_of(words, i) for i, known in enumerate(cached)]
+        words, cached = line.split(), self._context_free.get
+        tokens = [cached(word) or self._tokens(words, i) for i, word in enumerate(words)]
         return " ".join(tokens)
 
     def whole_line(self, line: str) -> str:
@@ -75,7 +74,7 @@ class WordwiseMoses:
         # output to undo them. No splitting of hyphens: models can misplace its marks (@-@).
         return self._moses.tokenize(line, return_str=True, escape=False)
 
-    def _tokens_of(self, words: list[str], i: int) -> str:
+    def _tokens(self, words: list[str], i: int) -> str:
         """Return the tokens of ``words[i]`` in its line; cache them if it is context-free."""
         word, next_word = words[i], words[i + 1] if i + 1 < len(words) else ""
         pattern, letters = self._pattern(word)
