@@ -169,7 +169,7 @@ def _save_interval(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any)
     updates = trainer.get_num_updates()
     interval = cfg.save_interval_updates
     if interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
-        # It comes first, because after a kill between the two calls training would not write it.
+        # This checkpoint comes first: after a kill between the two calls nothing would write it.
         inside_epoch = SimpleNamespace(
             epoch=epoch_itr.epoch,
             state_dict=epoch_itr.state_dict,

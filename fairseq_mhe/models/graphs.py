@@ -58,7 +58,7 @@ def graph_recorder() -> Callable[[Work], Work]:
 
 
 def has_memory(peak: int) -> bool:
-    """Return whether twice the ``peak`` bytes of a batch fit: graphs have a memory pool apart."""
+    """Return whether twice the ``peak`` bytes of a batch fit: graphs use their own memory pool."""
     free, _ = torch.cuda.mem_get_info()
     return free + torch.cuda.memory_reserved() > 2 * peak
 
@@ -72,7 +72,7 @@ class Graphs:
         self.width = model.decoder.output_embed_dim
         dictionary = model.decoder.dictionary
         self.padding, self.eos = dictionary.pad(), dictionary.eos()
-        self._max_lengths = tree_leaves(model.max_positions())  # of S and T, or T
+        self._max_lengths = tree_leaves(model.max_positions())  # for S and T, or T
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.gradients = [torch.zeros_like(weight) for weight in self.parameters]
         self._feature_memory = self.parameters[0].new_empty(2, 0)
@@ -165,7 +165,7 @@ class _Graph:
 
 
 class _Pass:
-    """Lives until the backward pass of a batch has run; before, no graph may overwrite memory."""
+    """Exists from forward to backward pass of a batch; meanwhile no other batch may use graphs."""
 
 
 class _Replay(torch.autograd.Function):

@@ -19,7 +19,7 @@ def optimizer_for(precision: str) -> str:
 
 @register_optimizer("adam_fused", dataclass=FairseqAdamConfig)
 class AdamFused(FairseqAdam):
-    """Adam by torch's fused kernel, also on a CPU: one pass over the weights, not seven or eight.
+    """Adam by torch's fused kernel, also on a CPU: one pass over the weights (fairseq: 7 or 8).
 
     Weight decay is decoupled (Loshchilov and Hutter 2019). ``--adam-eps`` is added after bias
     correction (Kingma and Ba 2015, algorithm 1). It resumes from ``--optimizer adam`` of the same

@@ -92,7 +92,7 @@ class Bf16Inner(Bf16Linear):
 class Bf16Logits(Bf16Linear):
     """The output projection in bfloat16, with each token's greatest logits in float32.
 
-    Beam search chooses among the greatest, which bfloat16 would round to multiples of 1/16.
+    Beam search chooses among these. bfloat16 would round logits from 8 to 16 to multiples of 1/16.
     """
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:

@@ -16,8 +16,8 @@ from tests.fixtures.models import make_batch, make_model
 #: Sums of a few hundred products of unit normals, in another order: the error of float32 addition.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-4}
 NEEDS_BF16 = pytest.mark.skipif(not packed.bf16_available(), reason="no AVX-512")
-#: For sums of 12 products. Int8: inputs in steps of about 1/25, weights up to 0.29 (doubled in a
-#: test) in steps of 1/440. bf16: inputs up to 3 and weights up to 0.6 in steps of 1/256 of them.
+#: Layers and the error of their sums of 12 products: int8 has steps of about 1/25 for inputs and of
+#: 1/440 for weights up to 0.29 (doubled in a test); bf16 rounds inputs up to 3 weights to 8 bits.
 each_kind = pytest.mark.parametrize(
     ("kind", "tolerance"),
     [
