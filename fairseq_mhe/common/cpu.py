@@ -48,7 +48,9 @@ def keep_freed_memory() -> bool:
     """
     if not _may_set(*OWN_TUNING):
         return False
-    mallopt = ctypes.CDLL(None).mallopt
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # not glibc, as on macOS, where the user-dir should train, too
+        return False
     parameters = (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD)
     return all(mallopt(parameter, _MAX_THRESHOLD) for parameter in parameters)
 

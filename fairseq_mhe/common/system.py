@@ -111,6 +111,7 @@ def exact_int8() -> bool:
 
 def _cpuinfo(fact: str) -> str:
     """Return a fact on the first processor from /proc/cpuinfo; empty if it is not there."""
-    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
     line = re.search(rf"^{fact}\s*:(.*)$", text, re.MULTILINE)
     return line[1].strip() if line else ""
