@@ -87,7 +87,7 @@ class Training:
 
     @property
     def interval(self) -> int:
-        """Updates between two checkpoints."""
+        """Updates between two checkpoints; a hundredth of all if the recipe names no interval."""
         interval = self.options.get("save_interval_updates") or self.updates // 100
         return max(1, int(interval))
 

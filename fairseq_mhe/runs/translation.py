@@ -90,7 +90,7 @@ def translate(
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
     # fairseq-generate measures the search alone, without loading.
-    (speed,) = (match[1] for line in lines if (match := _SPEED.search(line)))
+    *_, speed = (match[1] for line in lines if (match := _SPEED.search(line)))
     generation = {
         "sentences": len(references),
         "sentences_per_second": float(speed),

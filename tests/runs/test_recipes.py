@@ -63,9 +63,7 @@ def test_recipe_prints_command_line_and_yaml(capsys: pytest.CaptureFixture[str])
     assert cli.main(["recipe", "roberta_mhe_tiny"]) == 0
     program, data, *words = shlex.split(capsys.readouterr().out)
     assert (program, data) == ("fairseq-train", "DATA/bin")
-    recorded = shlex.split(RECORDED["roberta_mhe_tiny train"])
     assert set(RECIPES["roberta_mhe_tiny"].training.words()) <= set(words)
-    assert {word for word in recorded if word.startswith("--")} <= set(words)
     assert cli.main(["recipe", "tiny", "--yaml"]) == 0
     assert capsys.readouterr().out == (FOLDER / "tiny.yaml").read_text()
 

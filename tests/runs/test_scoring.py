@@ -31,8 +31,6 @@ def test_scores_intervals_and_signatures_equal_sacrebleus() -> None:
         assert scores[name]["score"] == pytest.approx(expected, abs=1e-4)
         assert scores[name]["confidence"] == pytest.approx(result.ci, abs=5e-5)
         assert scores[name]["signature"] == str(metrics[metric].get_signature())
-    assert "tok:13a" in scores["bleu"]["signature"]
-    assert "version:" in scores["bleu"]["signature"]
     assert score(REFERENCES, REFERENCES)["bleu"]["confidence"] == 0
 
 
