@@ -55,6 +55,7 @@ def decompose(forms: Tensor, dimensions: int, rank: int, iterations: int) -> Com
     trained tiny model at D = n d / 4 and n d / 2 its error ended lower than from tensorly's own
     starts, "svd" and "random", in nearly every case. UserError if tensorly is not installed.
     """
+    rank = min(rank, *forms.shape[1:])
     start = _singular_components(forms, dimensions, rank)
     if dimensions >= forms.size(0) * rank:
         return start.balanced()

@@ -37,9 +37,8 @@ class Root(NamedTuple):
     @classmethod
     def of(cls, moments: Tensor) -> Self:
         values, vectors = torch.linalg.eigh(moments)
-        least = 1e-6 * float(
-            values.max()
-        )  # the data hardly determine smaller eigenvalues
+        # The data hardly determine eigenvalues below this share of the largest one.
+        least = 1e-6 * float(values.max())
         values = values.clamp(min=least).sqrt()
         return cls((vectors * values) @ vectors.T, (vectors / values) @ vectors.T)
 
@@ -215,7 +214,7 @@ def fit_collaborative(p: Problem) -> Parameters:
     query_root = Root.of(p.inputs.query.second_moment)
     scores = heads.query.transpose(1, 2) @ heads.key  # (n, C, M), no biases and no scale
     forms = query_root.matrix @ scores @ p.memory_root.matrix
-    rank = min(heads.key.size(1), *forms.shape[1:])
+    rank = heads.key.size(1)  # k
     components = decompose(forms, p.new.collaborative_dim, rank, p.iterations)
     p.components = components
     parameters = {

@@ -27,8 +27,12 @@ def forms() -> Tensor:
     return random(N, A, RANK) @ random(N, RANK, B, seed=2)
 
 
-def test_as_many_components_as_all_heads_have_are_exact(forms: Tensor) -> None:
-    components = decompose(forms, N * RANK, RANK, iterations=0)
+@pytest.mark.parametrize(("dimensions", "rank"), [(N * RANK, RANK), (N * B, B + 2)])
+def test_as_many_components_as_all_heads_have_are_exact(
+    dimensions: int, rank: int, forms: Tensor
+) -> None:
+    """Red if heads wider than their input, whose rank is that of the input, are not exact."""
+    components = decompose(forms, dimensions, rank, iterations=0)
     torch.testing.assert_close(product(components), forms)
     assert components.error < 1e-12
 
