@@ -10,9 +10,9 @@ CELL = {"length": 10, "batch": 3, "dtype": "float32"}
 
 
 def prepared(variant: str, place: str, **cell) -> AttentionBenchmark:
-    workload = AttentionBenchmark(variant, make_settings(seconds=1e-4))
-    workload.prepare({**CELL, "place": place, **cell})
-    return workload
+    benchmark = AttentionBenchmark(variant, make_settings(seconds=1e-4))
+    benchmark.prepare({**CELL, "place": place, **cell})
+    return benchmark
 
 
 def test_arguments_are_those_of_fairseqs_layers(variant: str) -> None:
@@ -39,20 +39,20 @@ def test_arguments_are_those_of_fairseqs_layers(variant: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_seconds_are_divided_by_the_calls(place: str) -> None:
-    workload = prepared("mhe_mul", place)
-    assert workload._measure(1).keys() == {"forward", "backward"}
-    workload._measure = lambda calls: {"forward": 2.0 * calls, "backward": 3.0 * calls}
-    assert workload.repetition() == {"total": 5.0, "forward": 2.0, "backward": 3.0}
+    benchmark = prepared("mhe_mul", place)
+    assert benchmark._measure(1).keys() == {"forward", "backward"}
+    benchmark._measure = lambda calls: {"forward": 2.0 * calls, "backward": 3.0 * calls}
+    assert benchmark.repetition() == {"total": 5.0, "forward": 2.0, "backward": 3.0}
 
 
 def test_memory_is_that_of_one_call() -> None:
     peaks = {}
     for kind in ("mha", "mhe_mul"):
-        workload = prepared(kind, "encoder", length=128)
-        weights = workload._layer.parameters()
-        assert workload.facts() == {"weight_bytes": 4 * sum(p.numel() for p in weights)}
-        peak = peak_memory(lambda call=workload: call._measure(1), on_gpu=False)
-        assert peak_memory(lambda call=workload: call._measure(5), on_gpu=False) == peak
+        benchmark = prepared(kind, "encoder", length=128)
+        weights = benchmark._layer.parameters()
+        assert benchmark.facts() == {"weight_bytes": 4 * sum(p.numel() for p in weights)}
+        peak = peak_memory(lambda call=benchmark: call._measure(1), on_gpu=False)
+        assert peak_memory(lambda call=benchmark: call._measure(5), on_gpu=False) == peak
         peaks[kind] = peak / (4 * 128 * 3 * 128)  # in tensors as large as the input (T, B, C)
     # mha holds queries, keys, values, heads, joined heads and output until the backward pass;
     # mhe_mul's shared keys and values are a quarter as large.

@@ -57,7 +57,7 @@ def test_stock_and_mha_have_the_same_sizes_in_every_row(
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_half_precision_asks_for_no_tpu_and_works_without_gpu(variant: str, dtype: str) -> None:
+def test_half_precision_on_a_cpu_needs_neither_tpu_nor_gpu(variant: str, dtype: str) -> None:
     cfg = models.configuration(variant, SETTINGS, dtype)
     assert not cfg.common.tpu
     ours = "_by_rows" if dtype == "bf16" and variant != "stock" else ""

@@ -16,7 +16,7 @@ RESULTS = Path(__file__).parents[2] / "results" / "cpu"
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
 def test_committed_reports_hold_what_their_json_gives(path: Path) -> None:
-    """Reports of earlier versions have further columns and tables."""
+    """Reports of earlier versions may have more columns and tables, so cells are compared."""
     committed = _cells(path.with_suffix(".md").read_text(encoding="utf-8"))
     results = json.loads(path.read_text(encoding="utf-8"))
     for line in _cells(markdown(BENCHMARKS[results["benchmark"]], results)):

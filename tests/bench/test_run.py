@@ -10,14 +10,15 @@ from fairseq_mhe.bench import run as command
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
 
-_SMALL = "--row tiny --attention mhe_mul --device cpu --threads 1 --vocab-size 64"
-SMALL = _SMALL.split()
-BENCHMARKS = {
+_OPTIONS = "--row tiny --attention mhe_mul --device cpu --threads 1 --vocab-size 64"
+OPTIONS = _OPTIONS.split()
+#: For each benchmark options that give it two cells, and the facts that its results have.
+TWO_CELLS = {
     "attention": "--places decoder,cross --lengths 6 --tokens 12 --seconds 0.001",
     "training": "--max-tokens 64 --batches 1 --dtype float32,bf16",
     "generation": "--beams 1,2 --lengths 4 --batch-sizes 2",
 }
-KEYS = {
+FACTS = {
     "attention": set(),
     "training": {"units"},
     "generation": {"units", "cache_bytes", "encoder_output_bytes"},
@@ -30,12 +31,12 @@ def run(*words: str) -> None:
     command.run(parser.parse_args(words, argparse.Namespace(typed=["bench", *words])))
 
 
-@pytest.mark.parametrize("bench", BENCHMARKS)
+@pytest.mark.parametrize("bench", TWO_CELLS)
 def test_each_benchmark_writes_complete_results(
     bench: str, tmp_path: Path, inline_workers: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a folder" / "results.json"
-    run(bench, *SMALL, *BENCHMARKS[bench].split(), "--repetitions", "2", "--out", str(out))
+    run(bench, *OPTIONS, *TWO_CELLS[bench].split(), "--repetitions", "2", "--out", str(out))
     assert sorted(path.name for path in out.parent.iterdir()) == ["results.json", "results.md"]
     results = json.loads(out.read_text())
     assert results["command"].startswith(f"fairseq-mhe bench {bench} --row tiny --attention")
@@ -44,7 +45,7 @@ def test_each_benchmark_writes_complete_results(
     for entry in results["cells"]:
         stock, ours = entry["variants"]["stock"], entry["variants"]["mhe_mul"]
         for result in (stock, ours):
-            assert result.keys() == {"seconds", "peak_bytes", "weight_bytes"} | KEYS[bench]
+            assert result.keys() == {"seconds", "peak_bytes", "weight_bytes"} | FACTS[bench]
             for seconds in result["seconds"].values():
                 assert len(seconds) == 2
                 assert min(seconds) > 0
@@ -66,13 +67,13 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
     monkeypatch.setattr(command, "measure", measure)
     words = f"--lengths 3,4,5 --beams 2 --batch-sizes 1 --out {tmp_path}/r".split()
     with pytest.raises(KeyboardInterrupt):
-        run("generation", *SMALL, *words)
+        run("generation", *OPTIONS, *words)
     cells = json.loads((tmp_path / "r.json").read_text())["cells"]
     assert [entry["cell"]["length"] for entry in cells] == [3, 4]
     assert (tmp_path / "r.md").read_text().count("###") == 2
     stops.clear()
-    for expected in ([3, 4, 5], [3, 4, 5, 3, 4, 5]):  # after the last cell all are measured anew
-        run("generation", *SMALL, *words)
+    for expected in ([3, 4, 5], [3, 4, 5, 3, 4, 5]):  # a complete report is measured anew
+        run("generation", *OPTIONS, *words)
         assert measured == expected
         assert (tmp_path / "r.md").read_text().count("###") == 3
 

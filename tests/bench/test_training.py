@@ -16,19 +16,19 @@ def prepared(
     variant: str, dtype: str = "float32", tokens: int = 64, **changes: Any
 ) -> TrainingBenchmark:
     settings = {"batches": 2, "data": None, "cuda_graphs": False, **changes}
-    workload = TrainingBenchmark(variant, make_settings(**settings))
-    workload.prepare({"max_tokens": tokens, "dtype": dtype})
-    return workload
+    benchmark = TrainingBenchmark(variant, make_settings(**settings))
+    benchmark.prepare({"max_tokens": tokens, "dtype": dtype})
+    return benchmark
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])
 def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
-    workload = prepared(variant, dtype)
-    trainer = workload.trainer
+    benchmark = prepared(variant, dtype)
+    trainer = benchmark.trainer
     assert type(trainer) is Trainer
     assert trainer.criterion.eps == 0.1
     before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
-    seconds = workload.repetition()
+    seconds = benchmark.repetition()
     assert seconds["total"] > 0
     assert trainer.get_num_updates() == 2
     assert isinstance(trainer.optimizer, FairseqAdam) is (dtype == "float32")
@@ -37,27 +37,27 @@ def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
         assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_a_repetition_takes_the_same_random_batches_but_the_next_real_ones() -> None:
+def test_each_repetition_takes_the_same_random_batches_or_the_next_real_ones() -> None:
     for data in (None, SMALL / "data"):
-        workload = prepared("mha", tokens=512, data=data, batches=3, vocab_size=1000)
-        workload.repetition()
-        workload.repetition()
-        done = [batch["target"].tolist() for batch in workload._done]
+        benchmark = prepared("mha", tokens=512, data=data, batches=3, vocab_size=1000)
+        benchmark.repetition()
+        benchmark.repetition()
+        done = [batch["target"].tolist() for batch in benchmark._done]
         assert (done[:3] == done[3:]) is (data is None)
 
 
 def test_facts_count_the_real_tokens_of_a_repetition() -> None:
-    workload = prepared("mha")
+    benchmark = prepared("mha")
     for _ in range(3):
-        workload.repetition()
-    pad = workload.trainer.task.source_dictionary.pad()
-    tokens = sum(int(batch["target"].ne(pad).sum()) for batch in workload._done[:2])
-    assert workload.facts()["units"] == tokens
+        benchmark.repetition()
+    pad = benchmark.trainer.task.source_dictionary.pad()
+    tokens = sum(int(batch["target"].ne(pad).sum()) for batch in benchmark._done[:2])
+    assert benchmark.facts()["units"] == tokens
 
 
 def test_cuda_graphs_are_recorded_before_the_measurement(variant: str) -> None:
-    workload = prepared(variant, cuda_graphs=True, repetitions=3, tokens=512)
-    trainer = workload.trainer
+    benchmark = prepared(variant, cuda_graphs=True, repetitions=3, tokens=512)
+    trainer = benchmark.trainer
     ours = variant != "stock"
     assert getattr(trainer.model.args, "cuda_graphs", False) is ours
     assert trainer.get_num_updates() == (12 if ours else 0)

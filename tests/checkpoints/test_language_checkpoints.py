@@ -15,8 +15,6 @@ from tests.fixtures.language import FAMILIES, LM, ROBERTA, make_random, sentence
 from tests.fixtures.models import make_dictionary
 
 TOKENS = sentences(longest=9)
-
-
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family[0])
 
 

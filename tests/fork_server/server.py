@@ -84,21 +84,22 @@ class Server:
     """Forks for each request, until the process of pytest ends."""
 
     def __init__(self, listener: socket.socket, pytest_process: int) -> None:
-        self.listener, self.tests = listener, os.pidfd_open(pytest_process)
+        self.listener, self.pytest_pidfd = listener, os.pidfd_open(pytest_process)
         #: Process id -> connection to its client, its pidfd, and the client's session.
         self.running: dict[int, tuple[socket.socket, int, int]] = {}
 
     def serve(self) -> bool:
         """Return True in a fork that shall run its command, False in the server after the tests."""
         while True:
-            own = [self.listener, self.tests]
-            ends = [(client, handle) for client, handle, _ in self.running.values()]
-            ready, _, _ = select.select([*own, *itertools.chain(*ends)], [], [])
+            # A connection is ready when its client has ended, a pidfd when its process has.
+            commands = [(client, pidfd) for client, pidfd, _ in self.running.values()]
+            watched = [self.listener, self.pytest_pidfd, *itertools.chain(*commands)]
+            ready, _, _ = select.select(watched, [], [])
             # Ended processes come first: the next request may rely on their absence.
-            for process, (client, handle, _) in [*self.running.items()]:
-                if process in self.running and (client in ready or handle in ready):
+            for process, (client, pidfd, _) in [*self.running.items()]:
+                if process in self.running and (client in ready or pidfd in ready):
                     self.ended(process, killed=client in ready)
-            if self.tests in ready:
+            if self.pytest_pidfd in ready:
                 while self.running:
                     self.ended(next(iter(self.running)), killed=True)
                 return False
@@ -120,15 +121,15 @@ class Server:
         for stream in streams:
             os.close(stream)
         self.running[process] = client, os.pidfd_open(process), request["session"]
-        with contextlib.suppress(OSError):  # the client was killed: `serve` will see that
+        with contextlib.suppress(OSError):  # a killed client is noticed by `serve`
             client.sendall(f"{process}\n".encode())
         return False
 
     def ended(self, process: int, killed: bool) -> None:
         """Send the exit status; if the client was ``killed``, first kill the process's session."""
-        client, handle, _ = self.running.pop(process)
+        client, pidfd, _ = self.running.pop(process)
         if killed:
-            # Its group is its session, which has the clients of commands that it started.
+            # The group has the clients of commands that the process started; these end below.
             try:
                 os.killpg(process, signal.SIGKILL)
             except ProcessLookupError:  # it has not called setsid yet
@@ -140,7 +141,7 @@ class Server:
         with contextlib.suppress(OSError):
             client.sendall(f"{code}\n".encode())
         client.close()
-        os.close(handle)
+        os.close(pidfd)
 
 
 def run(words: list[str]) -> int:

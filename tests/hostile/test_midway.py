@@ -93,7 +93,7 @@ def line(tmp_path: Path) -> list[str]:
 def test_evaluate_killed_anywhere_ends_in_the_same_scores(
     line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """kill -9 ends fairseq-generate; later runs end before each file in turn gets its name."""
+    """kill -9 ends fairseq-generate; then each run ends one renamed file later than the last."""
     run, process = Path(line[1]), start(*line)
     folder, config = run / "valid", read_json(run / "config.json")
     wait_for(process, (folder / "generate.log").exists)
@@ -109,14 +109,14 @@ def test_evaluate_killed_anywhere_ends_in_the_same_scores(
     printed = (folder / "generate.log").read_text().split("\n")
     monkeypatch.setattr(translation, "_generate", lambda *_: printed)
     replace, renamed, ended = files.os.replace, 0, False
-    for survived in range(100):
+    for allowed in range(100):
         shutil.rmtree(folder)
         renamed = 0
 
-        def replace_or_die(source: Path, target: Path, last: int = survived) -> None:
+        def replace_or_die(source: Path, target: Path, limit: int = allowed) -> None:
             nonlocal renamed
             renamed += 1
-            if renamed > last:
+            if renamed > limit:
                 raise Killed
             replace(source, target)
 
