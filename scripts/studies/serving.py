@@ -5,13 +5,14 @@ import time
 from argparse import ArgumentParser, Namespace
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import new_folder, output_folder
+from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.common.tables import column
@@ -31,7 +32,6 @@ _COLUMNS = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``serving``."""
     add = parser.add_argument
     add("--run", dest="model", type=Path, required=True, metavar="RUN", help="a finished run")
     add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
@@ -43,20 +43,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Export the run's model for both engines, and measure each with and without int8."""
-    out, args.cpu = output_folder(args.out), True
+    args.cpu = True
     torch.set_num_threads(args.threads)
     rows: list[dict[str, Any]] = []
     translators = []
-    with quiet_fairseq():
+    with quiet_fairseq(), TemporaryDirectory(dir=output_folder(args.out)) as bundles:
         trained = open_trained(args.model, args.data)
         if trained.data is None:
             raise UserError(f"{args.model} does not have its data folder here: give --data DATA")
         lines = list(read_lines(trained.data.text(args.subset, 0)))
         for engine, precision in product(("fairseq", "ctranslate2"), ("float32", "int8")):
-            folder = out / engine
-            if not folder.exists():
-                with new_folder(folder) as temporary:
-                    export(trained, engine, temporary)
+            folder = Path(bundles, engine)
+            if not folder.exists():  # both precisions are loaded from one bundle
+                export(trained, engine, folder)
             options: dict[str, Any] = {"precision": precision, "threads": args.threads}
             start = time.perf_counter()
             translators.append(Translator.load(folder, engine=engine, cpu=True, **options))
@@ -64,11 +63,11 @@ def run(args: Namespace) -> None:
             size = sum(path.stat().st_size for path in folder.glob("model.*"))
             name = engine if precision == "float32" else f"{engine}, int8"
             rows.append({"variant": name, "load_seconds": seconds, "bytes": size, "rates": []})
-    for _ in range(args.repetitions):
-        for row, translator in zip(rows, translators, strict=True):
-            start = time.perf_counter()
-            translator.translate(lines)
-            row["rates"].append(len(lines) / (time.perf_counter() - start))
+        for _ in range(args.repetitions):
+            for row, translator in zip(rows, translators, strict=True):
+                start = time.perf_counter()
+                translator.translate(lines)
+                row["rates"].append(len(lines) / (time.perf_counter() - start))
     for row in rows:
         row["rate"] = statistics.median(row["rates"])
         row["ratio"] = row["rate"] / rows[0]["rate"]
