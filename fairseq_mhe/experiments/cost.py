@@ -19,7 +19,6 @@ _MODELS = (*ROWS, *SMALL_ROWS, *LANGUAGE_ARCHS)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe cost``."""
     add = parser.add_argument
     help_ = f"size of the model, or a language model's architecture: {', '.join(_MODELS)}"
     add("row", metavar="ROW", help=help_)
@@ -28,9 +27,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help_ = f"kind of {place} attention (default: ATTENTION)"
         add(f"--{place}-attention", metavar="KIND", help=help_)
     for name, (option, users) in size_options().items():
-        flags = dict.fromkeys(
-            f"--{flag.replace('_', '-')}" for flag in (option.name, name)
-        )
+        # A short form and fairseq-train's, which may be equal: --kv-heads, --attention-kv-heads.
+        names = dict.fromkeys((option.name, name))
+        flags = [f"--{flag.replace('_', '-')}" for flag in names]
         help_ = f"{', '.join(users)}: {option.help}"
         add(*flags, dest=name, type=int, metavar="N", help=help_)
     for name, default, meaning in (
@@ -47,13 +46,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Print the parameters, multiply-adds and cache of a model, as a table or as JSON."""
     if args.row not in _MODELS:
-        models = ", ".join(_MODELS)
-        raise UserError(f"unknown row {args.row!r}; choose one of: {models}")
-    given = {}
+        raise UserError(f"unknown row {args.row!r}; choose one of: {', '.join(_MODELS)}")
+    options = {}
     for name in (*PLACES.values(), *size_options()):
         if getattr(args, name) is not None:
-            given[name] = getattr(args, name)
-    model = build_on_meta(args.row, args.attention, args.vocab_size, **given)
+            options[name] = getattr(args, name)
+    model = build_on_meta(args.row, args.attention, args.vocab_size, **options)
     # On average a target token attends to half of the target, and to itself.
     parts = costs(model, args.source, (args.target + 1) / 2)
     parts["attention"] = sum((parts[place] for place in PLACES), Cost())
@@ -101,5 +99,4 @@ def _cost_table(report: Json) -> str:
         f"with a beam of {report['beam']}.",
     ]
     title = f"{report['row']} with a vocabulary of {report['vocabulary']:,}"
-    table = Table(title, [Block(columns("cost"), rows)], notes)
-    return table.markdown().rstrip()
+    return Table(title, [Block(columns("cost"), rows)], notes).markdown().rstrip()

@@ -40,7 +40,7 @@ _ARCH_HELP = f"architecture of the model: {', '.join(_ARCHS)}"
 #: The kinds in the paper's table, in its order.
 _KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
 _TASK_SCRIPTS = "data-prep/glue.sh, superglue.sh or squad.sh"
-#: Options of nlu-table that each SLURM job gets unchanged.
+#: Options of nlu-table that each of its SLURM jobs gets with the same value.
 _COPIED_OPTIONS = "data out seeds epochs updates tokens batch gpus processes cpu"
 
 
@@ -88,7 +88,7 @@ def pretrain(args: Namespace) -> None:
 
 
 def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -> Job:
-    """Plan a run by the architecture's recipe, with the changes that the options ask for."""
+    """Plan a run by the architecture's recipe; options such as --updates override the recipe."""
     training = recipe(args.arch, _ARCHS).training
     training = training.shortened(args.updates or training.updates)
     if args.tokens:
@@ -104,7 +104,7 @@ def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -
 
 
 def finish(jobs: Sequence[Job], args: Namespace) -> list[Json]:
-    """Train or resume jobs side by side, score them, and return what each scores.json holds."""
+    """Train and score the jobs that have no scores yet; return the scores.json of every job."""
 
     def score(job: Job, _: object) -> None:
         gpu = devices.on_gpu(args)
@@ -165,18 +165,14 @@ def nlu_table(args: Namespace) -> None:
     if masked and not args.tasks:
         raise UserError(f"{args.arch} is fine-tuned on tasks: name them with --tasks")
     if not masked and (args.tasks or args.epochs):
-        raise UserError(
-            f"{args.arch} is not fine-tuned: leave --tasks and --epochs out; its table shows "
-            "perplexity"
-        )
+        advice = "leave --tasks and --epochs out; its table shows perplexity"
+        raise UserError(f"{args.arch} is not fine-tuned: {advice}")
     data = open_data(args.data, TEXT)
     tasks = open_tasks(args.tasks)
     for task in tasks:
         if task.text_fingerprint != data.fingerprint:
-            raise UserError(
-                f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
-                f"{data.folder}"
-            )
+            problem = f"{task.folder} is not in the subwords of {data.folder}"
+            raise UserError(f"{problem}: prepare it with --text {data.folder}")
     table = LanguageTable(data, tasks, args)
     if slurm.is_requested(args):
         waiting = [kind for kind in args.kinds if not table.finished(kind)]
@@ -200,19 +196,19 @@ def _job_words(kind: str, args: Namespace) -> list[str]:
 
 @dataclass(frozen=True)
 class LanguageTable:
-    """The runs and the table of one architecture; ``tasks`` are empty for a causal model."""
+    """The runs and the table of one architecture; a causal model has no ``tasks``."""
 
     data: DataFolder
     tasks: Sequence[TaskFolder]
-    args: Namespace  # of nlu-table
+    args: Namespace  # the options of nlu-table
 
     def _pretrainings(self, kind: str) -> list[Job]:
-        """Return the pre-training jobs of a kind: one if there are tasks, else one a seed."""
+        """Return a kind's pre-training jobs: with tasks one, of seed 1, else one for each seed."""
         seeds = [1] if self.tasks else self.args.seeds
         return [_plan_pretraining(kind, seed, self.data, self.args) for seed in seeds]
 
     def _finetunings(self, kind: str) -> list[Job]:
-        """Return the fine-tuning jobs of a pre-trained kind, one for each task and seed."""
+        """Return a kind's fine-tuning jobs, one for each task and seed; it must be pre-trained."""
         pretrained, *_ = self._pretrainings(kind)
         jobs = []
         for task, seed in itertools.product(self.tasks, self.args.seeds):
@@ -258,7 +254,7 @@ class LanguageTable:
         print(f"{table.markdown()}{path}")
 
     def _row(self, kind: str) -> Json:
-        """Return the row of a kind, as `task_blocks` and `perplexity_block` need it."""
+        """Return the row of a kind for `task_blocks`, or without tasks for `perplexity_block`."""
         model = build_on_meta(self.args.arch, kind)
         row = {"attention": kind, "attention_parameters": attention_parameters(model)}
         nats = [read_json(job.scores)["nats"] for job in self._pretrainings(kind)]
@@ -272,7 +268,7 @@ class LanguageTable:
         return {**row, "scores": scores, "nats": nats[0]}
 
     def _notes(self, kind: str) -> list[str]:
-        """Return notes on the numbers and on the training, which is the same for every kind."""
+        """Return notes on the numbers and on the training of ``kind``, which all kinds share."""
         job = self._pretrainings(kind)[0]
         training = job.training
         subwords = training.options["tokens_per_sample"]

@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Print the table."""
+    """Print the table of all rows and kinds."""
     rows = [_row(row, kind) for row in _SIZES for kind in KINDS]
     notes = ["cache in float32; parameters of a whole model: fairseq-mhe cost"]
     table = Table("Attention without biases", [Block(columns("params"), rows)], notes)
@@ -26,17 +26,18 @@ def run(args: Namespace) -> None:
 
 
 def _row(row: str, kind: str) -> dict[str, Any]:
-    """Count attention parameters and cache bytes of a row; its three places have equally many."""
+    """Count attention parameters and cache bytes of a row with one kind of attention."""
     size = _SIZES[row]
     paper = published(row, kind)["paper_parameters"]
     line = {"row": row, "attention": kind, "published": paper}
     try:
         with without_memory():
             sublayer = build_attention(kind, size.embed_dim, size.heads)
-    except ValueError:  # a user's own kind that cannot have these sizes
+    except ValueError:  # a user's own kind may not allow these sizes
         return line
     parameters = size.layers * sum(weight.numel() for weight in sublayer.parameters())
     if row == "bert-base":
         return {**line, "published": BERT_BASE.get(kind), "parameters": parameters}
     cache = 4 * size.layers * sublayer.cached_values  # a float32 number has 4 bytes
+    # Encoder self-, decoder self- and cross-attention have equally many parameters.
     return {**line, "parameters": 3 * parameters, "cache": cache}

@@ -32,17 +32,18 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
     help_ = "use only about N pairs of the corpus, for a trial"
     add("--limit", type=at_least(10), metavar="N", help=help_)
     devices.add_arguments(parser)
-    fixed = {"recipe": None, "batch_tokens": None, "max_tokens": None}
-    parser.set_defaults(**fixed, subset="test", bleu_tokenizer=None)
+    # Options of run-table that the quickstart does not have, with run-table's defaults.
+    parser.set_defaults(recipe=None, batch_tokens=None, max_tokens=None)
+    parser.set_defaults(subset="test", bleu_tokenizer=None)
 
 
 def quickstart(args: Namespace) -> None:
-    """Prepare, train and score whatever is not finished yet, and print the table."""
+    """Prepare the corpus, train and score the unfinished models, and print the table."""
     out = output_folder(args.out)
-    # A missing device is an error before anything is prepared.
+    # Called for its UserError: a missing device must be known before the corpus is prepared.
     devices.choose_device(args, len(args.attention))
-    pairs = f"{args.limit or 'all'} pairs"
-    say(f"1 of 2: prepare {pairs} of the embedded English-German corpus")
+    pairs = args.limit or "all"
+    say(f"1 of 2: prepare {pairs} pairs of the embedded English-German corpus")
     args.data = out / (f"data-limit{args.limit}" if args.limit else "data")
     HomeAssistant(out=args.data, limit=args.limit).prepare()
     names = ", ".join(args.attention)
@@ -71,7 +72,7 @@ def quickstart_lm_arguments(parser: ArgumentParser) -> None:
 
 
 def quickstart_lm(args: Namespace) -> None:
-    """Prepare, pre-train, fine-tune and score whatever is not finished yet, and print the table."""
+    """Prepare text and task, train and score the unfinished models, and print the table."""
     args.out = output_folder(args.out)
     args.arch = "roberta_mhe_tiny"
     args.seeds = [1]
@@ -79,9 +80,8 @@ def quickstart_lm(args: Namespace) -> None:
     args.batch = 16
     text, task = prepare_language(args.out, args.tokens)
     say("task: predict to which of ten integrations a message belongs (chance: 13%)")
-    data = open_data(text, TEXT)
     tasks = [open_task(task)]
-    table = LanguageTable(data, tasks, args)
-    compared = ("mha", "mhe_mul")
-    table.train(compared)
-    table.write(compared)
+    table = LanguageTable(open_data(text, TEXT), tasks, args)
+    compared_kinds = ("mha", "mhe_mul")
+    table.train(compared_kinds)
+    table.write(compared_kinds)

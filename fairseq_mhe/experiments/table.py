@@ -25,7 +25,9 @@ from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
 from fairseq_mhe.runs.recipes import NAMES, Recipe, read_recipe, recipe
 from fairseq_mhe.runs.train import train_and_score
 
-#: Options of run-table that each SLURM job gets unchanged.
+#: Converter of an option: kinds of attention, separated by commas, or "all".
+kinds = some_of(KINDS)
+#: Options of run-table that each of its SLURM jobs gets with the same value.
 _COPIED_OPTIONS = "data out recipe updates batch_tokens max_tokens subset bleu_tokenizer "
 _COPIED_OPTIONS += "gpus processes cpu"
 
@@ -77,12 +79,8 @@ def _add_recipe(parser: ArgumentParser) -> None:
     parser.add_argument("--recipe", type=Path, metavar="FILE", help=help_)
 
 
-#: Type of an option: comma-separated kinds of attention (duplicates are dropped), or "all".
-kinds = some_of(KINDS)
-
-
 def chosen_recipe(row: str | None, args: Namespace) -> Recipe:
-    """Return the recipe of a row or of --recipe, with the changes that the options ask for."""
+    """Return the recipe of a row or of --recipe; options such as --updates override the recipe."""
     if (row is None) == (args.recipe is None):
         raise UserError("give either a row or --recipe FILE")
     chosen = read_recipe(args.recipe) if args.recipe else recipe(str(row))
@@ -109,11 +107,11 @@ class TableRun:
         return translation.scored(job, self.args.subset, self.args.bleu_tokenizer)
 
     def waiting(self) -> list[Job]:
-        """Return the jobs without these scores."""
+        """Return the jobs that have no such scores yet."""
         return [job for job in self.jobs if not self.scored(job)]
 
     def work(self, after: Callable[[], object] = lambda: None) -> None:
-        """Train, translate and score the waiting jobs; `train_and_score` calls ``after``."""
+        """Train, translate and score the waiting jobs; ``after``: see `train_and_score`."""
         score = partial(evaluate_job, data=self.data, args=self.args)
         train_and_score(self.jobs, self.args, self.scored, score, after)
 
@@ -130,7 +128,7 @@ class TableRun:
 def open_table(
     recipes: Iterable[Recipe], kinds_: list[str], seeds_: list[int], args: Namespace
 ) -> TableRun:
-    """Plan a job for each recipe, kind and seed; raises UserError if a run has other settings."""
+    """Plan a job for each recipe, kind and seed; UserError if a run folder has other settings."""
     data = open_data(args.data)
     out = output_folder(args.out)
     jobs = []
@@ -183,7 +181,7 @@ def run_table(args: Namespace) -> None:
         jobs = {job.name: _job_words(job, args) for job in waiting}
         slurm.submit(jobs, len(table.jobs), args)
         for job in waiting:
-            job.write_config()  # so a job refuses a recipe that changed before its start
+            job.write_config()  # so that the job refuses if the recipe changes before its start
         return
     title = _title(args, table.data, recipes)
     if waiting and not args.finished_only:
@@ -198,7 +196,7 @@ def run_table(args: Namespace) -> None:
 def _job_words(job: Job, args: Namespace) -> list[str]:
     """Return the words after ``fairseq-mhe`` that train and score one cell, without the table."""
     row = [] if args.recipe else [job.row]
-    precision = job.training.precision  # not "auto": another machine would choose another
+    precision = job.training.precision  # not "auto", which depends on the machine
     job_options = {"seed": job.seed, "precision": precision, "evaluate": True}
     words = slurm.words_of(args, _COPIED_OPTIONS, **job_options)
     return ["train", *row, job.kind, *words]
@@ -216,7 +214,7 @@ def _say_batches(recipes: Iterable[Recipe], args: Namespace) -> None:
 
 
 def _title(args: Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
-    """Return the heading; it says if the options change the recipe's updates or batches."""
+    """Return the heading; it mentions updates and batches that differ from the recipe's."""
     pairs = data.manifest["lines"]["train"]
     name = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
     updates = sorted({chosen.training.updates for chosen in recipes})
@@ -241,7 +239,7 @@ def _add_scoring(parser: ArgumentParser) -> None:
 
 
 def evaluate(args: Namespace) -> None:
-    """Translate and score a run unless it has scores, and print them."""
+    """Translate and score a run that has no scores yet, and print its scores."""
     job = read_job(args.run.resolve())
     data = job.open_data(args.data)
     check_subset(data, args)
@@ -256,14 +254,14 @@ def _print_scores(job: Job, subset: str) -> None:
 
 
 def evaluate_job(job: Job, board: Board, data: DataFolder, args: Namespace) -> None:
-    """Translate and score a job unless it has scores; raises UserError if it is not trained."""
-    device = devices.single(args)  # alone, so that the measured speed is fair
+    """Translate and score a job that has no scores yet; raises UserError if it is not trained."""
+    device = devices.single(args)  # alone, since generation.json records the speed
     translation.translate(job, data, args.subset, device, board)
     translation.score(job, args.subset, args.bleu_tokenizer)
 
 
 def check_subset(data: DataFolder, args: Namespace) -> None:
-    """Raise UserError if the data have no such data set, or BLEU's tokeniser is not installed."""
+    """Raise UserError if there is no data set --subset, or BLEU's tokeniser is not installed."""
     source, target = data.languages
     scoring.bleu_tokeniser(target, args.bleu_tokenizer)
     subsets = sorted(path.stem for path in (data.folder / "raw").glob(f"*.{source}"))

@@ -7,10 +7,10 @@ from typing import Any
 
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.report.published import LANGUAGE_MODELS, peop, prr
-from fairseq_mhe.report.table import Block, Row, columns, over_seeds
+from fairseq_mhe.report.table import Block, Row, columns, seeds_column
 
-#: Suite or task -> the paper's benchmark, and the number of tasks that its score averages (GLUE's
-#: leaves out WNLI, as is usual).
+#: Suite or task -> the paper's name of the benchmark, and the number of tasks that its score
+#: averages. GLUE's score leaves out WNLI, as is usual.
 _BENCHMARKS = {
     "glue": ("GLUE", 8),
     "superglue": ("SuperGLUE", 8),
@@ -26,55 +26,56 @@ def task_blocks(
 
     A row holds "attention", "attention_parameters", "nats" (the loss of pre-training) and "scores":
     task -> the score of each seed. ``commonest``: task -> the score of always predicting the
-    commonest label. PRR needs the row of mha, PEoP the row of sha; without it a dash is shown.
+    commonest label, or None. Without a row of mha PRR is a dash, without a row of sha PEoP.
     """
     tasks = list(commonest)
     blocks = []
     for suite, (benchmark, task_count) in _BENCHMARKS.items():
         included = [t for t in tasks if suite in (t, TASKS[t].suite) and t != "wnli"]
         if included:
-            part = (
-                "" if len(included) == task_count else f" ({', '.join(included)} alone)"
-            )
-            compared = _with_measures(rows, included)
-            for row in compared:
-                printed = LANGUAGE_MODELS[benchmark].get(row["attention"], [])
-                row |= zip(("paper", "paper_prr", "paper_peop"), printed, strict=False)
-            blocks.append(Block(columns("benchmark"), compared, f"{benchmark}{part}"))
+            heading = benchmark
+            if len(included) < task_count:
+                heading += f" ({', '.join(included)} alone)"
+            measured = _with_measures(rows, included)
+            for row in measured:
+                published = LANGUAGE_MODELS[benchmark].get(row["attention"], [])
+                row |= zip(("paper", "paper_prr", "paper_peop"), published, strict=False)
+            blocks.append(Block(columns("benchmark"), measured, heading))
     task_rows = [{**row, **row["scores"]} for row in _with_measures(rows, tasks)]
     known = {task: score for task, score in commonest.items() if score is not None}
     commonest_row: dict[str, Any] = {task: [score] for task, score in known.items()}
     commonest_row["attention"] = "always the commonest label"
     if len(known) == len(tasks):
         commonest_row["mean"] = statistics.mean(known.values())
-    score_columns = [over_seeds(task, task) for task in tasks]
+    score_columns = [seeds_column(task, task) for task in tasks]
     task_columns = [*columns("tasks"), *score_columns, *columns("mean")]
     heading = "By task" if blocks else ""
     return [*blocks, Block(task_columns, [*task_rows, commonest_row], heading)]
 
 
 def _with_measures(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, Any]]:
-    """Add to each row "score", the mean over tasks of each seed, and its "mean", "prr", "peop"."""
-    kinds = {}
+    """Add to each row "score" (of each seed the mean over ``tasks``), "mean", "prr" and "peop"."""
+    by_kind = {}
     for row in rows:
         seeds = zip(*(row["scores"][task] for task in tasks), strict=True)
-        score = [statistics.mean(of_seed) for of_seed in seeds]
-        kinds[row["attention"]] = {**row, "score": score, "mean": statistics.mean(score)}
-    mha = kinds.get("mha")
-    sha = kinds.get("sha")
-    # A mean may be 0 or less (Matthews' correlation): no ratio to it makes sense.
-    for row in kinds.values():
+        score = [statistics.mean(scores_of_seed) for scores_of_seed in seeds]
+        mean = statistics.mean(score)
+        by_kind[row["attention"]] = {**row, "score": score, "mean": mean}
+    mha = by_kind.get("mha")
+    sha = by_kind.get("sha")
+    # A mean of Matthews' correlations may be 0 or less: a ratio to it would mean nothing.
+    for row in by_kind.values():
         size = row["attention_parameters"]
         if mha and mha["mean"] > 0:
             row["prr"] = prr(row["mean"], mha["mean"])
         if sha and sha["mean"] > 0 and size != sha["attention_parameters"]:
             sha_size = sha["attention_parameters"]
             row["peop"] = peop(row["mean"], sha["mean"], size, sha_size)
-    return list(kinds.values())
+    return list(by_kind.values())
 
 
 def perplexity_block(rows: Sequence[Row]) -> Block:
-    """Return a row for each causal model; "nats" of a row is the loss per subword of each seed."""
+    """Return a block of causal models; a row's "nats" are the loss per subword of each seed."""
     extended = []
     for row in rows:
         extended.append({**row, "perplexity": list(map(perplexity_of, row["nats"]))})
@@ -82,5 +83,5 @@ def perplexity_block(rows: Sequence[Row]) -> Block:
 
 
 def perplexity_of(nats: float) -> float:
-    """Return exp(nats), or infinity for a loss that would overflow, as of a diverged training."""
+    """Return exp(nats); infinity if exp would overflow, as after a training that diverged."""
     return math.exp(nats) if nats < 700 else math.inf

@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.report.table import Row, deviation
 
-#: Okabe and Ito's colours, distinct for every kind of colour vision, then a dark yellow and grey.
+#: Okabe and Ito's colours, distinct with every kind of colour vision, then a dark yellow and grey.
 _BRIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _COLOURS = (*_BRIGHT, "#000000", "#8C8C00", "#7F7F7F")
-#: The style of each series: where a colour returns, it has another marker.
+#: The style of each series. A colour that comes a second time has another marker.
 LOOKS = cycler(color=_COLOURS * 2, marker="os^DvPX<>s^DvPX<>o")
 _STYLE: Any = {
     "axes.prop_cycle": LOOKS,
@@ -38,7 +38,8 @@ _COSTS = {
     "kv_bytes_per_token": ("key/value cache (KiB per generated token)", 1024),
 }
 BLEU = "BLEU (bars: 95% bootstrap)"
-#: Series; row of the table, category or x; value; half the length of the error bar.
+#: Name of the series, position, value, half the length of the error bar. The position is a number
+#: on the x-axis, or what determines it: a row of table.json (by its costs) or a category's name.
 _Point = tuple[str, Any, float, float]
 
 
@@ -76,13 +77,13 @@ def plot_translation(
 def plot_perplexity(rows: Sequence[Row], path: Path, title: str) -> None:
     """Plot the loss of causal models against attention parameters and against cache."""
     with picture(path, title) as figure:
-        points = [(row["attention"], row, *_over_seeds(row["nats"])) for row in rows]
+        points = [(row["attention"], row, *_mean_and_bar(row["nats"])) for row in rows]
         label = "nats per subword (bars: standard deviation)"
         _draw_at_costs(figure.subplots(1, 2), points, label)
 
 
 def _draw_at_costs(panels: Iterable[Axes], points: Sequence[_Point], y: str) -> None:
-    """Draw one panel for each cost; markers at the same cost are moved apart to the right."""
+    """Draw one panel for each cost; a marker that would cover another one moves to the right."""
     for axes, (cost, (label, unit)) in zip(panels, _COSTS.items(), strict=True):
         step = _MIN_DISTANCE * max(row[cost] / unit for _, row, *_ in points)
         point_at: dict[float, _Point] = {}
@@ -100,16 +101,16 @@ def plot_tasks(rows: Sequence[Row], path: Path, title: str) -> None:
     points = []
     for row in rows:
         for task, values in row["scores"].items():
-            points.append((row["attention"], task, *_over_seeds(values)))
+            points.append((row["attention"], task, *_mean_and_bar(values)))
     plot_categories(points, path, title, "score (bars: standard deviation of seeds)")
 
 
-def _over_seeds(values: Sequence[float]) -> tuple[float, float]:
+def _mean_and_bar(values: Sequence[float]) -> tuple[float, float]:
     return statistics.mean(values), deviation(values) or 0.0
 
 
 def plot_categories(points: Sequence[_Point], path: Path, title: str, y: str) -> None:
-    """Plot values by category; the series of a category stand side by side."""
+    """Plot values by category; within a category the series stand side by side."""
     all_series = list(dict.fromkeys(series for series, *_ in points))
     categories = list(dict.fromkeys(category for _, category, *_ in points))
     placed = []

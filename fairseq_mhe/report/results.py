@@ -40,9 +40,9 @@ class Result:
 
 
 def read_result(run: Job, subset: str) -> Result:
-    """Read what a finished run reached on a data set."""
+    """Read the results of a finished run, with its scores on a data set."""
     folder = run.subset(subset)
-    # A model that was converted and not trained has no metrics.
+    # A model that a study converted and did not train has no metrics.
     metrics = read_json(run.metrics) if run.metrics.exists() else {}
     scores = read_json(folder / "scores.json")
     generation = read_json(folder / "generation.json")
@@ -110,7 +110,7 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
 
 
 def _training_of(run: Job) -> dict[str, Any]:
-    """Return the settings that determine a run's model, without its attention and seed."""
+    """Return the settings that determine a run's model, except its kind of attention and seed."""
     training = dict(run.settings["options"])
     for name in ("seed", "attention", *PLACES.values()):
         training.pop(name, None)
@@ -172,24 +172,26 @@ def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> dict[str, Any]:
 
 def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     """Return PRR (of mean BLEU), its interval and p-value; all are None without a baseline."""
-    comparison = asdict(Comparison())
-    first = cell.results[0]
+    comparison = Comparison()
     if baseline is None:
-        return comparison
+        return asdict(comparison)
     if cell is not baseline:
+        first = cell.results[0]
         system = [result.texts["hypotheses"] for result in cell.results]
         baseline_system = [result.texts["hypotheses"] for result in baseline.results]
         references = first.texts["references"]
-        comparison = asdict(compare(system, baseline_system, references, first.tokeniser))
+        comparison = compare(system, baseline_system, references, first.tokeniser)
     bleu = statistics.mean(cell.of_seeds("bleu"))
     baseline_bleu = statistics.mean(baseline.of_seeds("bleu"))
-    return {**comparison, "prr": rounded_prr(bleu, baseline_bleu)}
+    return {**asdict(comparison), "prr": rounded_prr(bleu, baseline_bleu)}
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
+    """Return the sizes and training of a cell's models, and the paper's numbers of them."""
     training = cell.results[0].run.training
-    size = training.options["arch"].removeprefix(MODEL_NAME).removeprefix("_")
-    options = {**sizes(size or "base").options(), **training.options}
+    # The architecture's name ends with the row, such as _12h; without an end it means base.
+    row = training.options["arch"].removeprefix(MODEL_NAME).removeprefix("_") or "base"
+    options = {**sizes(row).options(), **training.options}
     width = options["encoder_embed_dim"]
     heads = options["encoder_attention_heads"]
     return {

@@ -35,7 +35,7 @@ class Comparison:
 
 
 def too_weak(baseline: str) -> str:
-    """Return the reason for a dash in place of PRR and p."""
+    """Return the reason why a dash stands in place of PRR and p."""
     return f"{baseline} has less than {MIN_BASELINE_BLEU:g} BLEU: it has not learned to translate"
 
 
@@ -50,37 +50,37 @@ def compare(
     references: Texts,
     tokenise: str = "13a",
 ) -> Comparison:
-    """Compare the mean BLEU of a system with that of a baseline, from the hypotheses of each seed.
+    """Compare the mean BLEU of a system with that of a baseline; each has a text for each seed.
 
-    Each resample draws sentences, the same for both, and n - 1 of each one's n seeds, all with
-    replacement. So sentences and seeds both count as chance; n - 1 draws give a mean over few seeds
-    its unbiased variance (Rao and Wu 1988). The p-value of the differences follows sacreBLEU's
-    rule; if both have one seed it comes from sacreBLEU's own paired bootstrap.
+    A resample draws sentences, the same for both, and from n seeds of either n - 1 (at least one),
+    all with replacement. So sentences and seeds both count as chance; n - 1 draws give the mean of
+    few seeds its unbiased variance (Rao and Wu 1988). The p-value of the differences follows
+    sacreBLEU's rule; if both have one seed, sacreBLEU's own paired bootstrap computes it.
     """
     random = np.random.default_rng(SEED)
     bleu = BLEU(tokenize=tokenise)
     count = len(references)
-    # (RESAMPLES, sentences): how often each resample draws each sentence
+    # How often each resample draws each sentence: (RESAMPLES, sentences)
     times_drawn = random.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-    means = []
-    resampled_means = []
-    for seeds in (systems, baselines):
+
+    def mean_bleu(texts: Sequence[Texts]) -> tuple[float, np.ndarray]:
+        """Return the mean over seeds on all sentences, and of each resample: (RESAMPLES,)."""
         scores = []
         resampled = []
-        for hypotheses in seeds:
+        for hypotheses in texts:
             # (sentences, 10): two lengths, matching n-grams and all n-grams of orders 1 to 4
             counts = np.array(bleu._extract_corpus_statistics(hypotheses, [references]))
             scores.append(_bleu(bleu, counts.sum(axis=0)))
             resampled.append([_bleu(bleu, resample) for resample in times_drawn @ counts])
-        means.append(statistics.mean(scores))
-        draws = (max(1, len(seeds) - 1), RESAMPLES)
-        drawn_seeds = random.integers(len(seeds), size=draws)  # (n - 1, RESAMPLES)
-        of_drawn_seeds = np.take_along_axis(np.array(resampled), drawn_seeds, axis=0)
-        resampled_means.append(of_drawn_seeds.mean(axis=0))
-    system, baseline = means
+        draws = (max(1, len(texts) - 1), RESAMPLES)
+        seeds = random.integers(len(texts), size=draws)  # (n - 1, RESAMPLES)
+        drawn = np.take_along_axis(np.array(resampled), seeds, axis=0)  # the same shape
+        return statistics.mean(scores), drawn.mean(axis=0)
+
+    system, resampled_system = mean_bleu(systems)
+    baseline, resampled_baseline = mean_bleu(baselines)
     if baseline < MIN_BASELINE_BLEU:
         return Comparison()
-    resampled_system, resampled_baseline = resampled_means
     nonzero = resampled_baseline > 0
     ratios = 100 * resampled_system[nonzero] / resampled_baseline[nonzero]
     low, high = np.percentile(ratios, [2.5, 97.5])

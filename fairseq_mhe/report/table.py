@@ -11,10 +11,10 @@ from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import write_json, write_text, yaml_beside
 from fairseq_mhe.common.tables import Column, align, column
 
-#: The values of one row, by name.
+#: Name -> value of one row.
 Row = Mapping[str, Any]
-#: Headings of the columns that hold words: these are aligned left, all other columns right.
-_WORDS = ("row", "attention", "variant", "compared with", "part")
+#: Headings of the columns of text. They are aligned left, all other columns right.
+_TEXT_COLUMNS = ("row", "attention", "variant", "compared with", "part")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Block:
 
     def aligned(self, latex: bool = False) -> str:
         headings, *lines = self.lines()
-        left = [index for index, heading in enumerate(headings) if heading in _WORDS]
+        left = [n for n, heading in enumerate(headings) if heading in _TEXT_COLUMNS]
         return align(headings, lines, left, latex)
 
 
@@ -67,11 +67,11 @@ class Table:
         write_json(path.with_suffix(".json"), values)
 
 
-def columns(part: str) -> list[Column]:
-    """Return the columns that columns.yaml lists under ``part``."""
+def columns(table: str) -> list[Column]:
+    """Return the columns that columns.yaml, which explains their form, lists for ``table``."""
     columns = []
-    for spec in yaml_beside(__file__, "columns.yaml")[part]:
-        make_column = over_seeds if type(spec[-1]) is int else column
+    for spec in yaml_beside(__file__, "columns.yaml")[table]:
+        make_column = seeds_column if type(spec[-1]) is int else column
         columns.append(make_column(*spec))
     return columns
 
@@ -85,8 +85,8 @@ def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
     return filled_columns
 
 
-def over_seeds(heading: str, name: str, digits: int = 2) -> Column:
-    """Return a column that shows mean ± standard deviation over seeds, or a dash without values."""
+def seeds_column(heading: str, name: str, digits: int = 2) -> Column:
+    """Return a column of mean ± standard deviation; the value ``name`` lists one number a seed."""
 
     def show(row: Row) -> str:
         if not row.get(name):
@@ -105,6 +105,6 @@ def seed_words(seeds: Sequence[object]) -> str:
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """Return the standard deviation; None for a single value or if one is not finite."""
+    """Return the standard deviation; None for a single value or if a value is not finite."""
     defined = len(values) > 1 and all(map(math.isfinite, values))
     return round(statistics.stdev(values), 4) if defined else None

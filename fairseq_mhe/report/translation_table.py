@@ -29,10 +29,11 @@ PAPER_FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png"
 
 
 def _blocks(rows: Sequence[Row], paper: bool) -> list[Block]:
-    """Return the paper's two blocks or the quickstart's one, without uninformative columns."""
+    """Return the paper's two blocks or the quickstart's one, without empty columns."""
     rows = [_with_table_values(row) for row in rows]
     if paper:
         return [Block(filled(columns(part), rows), rows) for part in ("paper", "more")]
+    # The quickstart's always has PRR and p, and "row" only if there are several rows.
     all_columns = columns("quickstart")
     headings = {heading for heading, _ in filled(all_columns, rows)} | {"PRR", "p"}
     if len({row["row"] for row in rows}) == 1:
@@ -41,9 +42,12 @@ def _blocks(rows: Sequence[Row], paper: bool) -> list[Block]:
 
 
 def _with_table_values(row: Row) -> Row:
-    """Add the values that only tables show; without a baseline, "-" replaces the comparison."""
-    interval = p_value = "-" if row["prr"] is None else ""
-    if row["p_value"] is not None:
+    """Add the values that only tables show, and not table.json."""
+    if row["prr"] is None:
+        interval = p_value = "-"  # without a baseline to compare with
+    elif row["p_value"] is None:
+        interval = p_value = ""  # in the baseline's own row
+    else:
         interval = f"{row['prr_low']:.1f} to {row['prr_high']:.1f}"
         p_value = f"{row['p_value']:.4f}"
     return {
@@ -62,7 +66,7 @@ def write_table(
     paper: bool = False,
     unfinished: Sequence[str] = (),
 ) -> None:
-    """Write `FILES` into ``output``, with ``paper`` `PAPER_FILES`; a note names ``unfinished``."""
+    """Write `FILES`, or with ``paper`` `PAPER_FILES`; a note in the table lists ``unfinished``."""
     title = one_line(title)
     rows = summarise(cells, paper)
     notes = notes_below(cells, rows, paper)
@@ -87,14 +91,13 @@ def write_table(
         writer = csv.DictWriter(stream, [*names, "seeds"], lineterminator="\n")
         writer.writeheader()
         for row in rows:
-            seeds_of_row = " ".join(map(str, row["seeds"]))
-            writer.writerow({**row, "seeds": seeds_of_row})
+            writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"]))})
         write_text(output / "table.csv", stream.getvalue())
     table.write(output / "table.md", rows)
 
 
 def show_table(output: Path, title: str, paper: bool = False) -> None:
-    """Print a table; on a terminal the quickstart's is transposed to fit, a column a kind."""
+    """Print the table; on a terminal the quickstart's is transposed, so that it fits the width."""
     text = (output / "table.md").read_text(encoding="utf-8")
     if sys.stdout.isatty() and not paper:
         rows = read_json(output / "table.json", list)
@@ -109,25 +112,26 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     results = [result for cell in cells for result in cell.results]
     training = _distinct(result.metrics.get("measured") for result in results)
     generation = _distinct(result.generation.get("measured") for result in results)
-    versions = _distinct(
-        (listed(result.run.config["versions"]) for result in results), " or "
-    )
-    several = any(len(row["seeds"]) > 1 for row in rows)
-    seeds = {}
+    versions = (listed(result.run.config["versions"]) for result in results)
+    resamples = f"{RESAMPLES:,} resamples"
+    if any(len(row["seeds"]) > 1 for row in rows):
+        resamples += " of sentences and of seeds; sd: over the seeds"
+    seeds_of = {}
     for cell, row in zip(cells, rows, strict=True):
-        seeds[label(cell, cells)] = ", ".join(map(str, row["seeds"]))
-    same_seeds = len(set(seeds.values())) == 1
+        seeds_of[label(cell, cells)] = ", ".join(map(str, row["seeds"]))
+    different = set(seeds_of.values())
+    seeds = listed(seeds_of, "; ") if len(different) > 1 else different.pop()
     notes = [
         f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
         f"{first['sentences']:,} detokenised sentences ({results[0].subset}); ± is half the 95% "
         "bootstrap interval.",
         f"PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, "
-        f"{RESAMPLES:,} resamples{' of sentences and of seeds; sd: over the seeds' * several}.",
+        f"{resamples}.",
         "Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: "
         "key/value cache in float32 for each generated token of each hypothesis.",
         f"Training tokens/s: target tokens, median over the log, {training}. "
         f"Generation sentences/s: fairseq-generate's own clock, {generation}.",
-        f"Seeds: {seeds.popitem()[1] if same_seeds else listed(seeds, '; ')}. {versions}.",
+        f"Seeds: {seeds}. {_distinct(versions, ' or ')}.",
         "Valid loss: the lowest of a training, in bits per target token.",
     ]
     if paper:
@@ -163,7 +167,7 @@ def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
     for cell in sorted(cells, key=lambda cell: cell.kind != BASELINE):
         rows.setdefault(cell.row, []).append(cell)
     for first, *others in rows.values():
-        different = []  # all seeds of a cell have the same settings: compare the first
+        different = []  # `gather` ensures that all seeds of a cell have the settings of the first
         for cell in others:
             if differing := differences(first.results[0].run, cell.results[0].run):
                 different.append(f"{label(cell, cells)} ({listed(differing)})")
@@ -181,7 +185,6 @@ def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe table``."""
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
     add("--out", type=Path, required=True, help=f"folder for {', '.join(FILES)}")

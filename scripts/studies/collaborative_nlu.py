@@ -13,7 +13,7 @@ from fairseq_mhe.common.tables import column
 from fairseq_mhe.experiments.language import finish
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
-from fairseq_mhe.report.table import Block, Table, over_seeds
+from fairseq_mhe.report.table import Block, Table, seeds_column
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.understanding import describe, plan_finetuning, score_task
@@ -25,9 +25,8 @@ TITLE = "Collaborative attention: scores of fine-tuned models by D"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``collaborative-nlu``."""
     add = parser.add_argument
-    help_ = "finished runs of finetune, of several tasks and seeds (the paper has mha)"
+    help_ = "finished runs of finetune, of one or more tasks and seeds (the paper has mha)"
     add("--runs", type=Path, nargs="+", required=True, metavar="RUN", help=help_)
     help_ = "the task folders that the runs were fine-tuned on"
     add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=help_)
@@ -39,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """For each D decompose the models, score them, fine-tune them again; report all scores."""
+    """For each D decompose the models, score them, and fine-tune them again; report all scores."""
     out = output_folder(args.out)
     tasks = {task.task.name: task for task in open_tasks(args.tasks)}
     runs = finetuned_jobs(args.runs, tasks)
@@ -52,7 +51,8 @@ def run(args: Namespace) -> None:
             decomposed: dict[str, Any] = defaultdict(list, variant="decomposed", D=dim)
             planned = []
             for job in runs:
-                task, start = tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {})
+                task = tasks[job.settings["task"]]
+                start = Job(out / f"{job.name}-D{dim}", {})  # not a run: a converted checkpoint
                 make_start(decomposition(dim, args.iterations), start.last, job.last, None)
                 if not start.scores.exists():
                     values = score_task(start, task, devices.on_gpu(args))["scores"]
@@ -66,14 +66,14 @@ def run(args: Namespace) -> None:
             rows += [{**row, "attention_parameters": count} for row in (decomposed, tuned)]
     columns = [column("variant", "variant"), column("D", "D", missing="-")]
     columns.append(column("attention parameters", "attention_parameters", ",", "-"))
-    columns += [over_seeds(name, name) for name in before if name != "variant"]
+    columns += [seeds_column(name, name) for name in before if name != "variant"]
     note = "A score is the mean over seeds, with the standard deviation where there are several."
     table = Table(TITLE, [Block(columns, rows)], [note])
     write(args, "collaborative-nlu", table, {"rows": rows})
 
 
 def finetuned_jobs(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
-    """Open the runs; raises UserError unless all fine-tuned one model on ``tasks`` to the end."""
+    """Open the runs; UserError unless all are finished fine-tunings of one model on ``tasks``."""
     jobs = [read_job(folder) for folder in folders]
     for job in jobs:
         name = job.settings["task"]

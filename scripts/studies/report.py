@@ -27,7 +27,7 @@ def report(
     study: Study,
     recipe: Recipe,
     cells: Mapping[Variant, Cell],
-    left_out: list[str],
+    unfinished: list[str],
     args: Namespace,
 ) -> None:
     """Write the table, JSON and plot of the finished variants, and print the table."""
@@ -35,8 +35,10 @@ def report(
     rows = [_summary(variant, cell) for variant, cell in cells.items()]
     for measure in _MEASURES:
         _compare(rows, measure)
-    other = {row["variant"]: row["reference"] for row in rows if row["variant"] != row["reference"]}
-    shown = [{**row, "other": other.get(row["variant"])} for row in rows]
+    shown = []
+    for row in rows:
+        is_reference = row["variant"] == row["reference"]
+        shown.append({**row, "compared_with": None if is_reference else row["reference"]})
     blocks = []
     for question, meaning in study.questions.items():
         if of_question := [row for row in shown if row["question"] == question]:
@@ -52,11 +54,11 @@ def report(
         f"{recipe.training.updates:,} updates of {recipe.training.batch_tokens:,} tokens.",
         "p: Dunnett's test against the reference (scipy.stats.dunnett); none with one seed.",
     ]
-    if left_out:
-        notes.append(f"Not finished, and left out: {', '.join(left_out)}.")
+    if unfinished:
+        notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
     title = f"{study.title}: {recipe.row}, data {args.data.resolve().name}; {seeds}"
     results: dict[str, Any] = {"row": recipe.row, "training": dict(recipe.training.options)}
-    results |= {"signature": signature, "variants": rows, "unfinished": left_out}
+    results |= {"signature": signature, "variants": rows, "unfinished": unfinished}
     _plot(rows, args.out / f"{study.name}.png", title)
     write(args, study.name, Table(title, blocks, notes), results)
 
@@ -89,7 +91,7 @@ def _compare(rows: Sequence[dict[str, Any]], measure: str) -> None:
 
 
 def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> list[float | None]:
-    """Return Dunnett's p-value of each sample; None if it diverged, or if all have one seed."""
+    """Return each sample's p-value by Dunnett's test; None if it diverged or all have one seed."""
     finite = [sample for sample in samples if all(map(math.isfinite, sample))]
     degrees_of_freedom = sum(len(sample) - 1 for sample in [*finite, control])
     if not finite or not degrees_of_freedom or not all(map(math.isfinite, control)):

@@ -26,7 +26,6 @@ from fairseq_mhe.experiments import table
 from fairseq_mhe.experiments.table import TableRun, check_subset, evaluate_job
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import Cell, read_result
-from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import Recipe, Training
 from studies.report import report
@@ -48,11 +47,11 @@ def add_arguments(study: Study, parser: ArgumentParser) -> None:
 def run(study: Study, args: Namespace) -> None:
     """Train, translate and score the unfinished variants, and write and print the report."""
     recipe, order = table.chosen_recipe(args.row, args), list(study.questions)
-    variants = sorted(study.variants(args, recipe), key=lambda each: order.index(each.question))
+    variants = sorted(study.variants(args, recipe), key=lambda v: order.index(v.question))
     variants, data = selected(variants, args.only), open_data(args.data)
     check_subset(data, args)
     jobs = Jobs(args, recipe, data, output_folder(args.out))
-    with lock_folder(jobs.out):  # the run folders have locks of their own
+    with lock_folder(jobs.out):  # training also locks each run folder
         if not args.finished_only:
             jobs.train(*(variant for variant in variants if not variant.start))
             converted = [variant for variant in variants if variant.start]
@@ -65,34 +64,33 @@ def run(study: Study, args: Namespace) -> None:
             if of_variant.jobs and not of_variant.waiting():
                 results = [read_result(job, args.subset) for job in of_variant.jobs]
                 cells[variant] = Cell(recipe.row, variant.name, tuple(results))
-        left_out = [variant for variant in variants if variant not in cells]
-        if any(variant.question == REFERENCE for variant in left_out):
+        unfinished = [variant for variant in variants if variant not in cells]
+        if any(variant.question == REFERENCE for variant in unfinished):
             raise UserError(f"{jobs.out}: references are not finished: leave --finished-only out")
-        report(study, recipe, cells, [variant.name for variant in left_out], args)
+        report(study, recipe, cells, [variant.name for variant in unfinished], args)
 
 
 def selected(variants: Sequence[Variant], names: str | None) -> list[Variant]:
     """Return the references, and the variants that ``names`` lists by name or by question."""
-    known = [*dict.fromkeys(each.question for each in variants), *(each.name for each in variants)]
+    known = [*dict.fromkeys(v.question for v in variants), *(v.name for v in variants)]
     words = known if names is None else [REFERENCE, *names.split(",")]
     for word in words:
         if word not in known:
             raise UserError(f"--only {word}: unknown; choose from {', '.join(known)}")
-    return [each for each in variants if each.name in words or each.question in words]
+    return [v for v in variants if v.name in words or v.question in words]
 
 
 def training_of(recipe: Training, variant: Variant) -> Training:
-    """Return how to train a variant. With a share of the updates it saves two checkpoints more than
-    are averaged, and has no patience: `shortened` would otherwise keep the whole warm-up.
-    """
+    """Return the recipe's training with the options and the number of updates of a variant."""
     training = recipe.changed(**variant.options)
     if variant.updates == 1:
         return training
-    training, average = training.changed(patience=None), training.average
+    average = training.average
+    training = training.changed(patience=None)  # with it `shortened` would keep the whole warm-up
     if not variant.updates:
         return training.changed(max_update=0)
     updates = max(1, round(variant.updates * training.updates))
-    interval = max(1, updates // max(1, min(updates, average + 2)))
+    interval = max(1, updates // (average + 2))  # to average as many checkpoints as the recipe
     intervals = dict.fromkeys(("save_interval_updates", "validate_interval_updates"), interval)
     never = {"save_interval": 10**6, "validate_interval": 10**6, "no_epoch_checkpoints": True}
     shorter = training.changed(keep_last_epochs=None).shortened(updates)
@@ -100,9 +98,11 @@ def training_of(recipe: Training, variant: Variant) -> Training:
 
 
 def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path | None) -> None:
-    """Convert the trained mha ``model`` to the kind ``start["to"]`` (or copy it) and record that
-    in conversion.json, once. ``start["sentences"]`` pairs fit the conversion, and as many others
-    judge it; all other items of ``start`` are options of `convert`.
+    """Convert the trained mha ``model`` into the checkpoint ``output`` from which training starts.
+
+    ``start``: "to" is the kind; "sentences" pairs of train fit the conversion, and as many of valid
+    measure it; all other items are options of `convert`. conversion.json records ``start``; raises
+    UserError if an earlier conversion had another one, or another model.
     """
     path, made_of = output.with_name("conversion.json"), {**start, "model": sha256(model)}
     if path.exists():
@@ -133,7 +133,7 @@ class Jobs:
     out: Path
 
     def of(self, variant: Variant) -> list[Job]:
-        """Plan a job for each seed, in a folder as run-table names it; none if not converted."""
+        """Plan a job for each seed; none if the variant starts from a conversion not yet made."""
         jobs, input_paths = [], {"data": str(self.data.folder)}
         row, training = self.recipe.row, training_of(self.recipe.training, variant)
         for seed in sorted(self.args.seeds):
@@ -145,6 +145,7 @@ class Jobs:
                     return []
                 settings["start"] = read_json(conversion)["sha256"]
                 input_paths = {**input_paths, "start": str(start.resolve())}
+            # A variant named as its kind gets the folder, and so the finished run, of run-table.
             folder = self.out / f"{row}-{variant.name}-seed{seed}"
             jobs.append(plan_job(folder, settings, input_paths, self.recipe.decoding))
         return jobs
@@ -170,7 +171,7 @@ class Jobs:
         table_run.work(after=remove_checkpoints)
 
     def convert(self, variant: Variant) -> None:
-        """Convert mha for a variant; if it is not trained further, count and score it now."""
+        """Convert mha for a variant; if the variant has no updates, score the result at once."""
         for seed in self.args.seeds:
             model = self.out / f"{self.recipe.row}-{MHA}-seed{seed}" / "model.pt"
             make_start(variant.start or {}, self._start(variant, seed), model, self.data.folder)
@@ -180,5 +181,4 @@ class Jobs:
                 job.write_config()
                 with atomic_path(job.model) as temporary:
                     shutil.copyfile(job.input_path("start"), temporary)
-                translation.count(job)
                 evaluate_job(job, board, self.data, self.args)
