@@ -20,7 +20,7 @@ from fairseq_mhe.runs.job import kind_name
 from fairseq_mhe.runs.recipes import Recipe
 
 MHA, MHE = "mha", "mhe_mul"
-#: The question of the variants that are always trained, to compare the others with.
+#: The question of the reference variants, which every study trains to compare the others with.
 REFERENCE = "reference"
 #: Options that only some studies have: type, metavar and help.
 _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str]] = {
@@ -29,7 +29,7 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str]] = {
     "--attention": (some_of(TARGETS), "KIND,...", f"kinds of attention, of {', '.join(TARGETS)}"),
     "--dims": (positive_list, "D,...", "widths D of the shared queries and keys"),
     "--iterations": (positive, "N", "iterations of the decomposition"),
-    "--sentences": (positive, "N", "pairs to fit and compare a conversion on"),
+    "--sentences": (positive, "N", "pairs to fit a conversion on, and as many to measure it on"),
     "--further": (number, "F", "updates of further training, as a share of the recipe's"),
 }
 
@@ -47,32 +47,32 @@ class Variant:
     """One way to build and train the row's model; everything else follows the row's recipe."""
 
     name: str
-    question: str  # the heading in the report that lists the variant
+    question: str  # a key of `Study.questions`: the report has a table for each
     attention: Mapping[str, str]  # place -> kind
     reference: str  # the variant to compare with; a reference names itself
     options: Mapping[str, Any] = field(default_factory=dict)  # of fairseq-train, beyond the recipe
     updates: float = 1.0  # as a share of the recipe's; 0: not trained
-    start: Mapping[str, Any] | None = None  # how mha is converted to start from: `make_start`
+    start: Mapping[str, Any] | None = None  # None: random weights; else see `make_start`
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study: its texts and the defaults of its options (variants.yaml), and its variants."""
+    """A study of variants; all fields but ``variants`` come from variants.yaml."""
 
-    name: str
+    name: str  # of the report's files
     title: str
-    questions: Mapping[str, str]
-    options: Mapping[str, Any]
+    questions: Mapping[str, str]  # question -> its meaning, the heading of a table
+    options: Mapping[str, Any]  # flag of `_OPTIONS` -> default
     variants: Callable[[Namespace, Recipe], Sequence[Variant]]
 
 
 def everywhere(kind: str) -> dict[str, str]:
-    """Return one kind of attention for all places."""
+    """Return place -> kind for a model with one kind of attention."""
     return dict.fromkeys(PLACES, kind)
 
 
 def head_options(kind: str, heads: int, width: int) -> dict[str, Any]:
-    """Return the options for a number of heads and their width; gqa always gets two groups."""
+    """Return the model's options for a number of heads and their width; gqa gets two groups."""
     sides = {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
     groups = {"attention_kv_heads": 2} if kind == "gqa" else {}
     return {**sides, "attention_head_dim": width, **groups}
@@ -115,7 +115,7 @@ def gap(args: Namespace, recipe: Recipe) -> list[Variant]:
 
 
 def precision(args: Namespace, recipe: Recipe) -> list[Variant]:
-    """Return both kinds in float32, then in bf16; raises UserError if --precision is given."""
+    """Return MHA and MHE-Mul in float32, then in bf16; UserError if --precision is given."""
     if args.precision != "auto":
         raise UserError("--precision is what this study varies: leave it out")
     variants = []
@@ -168,7 +168,7 @@ def fitting(row: str, kinds: tuple[str, ...], budget: int, within: float) -> lis
 def nearest_width(row: str, kinds: tuple[str, ...], heads: int, budget: int) -> int:
     """Return the head width whose parameters are nearest to the budget."""
     cost = functools.partial(parameters, row, kinds, heads)
-    if not cost(1):  # a kind that allows one width only
+    if not cost(1):  # a kind such as el, which allows one width only
         return sizes(row).embed_dim // heads
     above = bisect_left(range(8 * sizes(row).embed_dim), budget, lo=1, key=cost)
     return min((max(1, above - 1), above), key=lambda width: abs(cost(width) - budget))
@@ -188,7 +188,7 @@ def parameters(row: str, kinds: tuple[str, ...], heads: int, width: int) -> int:
 
 
 def uptrain(args: Namespace, recipe: Recipe) -> list[Variant]:
-    """Return MHA, each kind from scratch and from MHA, and MHA with as many further updates."""
+    """Return MHA; each kind from scratch and from MHA; and MHA with as many further updates."""
     variants = [Variant(MHA, REFERENCE, everywhere(MHA), MHA)]
     for kind in (*args.attention, MHA):
         question, attention = "further" if kind == MHA else "uptrained", everywhere(kind)
@@ -200,7 +200,7 @@ def uptrain(args: Namespace, recipe: Recipe) -> list[Variant]:
 
 
 def collaborative_curve(args: Namespace, recipe: Recipe) -> list[Variant]:
-    """Return MHA; for each D collaborative attention from MHA and from scratch; and narrow MHA."""
+    """Return MHA, and for each D collaborative attention (from MHA, from scratch), narrow MHA."""
     row, attention = sizes(recipe.row), everywhere("collaborative")
     variants = [Variant(MHA, REFERENCE, everywhere(MHA), MHA)]
     for dim in sorted(args.dims):
@@ -217,7 +217,7 @@ def collaborative_curve(args: Namespace, recipe: Recipe) -> list[Variant]:
 
 
 def decomposition(dim: int, iterations: int, sentences: int = 0) -> dict[str, Any]:
-    """Return the ``start`` of a variant with collaborative attention of width ``dim``."""
+    """Return the ``start`` of a variant that decomposes MHA to the shared width ``dim``."""
     fit = {"iterations": iterations, "sentences": sentences}
     return {"to": "collaborative", "collaborative_dim": dim, **fit}
 
