@@ -99,4 +99,5 @@ def _cost_table(report: Json) -> str:
         f"with a beam of {report['beam']}.",
     ]
     title = f"{report['row']} with a vocabulary of {report['vocabulary']:,}"
-    return Table(title, [Block(columns("cost"), rows)], notes).markdown().rstrip()
+    table = Table(title, [Block(columns("cost"), rows)], notes)
+    return table.markdown().rstrip()

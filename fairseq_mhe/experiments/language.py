@@ -165,14 +165,18 @@ def nlu_table(args: Namespace) -> None:
     if masked and not args.tasks:
         raise UserError(f"{args.arch} is fine-tuned on tasks: name them with --tasks")
     if not masked and (args.tasks or args.epochs):
-        advice = "leave --tasks and --epochs out; its table shows perplexity"
-        raise UserError(f"{args.arch} is not fine-tuned: {advice}")
+        raise UserError(
+            f"{args.arch} is not fine-tuned: leave --tasks and --epochs out; its table shows "
+            "perplexity"
+        )
     data = open_data(args.data, TEXT)
     tasks = open_tasks(args.tasks)
     for task in tasks:
         if task.text_fingerprint != data.fingerprint:
-            problem = f"{task.folder} is not in the subwords of {data.folder}"
-            raise UserError(f"{problem}: prepare it with --text {data.folder}")
+            raise UserError(
+                f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
+                f"{data.folder}"
+            )
     table = LanguageTable(data, tasks, args)
     if slurm.is_requested(args):
         waiting = [kind for kind in args.kinds if not table.finished(kind)]

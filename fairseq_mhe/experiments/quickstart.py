@@ -33,8 +33,8 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
     add("--limit", type=at_least(10), metavar="N", help=help_)
     devices.add_arguments(parser)
     # Options of run-table that the quickstart does not have, with run-table's defaults.
-    parser.set_defaults(recipe=None, batch_tokens=None, max_tokens=None)
-    parser.set_defaults(subset="test", bleu_tokenizer=None)
+    no_options = dict.fromkeys(("recipe", "batch_tokens", "max_tokens", "bleu_tokenizer"))
+    parser.set_defaults(subset="test", **no_options)
 
 
 def quickstart(args: Namespace) -> None:
@@ -80,8 +80,8 @@ def quickstart_lm(args: Namespace) -> None:
     args.batch = 16
     text, task = prepare_language(args.out, args.tokens)
     say("task: predict to which of ten integrations a message belongs (chance: 13%)")
-    tasks = [open_task(task)]
-    table = LanguageTable(open_data(text, TEXT), tasks, args)
+    data = open_data(text, TEXT)
+    table = LanguageTable(data, [open_task(task)], args)
     compared_kinds = ("mha", "mhe_mul")
     table.train(compared_kinds)
     table.write(compared_kinds)

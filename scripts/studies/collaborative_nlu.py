@@ -51,8 +51,7 @@ def run(args: Namespace) -> None:
             decomposed: dict[str, Any] = defaultdict(list, variant="decomposed", D=dim)
             planned = []
             for job in runs:
-                task = tasks[job.settings["task"]]
-                start = Job(out / f"{job.name}-D{dim}", {})  # not a run: a converted checkpoint
+                task, start = tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {})
                 make_start(decomposition(dim, args.iterations), start.last, job.last, None)
                 if not start.scores.exists():
                     values = score_task(start, task, devices.on_gpu(args))["scores"]

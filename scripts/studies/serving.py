@@ -25,8 +25,10 @@ from studies.report import write
 
 TITLE = "Speed and memory of the engines of translate"
 _COLUMNS = (
-    *(column("variant", "variant"), column("lines/s", "rate", ",.1f")),
-    *(column("vs fairseq", "ratio", ".2f"), column("seconds to load", "load_seconds", ".1f")),
+    column("variant", "variant"),
+    column("lines/s", "rate", ",.1f"),
+    column("vs fairseq", "ratio", ".2f"),
+    column("seconds to load", "load_seconds", ".1f"),
     ("weights, MiB", lambda row: f"{row['bytes'] / 2**20:,.2f}"),
 )
 

@@ -16,6 +16,7 @@ from fairseq_mhe.report import published as report
 from fairseq_mhe.report.published import published
 
 Capture = pytest.CaptureFixture[str]
+Rows = dict[tuple[str, str], list[str]]
 
 
 def printed(capsys: Capture, *words: str) -> str:
@@ -33,7 +34,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[tuple[str, str], list[str]]:
+def rows() -> Rows:
     """Return row and kind -> the other cells in the table of ``params``."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert cli.main(["params"]) == 0
@@ -43,9 +44,6 @@ def rows() -> dict[tuple[str, str], list[str]]:
 
 def parameters(line: list[str]) -> int:
     return int(line[0].replace(",", ""))
-
-
-Rows = dict[tuple[str, str], list[str]]
 
 
 def test_the_bert_base_setting_has_the_published_counts(rows: Rows) -> None:

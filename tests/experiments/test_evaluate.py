@@ -14,6 +14,7 @@ from tests.fixtures.trained import TABLE_SIZE, TABLE_UPDATES, snapshot, table_wo
 from tests.fixtures.translations import BAD, GOOD, REFERENCES, write
 
 Capture = pytest.CaptureFixture[str]
+NAMES = ("tiny-mha-seed1", "tiny-mhe_mul-seed1")
 
 
 def test_evaluate_prints_known_scores_without_scoring_again(table: Path, capsys: Capture) -> None:
@@ -91,9 +92,6 @@ def test_score_prints_signatures_and_the_comparison(tmp_path: Path, capsys: Capt
     assert json.loads(capsys.readouterr().out)["comparison"] is None
     assert cli.main(["score", *files, "--language", "xx"]) == 2
     assert "--language xx: unknown; give a code" in capsys.readouterr().err
-
-
-NAMES = ("tiny-mha-seed1", "tiny-mhe_mul-seed1")
 
 
 def kept(table: Path, out: Path) -> int:

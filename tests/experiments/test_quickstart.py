@@ -31,7 +31,8 @@ from tests.fixtures.trained import (
 )
 
 KINDS = ("mha", "mhe_mul")
-FAMILIES = ("DEBUG", "INFO", "Warning", "warn", "hydra", "Traceback")
+#: Words of lines that must not reach the screen.
+NOISE = ("DEBUG", "INFO", "Warning", "warn", "hydra", "Traceback")
 
 
 @pytest.mark.early
@@ -52,7 +53,7 @@ def test_quickstart_ends_with_the_table(finished: Finished) -> None:
     assert min(mha["tokens_per_second"], mhe["tokens_per_second"]) > 0
     assert min(mha["sentences_per_second"], mhe["sentences_per_second"]) > 0
     assert "2 of 2: train, translate and score mha, mhe_mul" in finished.stderr
-    noise = [line for line in finished.stderr.splitlines() if any(f in line for f in FAMILIES)]
+    noise = [line for line in finished.stderr.splitlines() if any(word in line for word in NOISE)]
     assert noise == [], "only progress and real warnings reach the screen"
 
 
