@@ -28,8 +28,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         add(f"--{place}-attention", metavar="KIND", help=help_)
     for name, (option, users) in size_options().items():
         # A short form and fairseq-train's, which may be equal: --kv-heads, --attention-kv-heads.
-        names = dict.fromkeys((option.name, name))
-        flags = [f"--{flag.replace('_', '-')}" for flag in names]
+        flags = dict.fromkeys(
+            f"--{flag.replace('_', '-')}" for flag in (option.name, name)
+        )
         help_ = f"{', '.join(users)}: {option.help}"
         add(*flags, dest=name, type=int, metavar="N", help=help_)
     for name, default, meaning in (
@@ -46,7 +47,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Print the parameters, multiply-adds and cache of a model, as a table or as JSON."""
     if args.row not in _MODELS:
-        raise UserError(f"unknown row {args.row!r}; choose one of: {', '.join(_MODELS)}")
+        models = ", ".join(_MODELS)
+        raise UserError(f"unknown row {args.row!r}; choose one of: {models}")
     options = {}
     for name in (*PLACES.values(), *size_options()):
         if getattr(args, name) is not None:

@@ -26,7 +26,7 @@ def run(args: Namespace) -> None:
 
 
 def _row(row: str, kind: str) -> dict[str, Any]:
-    """Count attention parameters and cache bytes of a row with one kind of attention."""
+    """Count attention parameters, of which all three places have equally many, and cache bytes."""
     size = _SIZES[row]
     paper = published(row, kind)["paper_parameters"]
     line = {"row": row, "attention": kind, "published": paper}
@@ -39,5 +39,4 @@ def _row(row: str, kind: str) -> dict[str, Any]:
     if row == "bert-base":
         return {**line, "published": BERT_BASE.get(kind), "parameters": parameters}
     cache = 4 * size.layers * sublayer.cached_values  # a float32 number has 4 bytes
-    # Encoder self-, decoder self- and cross-attention have equally many parameters.
     return {**line, "parameters": 3 * parameters, "cache": cache}

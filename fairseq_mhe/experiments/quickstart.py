@@ -33,8 +33,8 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
     add("--limit", type=at_least(10), metavar="N", help=help_)
     devices.add_arguments(parser)
     # Options of run-table that the quickstart does not have, with run-table's defaults.
-    no_options = dict.fromkeys(("recipe", "batch_tokens", "max_tokens", "bleu_tokenizer"))
-    parser.set_defaults(subset="test", **no_options)
+    defaults = {"recipe": None, "batch_tokens": None, "max_tokens": None}
+    parser.set_defaults(**defaults, subset="test", bleu_tokenizer=None)
 
 
 def quickstart(args: Namespace) -> None:
@@ -42,8 +42,8 @@ def quickstart(args: Namespace) -> None:
     out = output_folder(args.out)
     # Called for its UserError: a missing device must be known before the corpus is prepared.
     devices.choose_device(args, len(args.attention))
-    pairs = args.limit or "all"
-    say(f"1 of 2: prepare {pairs} pairs of the embedded English-German corpus")
+    pairs = f"{args.limit or 'all'} pairs"
+    say(f"1 of 2: prepare {pairs} of the embedded English-German corpus")
     args.data = out / (f"data-limit{args.limit}" if args.limit else "data")
     HomeAssistant(out=args.data, limit=args.limit).prepare()
     names = ", ".join(args.attention)

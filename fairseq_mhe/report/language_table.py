@@ -42,11 +42,14 @@ def task_blocks(
                 row |= zip(("paper", "paper_prr", "paper_peop"), published, strict=False)
             blocks.append(Block(columns("benchmark"), measured, heading))
     task_rows = [{**row, **row["scores"]} for row in _with_measures(rows, tasks)]
-    known = {task: score for task, score in commonest.items() if score is not None}
-    commonest_row: dict[str, Any] = {task: [score] for task, score in known.items()}
-    commonest_row["attention"] = "always the commonest label"
+    commonest_row: dict[str, Any] = {"attention": "always the commonest label"}
+    known = []
+    for task, score in commonest.items():
+        if score is not None:
+            commonest_row[task] = [score]
+            known.append(score)
     if len(known) == len(tasks):
-        commonest_row["mean"] = statistics.mean(known.values())
+        commonest_row["mean"] = statistics.mean(known)
     score_columns = [seeds_column(task, task) for task in tasks]
     task_columns = [*columns("tasks"), *score_columns, *columns("mean")]
     heading = "By task" if blocks else ""

@@ -75,7 +75,8 @@ def compare(
         draws = (max(1, len(texts) - 1), RESAMPLES)
         seeds = random.integers(len(texts), size=draws)  # (n - 1, RESAMPLES)
         drawn = np.take_along_axis(np.array(resampled), seeds, axis=0)  # the same shape
-        return statistics.mean(scores), drawn.mean(axis=0)
+        mean_score = statistics.mean(scores)
+        return mean_score, drawn.mean(axis=0)
 
     system, resampled_system = mean_bleu(systems)
     baseline, resampled_baseline = mean_bleu(baselines)

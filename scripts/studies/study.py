@@ -101,8 +101,7 @@ def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path |
     """Convert the trained mha ``model`` into the checkpoint ``output`` from which training starts.
 
     ``start``: "to" is the kind; "sentences" pairs of train fit the conversion, and as many of valid
-    measure it; all other items are options of `convert`. conversion.json records ``start``; raises
-    UserError if an earlier conversion had another one, or another model.
+    measure it; the rest are options of `convert`. UserError if ``output`` was converted otherwise.
     """
     path, made_of = output.with_name("conversion.json"), {**start, "model": sha256(model)}
     if path.exists():
