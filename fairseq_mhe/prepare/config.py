@@ -120,10 +120,7 @@ class TextOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareConfig(TextOptions):
-    """The options of `fairseq-mhe prepare`.
-
-    ``lowercase`` changes raw/, which BLEU compares with translations; ``punctuation`` does not.
-    """
+    """The options of `fairseq-mhe prepare`; ``lowercase`` also changes raw/, BLEU's references."""
 
     source_lang: str = option("", "source language code", required=True, metavar="LANG")
     target_lang: str = option("", "target language code", required=True, metavar="LANG")

@@ -158,12 +158,14 @@ def clean_pairs(
         process = model_text(lang, *settings)
         tokens.append(process(lines))
     max_ratio = config.max_ratio if split == "train" else None
-    rows = list(zip(*raw, *tokens, strict=True))
-    outcomes = [_outcome(row, config, max_ratio or math.inf, ratio) for row in rows]
-    kept = [row for row, outcome in zip(rows, outcomes, strict=True) if outcome == "kept"]
-    if config.lowercase:
-        kept = [tuple(map(str.lower, row)) for row in kept]
-    return kept, Counter(outcomes)
+    kept: list[Row] = []
+    outcomes: Counter[str] = Counter()
+    for row in zip(*raw, *tokens, strict=True):
+        outcome = _outcome(row, config, max_ratio or math.inf, ratio)
+        outcomes[outcome] += 1
+        if outcome == "kept":
+            kept.append(tuple(map(str.lower, row)) if config.lowercase else row)
+    return kept, outcomes
 
 
 def _outcome(row: Row, config: PrepareConfig, max_ratio: float, ratio: float) -> str:

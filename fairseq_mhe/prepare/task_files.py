@@ -156,7 +156,7 @@ def _parse_wic(task: Task, row: Row) -> Iterator[Example]:
 
 
 def _parse_wsc(task: Task, row: Row) -> Iterator[Example]:
-    """Yield a text and two of its spans; the file gives their words and the first one's index."""
+    """Yield a text and two spans; the file gives each span's words and its first word's index."""
     line, target, spans = row["text"], row["target"], []
     words = list(re.finditer(r"\S+", line))
     for name in ("span1", "span2"):

@@ -142,8 +142,9 @@ def _read_windows(
     counts = {"examples": len(examples), "questions": len(questions)}
     counts |= {"truncated": truncated, "answers in no window": missed}
     texts, labels, places = zip(*examples, strict=True)
+    columns = list(zip(*texts, strict=True))
     facts = {"contexts": contexts, "questions": questions, "windows": places}
-    return Inputs(list(zip(*texts, strict=True)), counts, list(labels), facts, [])
+    return Inputs(columns, counts, list(labels), facts, [])
 
 
 def _labelled_windows(

@@ -17,7 +17,7 @@ from fairseq_mhe.prepare.subword import (
 from fairseq_mhe.prepare.tokenise import detokeniser, punctuation_normaliser, tokeniser
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff]")
-_OPTIONAL = ("punctuation", "lowercase")
+_OPTIONAL = ("punctuation", "lowercase")  # False for a manifest without them
 #: The keys of a manifest that an exported bundle keeps.
 _SETTINGS = ("source_lang", "target_lang", "tokenizer", "subword", *_OPTIONAL)
 
@@ -57,11 +57,13 @@ class TextProcessing:
 
     def __init__(self, settings: Mapping[str, Any], folder: Path) -> None:
         """``settings``: a manifest's keys (`_SETTINGS`); ``folder`` holds the subword model."""
-        self.languages = settings["source_lang"], settings["target_lang"]
-        self.tokenizer, kind = settings["tokenizer"], settings["subword"]
-        self.model = SubwordModel(kind, folder / MODEL_NAMES[kind])
         self.settings = {name: settings.get(name, False) for name in _SETTINGS}
-        self.punctuation, self.lowercase = (self.settings[name] for name in _OPTIONAL)
+        self.languages = settings["source_lang"], settings["target_lang"]
+        self.tokenizer = settings["tokenizer"]
+        self.punctuation = self.settings["punctuation"]
+        self.lowercase = self.settings["lowercase"]
+        kind = settings["subword"]
+        self.model = SubwordModel(kind, folder / MODEL_NAMES[kind])
 
     def segment(self, lines: Sequence[str], side: int = 0) -> list[str]:
         """Return plain lines of the source (``side`` 0) or the target (1) in subwords."""

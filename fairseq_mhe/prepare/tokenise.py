@@ -76,7 +76,8 @@ class WordwiseMoses:
 
     def _tokens(self, words: list[str], i: int) -> str:
         """Return the tokens of ``words[i]`` in its line; cache them if it is context-free."""
-        word, next_word = words[i], words[i + 1] if i + 1 < len(words) else ""
+        word = words[i]
+        next_word = words[i + 1] if i + 1 < len(words) else ""
         pattern, letters = self._pattern(word)
         tokens = self._in_context(i == 0, pattern, self._stand_in(next_word))
         tokens = tokens.replace(_PLACEHOLDER, letters)

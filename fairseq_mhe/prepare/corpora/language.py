@@ -1,4 +1,4 @@
-"""Texts for language models: one's own, WikiText-103 and Penn Treebank (rare words are <unk>)."""
+"""Texts for language models: your own; WikiText-103 and Penn Treebank, with rare words as <unk>."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
