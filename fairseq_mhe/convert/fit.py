@@ -157,11 +157,10 @@ def fit_mhe_mul(p: Problem) -> Parameters:
     """Fit MHE-Mul, whose scores are a CP decomposition; W_O includes the factors of the values."""
     parameters, factors = p.fit_factors()
     offset = p.new.head_embedding_offset
-    one = torch.full_like(factors, 1 - offset)
     # e^Q holds the whole factor. Were a factor 0 split in two, it would get no gradient.
     parameters["query_embedding"] = factors - offset
-    parameters["key_embedding"] = one
-    parameters["value_embedding"] = one.clone()
+    for name in ("key_embedding", "value_embedding"):
+        parameters[name] = torch.full_like(factors, 1 - offset)  # a factor of 1
     return parameters
 
 

@@ -42,7 +42,10 @@ _TOKEN_END = f"(?={_GAP}|$)"
 
 
 def tokenising(lang: str) -> list[Rule]:
-    """Return rules that put single spaces between the tokens of a normalised line."""
+    """Return rules that put single spaces between the tokens of a normalised line.
+
+    They separate all of several commas in a row, sacremoses only every second one.
+    """
     moses = MosesTokenizer(lang=base_code(lang))
     symbol, no_digit = _none_of(moses.IsAlnum, " .'`,-"), _none_of(moses.IsN)
     return [

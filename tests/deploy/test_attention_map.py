@@ -41,20 +41,20 @@ def test_weights_equal_the_plain_equation(kind: str, place: str) -> None:
         inputs.append((kwargs["query"], kwargs["key"]))
 
     hooks = [s.register_forward_pre_hook(record, with_kwargs=True) for s in sublayers]
-    shown = attention_map(model, task, place, source, target)
+    attention = attention_map(model, task, place, source, target)
     for hook in hooks:
         hook.remove()
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-    queries, keys = len(shown.queries), len(shown.keys)
+    queries, keys = len(attention.queries), len(attention.keys)
     hidden = torch.full((1, queries, keys), place == "decoder").triu(1)
-    for weights, sublayer, (query, key) in zip(shown.layers, sublayers, inputs, strict=True):
+    for weights, sublayer, (query, key) in zip(attention.layers, sublayers, inputs, strict=True):
         heads = sublayer.num_heads
         assert weights.shape == (heads, queries, keys)
         torch.testing.assert_close(weights.sum(-1), torch.ones(heads, queries), rtol=0, atol=1e-6)
         with torch.no_grad():
             _, expected = EQUATIONS[kind](sublayer, query, key, hidden)
         torch.testing.assert_close(weights, expected.squeeze(1), rtol=0, atol=1e-5)
-    assert not torch.allclose(shown.layers[0], shown.layers[1])
+    assert not torch.allclose(attention.layers[0], attention.layers[1])
 
 
 def open_example() -> tuple[Trained, Tensor, Tensor]:
@@ -118,8 +118,8 @@ def test_without_a_target_the_model_translates(
 
 def test_all_tokens_of_a_long_sentence_are_drawn_and_dollar_signs_are_text(tmp_path: Path) -> None:
     words = tuple(f"$x_{i}^{{$" for i in range(60))
-    shown = AttentionMap([torch.rand(1, 60, 60).softmax(-1)], words, words)
-    draw(shown, "27 $ and $^{", tmp_path / "map.svg")
+    attention = AttentionMap([torch.rand(1, 60, 60).softmax(-1)], words, words)
+    draw(attention, "27 $ and $^{", tmp_path / "map.svg")
     text = (tmp_path / "map.svg").read_text()
     assert text.count("<!-- $x_59^{$ -->") == 2, "every token is named"
     assert "<!-- 27 $ and $^{ -->" in text

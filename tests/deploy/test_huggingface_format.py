@@ -72,7 +72,8 @@ def assert_same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list
     tokens = torch.tensor([token for token, row in enumerate(all_rows) if row is not None])
     for line in lines[:6]:
         batch = tokenizer(line, return_tensors="pt")
-        source = torch.tensor([[all_rows[token] or 3 for token in batch["input_ids"][0].tolist()]])
+        ids = batch["input_ids"][0].tolist()
+        source = torch.tensor([[all_rows[token] or 3 for token in ids]])  # (1, S), 3 is <unk>
         with torch.inference_mode():
             target = batch["input_ids"].roll(1, 1)  # (1, S): </s> first
             ours = trained.source.model(source, torch.tensor([source.shape[1]]), source.roll(1, 1))

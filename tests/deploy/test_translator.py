@@ -35,12 +35,11 @@ def test_a_run_and_a_bundle_translate_like_fairseq_generate(translator: Translat
 
 
 def test_ctranslate2_scores_like_fairseq(translator: Translator, exported: Path) -> None:
-    other = load(exported, engine="ctranslate2")
-    penalty = replace(translator.decoding, lenpen=0.5)
-    model = replace(open_bundle(exported), decoding=penalty)
-    both = (Translator(model, each._engine) for each in (translator, other))
-    greedy = (each.nbest(SOURCES, 1, beam=1) for each in both)
-    for (expected,), (translation,) in zip(*greedy, strict=True):
+    decoding = replace(translator.decoding, lenpen=0.5)
+    model = replace(open_bundle(exported), decoding=decoding)
+    engines = translator._engine, load(exported, engine="ctranslate2")._engine
+    results = (Translator(model, engine).nbest(SOURCES, 1, beam=1) for engine in engines)
+    for (expected,), (translation,) in zip(*results, strict=True):
         assert translation.text == expected.text
         # The model never predicts </s>; at the length limit only fairseq counts its probability.
         assert translation.score == pytest.approx(expected.score, rel=0.1)
