@@ -20,7 +20,7 @@ from torch import Tensor
 from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import architectures, language_models
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
-from fairseq_mhe.models.options import check_options, fill, kinds, plain_options
+from fairseq_mhe.models.options import check_options, kinds, plain_options, set_defaults
 from fairseq_mhe.models.transformer import MHEModel, TransformerMHEModel
 
 
@@ -73,7 +73,7 @@ class Family:
         """Return all options of our model; ``given`` are options of our model or of fairseq's."""
         filled = argparse.Namespace(**given)
         ARCHITECTURES[given.get("_name") or given["arch"]](filled)
-        fill(filled, self.model.CONFIG)
+        set_defaults(filled, self.model.CONFIG)
         known = self.option_names
         options = {name: value for name, value in vars(filled).items() if name in known}
         if self.is_stock(given):
@@ -114,7 +114,7 @@ class Family:
                 if not hasattr(args, name):
                     # fairseq's architectures set False, its dataclass wants a number.
                     setattr(args, name, int(value) if name == "base_shuffle" else value)
-            fill(args, self.model.CONFIG)
+            set_defaults(args, self.model.CONFIG)
             check_options(args, self.places)
 
     def nearest_row(

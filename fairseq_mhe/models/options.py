@@ -40,32 +40,33 @@ def size_options() -> dict[str, tuple[Option, list[str]]]:
     return sizes
 
 
+def _own_options() -> Iterator[tuple[str, Any, Any, str]]:
+    """Yield the name, type, default and help of each option of ours."""
+    text = f"kind of attention: {', '.join(KINDS)} (default: {DEFAULT_ATTENTION})"
+    yield "attention", str, DEFAULT_ATTENTION, text
+    for place, name in PLACES.items():
+        text = f"kind of {place} attention (default: --attention)"
+        yield name, Optional[str], None, text
+    text = "add biases to attention projections, as fairseq's own transformer does"
+    yield "attention_bias", bool, False, text
+    for name, (option, users) in kind_options().items():
+        text = option.help
+        if len(users) < len(KINDS):
+            text = f"{', '.join(users)}: {text}"
+        yield name, Optional[option.type], None, text  # None: the kind's own default
+    text = "generate on a CPU with large weights as 8-bit integers: faster, nearly the same output"
+    yield "int8_generation", bool, False, text
+    text = "format of large weights on a CPU; auto: bf16 with AVX512-BF16 or AMX (default: float32)"
+    yield "generation_precision", ChoiceEnum(["float32", "bf16", "auto"]), "float32", text
+    text = "train on a GPU by CUDA graphs, with batches padded to few shapes: "
+    yield "cuda_graphs", bool, False, text + "faster for small batches"
+
+
 #: Our own options: name -> (type, dataclass field).
-OPTIONS: dict[str, tuple[Any, Any]] = {}
-
-
-def _add(name: str, type_: Any, default: Any, help_: str) -> None:
-    OPTIONS[name] = (type_, field(default=default, metadata={"help": help_}))
-
-
-_help = f"kind of attention: {', '.join(KINDS)} (default: {DEFAULT_ATTENTION})"
-_add("attention", str, DEFAULT_ATTENTION, _help)
-for _place, _name in PLACES.items():
-    _add(_name, Optional[str], None, f"kind of {_place} attention (default: --attention)")
-_help = "add biases to attention projections, as fairseq's own transformer does"
-_add("attention_bias", bool, False, _help)
-for _name, (_kind_option, _users) in kind_options().items():
-    _help = _kind_option.help
-    if len(_users) < len(KINDS):
-        _help = f"{', '.join(_users)}: {_help}"
-    _add(_name, Optional[_kind_option.type], None, _help)  # None: the kind's own default
-_help = "generate on a CPU with large weights as 8-bit integers: faster, nearly the same output"
-_add("int8_generation", bool, False, _help)
-_help = "format of large weights on a CPU; auto: bf16 with AVX512-BF16 or AMX (default: float32)"
-_precisions = ChoiceEnum(["float32", "bf16", "auto"])
-_add("generation_precision", _precisions, "float32", _help)
-_help = "train on a GPU by CUDA graphs, with batches padded to few shapes: faster for small batches"
-_add("cuda_graphs", bool, False, _help)
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    name: (type_, field(default=default, metadata={"help": text}))
+    for name, type_, default, text in _own_options()
+}
 
 
 def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
@@ -89,9 +90,7 @@ def config(
     base: type = FairseqDataclass,
 ) -> type[FairseqDataclass]:
     """Make the dataclass of a model's options: ``stock_fields``, and ours except ``without``."""
-    ours = [
-        (option, *typed) for option, typed in OPTIONS.items() if option not in without
-    ]
+    ours = [(key, *typed) for key, typed in OPTIONS.items() if key not in without]
     return make_dataclass(name, [*stock_fields, *ours], bases=(base,))
 
 
@@ -99,7 +98,7 @@ def config(
 TransformerMHEConfig = config("TransformerMHEConfig", *_flat_fields())
 
 
-def fill(args: Any, config: type[FairseqDataclass]) -> None:
+def set_defaults(args: Any, config: type[FairseqDataclass]) -> None:
     """Set the options that ``args`` lacks to their defaults, unless these refer to the task's."""
     for declared in fields(config):
         name, value = declared.name, declared.default

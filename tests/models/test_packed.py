@@ -17,7 +17,7 @@ from tests.fixtures.models import make_batch, make_model
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-4}
 NEEDS_BF16 = pytest.mark.skipif(not packed.bf16_available(), reason="no AVX-512")
 #: Layers and the error of their sums of 12 products: int8 has steps of about 1/25 for inputs and of
-#: 1/440 for weights up to 0.29 (doubled in a test); bf16 rounds inputs up to 3 weights to 8 bits.
+#: 1/440 for weights up to 0.29 (doubled in a test); bf16 rounds both, inputs up to 3, to 8 bits.
 each_kind = pytest.mark.parametrize(
     ("kind", "tolerance"),
     [
