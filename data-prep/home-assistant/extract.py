@@ -25,7 +25,7 @@ WHEEL_SHA256 = "7ca5fbde9dea879ac7723949fc84347aac5182e6309c357b2e4973fd391b00f7
 LICENCE_MEMBER = "homeassistant-2026.11.0.dist-info/licenses/LICENSE.md"
 CORPUS = Path(__file__).parents[2] / "fairseq_mhe" / "prepare" / "corpora" / "home-assistant"
 MAX_WORDS = 40
-SIMILAR_LENGTHS = 2.2  # ratio of characters + 10: short labels may differ more
+MAX_LENGTH_RATIO = 2.2
 MIN_HELD_OUT_WORDS = 3  # shorter labels have no context: "Open" is Öffnen, Offen or Geöffnet
 MAX_COPIED_SHARE = 0.75  # of the longer side's words
 MAX_HELD_OUT_FAMILY = 150  # MQTT alone would give half of the test pairs
@@ -79,19 +79,25 @@ def sentences(line: str) -> list[str]:
     return [*parts, line[start:]]
 
 
+def similar_lengths(pair: tuple[str, str]) -> bool:
+    """Whether sentences have similar lengths; 10 extra characters let short ones differ more."""
+    shorter, longer = sorted(len(sentence) + 10 for sentence in pair)
+    return longer <= MAX_LENGTH_RATIO * shorter
+
+
 def segments(en: str, de: str) -> list[tuple[str, str]] | None:
     """Return the sentence pairs of one message, or None if its lines cannot be paired."""
-    en_lines, de_lines = ([*filter(None, map(plain, text.split("\n")))] for text in (en, de))
+    en_lines, de_lines = (
+        [line for line in map(plain, text.split("\n")) if line] for text in (en, de)
+    )
     if len(en_lines) != len(de_lines):
         return None
     pairs = []
     for whole in zip(en_lines, de_lines, strict=True):
-        cut = list(map(sentences, whole))
-        sizes = [[len(sentence) + 10 for sentence in side] for side in cut]
-        ratios = [en_size / de_size for en_size, de_size in zip(*sizes, strict=False)]
-        similar = all(1 / SIMILAR_LENGTHS <= ratio <= SIMILAR_LENGTHS for ratio in ratios)
-        pairable = similar and len(cut[0]) == len(cut[1])
-        pairs += zip(*cut, strict=True) if pairable else [whole]
+        en_sentences, de_sentences = map(sentences, whole)
+        cut = list(zip(en_sentences, de_sentences, strict=False))
+        pairable = len(en_sentences) == len(de_sentences) and all(map(similar_lengths, cut))
+        pairs += cut if pairable else [whole]
     return pairs
 
 

@@ -22,13 +22,10 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
 
 @dataclass(frozen=True)
 class DataFolder:
-    """A folder of `fairseq-mhe prepare`, or of fairseq-preprocess, which has no manifest.
-
-    ``languages``: source (side 0) and target (side 1).
-    """
+    """A folder of `fairseq-mhe prepare`, or of fairseq-preprocess, which has no manifest."""
 
     folder: Path
-    languages: tuple[str, str]
+    languages: tuple[str, str]  # source (side 0) and target (side 1)
     manifest: Mapping[str, Any] = field(default_factory=dict)
 
     @property
