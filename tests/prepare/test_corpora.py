@@ -110,7 +110,7 @@ def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.Monke
         copy_from_sacrebleu(tmp_path)
 
 
-def test_it_resumes_after_kill_9(miniature: Miniature, server: Server, tmp_path: Path) -> None:
+def test_wmt14_resumes_after_kill_9(miniature: Miniature, server: Server, tmp_path: Path) -> None:
     """A run that is killed at random moments and started again gives the files of one run."""
 
     def in_a_process(out: Path) -> BaseProcess:

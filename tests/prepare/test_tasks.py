@@ -94,7 +94,7 @@ def test_multirc_has_an_example_for_each_answer(make: Make) -> None:
 
 
 def test_truncated_examples_are_counted(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    make("rte", 4)  # the same folder with longer examples
+    make("rte", 4)  # whole examples, which those of the smaller block replace
     assert len(read_back(make("rte", 4, block=12), "valid")) == 4
     assert "rte valid: 4 examples, 4 truncated\n" in capsys.readouterr().err
     assert truncate([list("abcdef"), list("xy")], 6) == [list("abcd"), list("xy")]
