@@ -121,12 +121,10 @@ def _convert_and_report(args: argparse.Namespace, kind: str, **options: Any) -> 
     print(f"{args.output}: {kind} from {source.attention_summary}, by least squares")
     difference = f"largest difference of a logit {report['logits']['largest']:.2g}"
     if report["loss"] is not None:
-        loss = report["loss"]
-        before = report["loss_before"]
+        loss, before = report["loss"], report["loss_before"]
         difference += f", loss {loss:.4f} (source: {before:.4f}) nats/token"
     print(f"before any fine-tuning, on {material.name}: {difference}")
-    layers = report["layers"]
-    if layers:
+    if layers := report["layers"]:
         columns = "sublayer", "error of the scores", "rounds of least squares"
         rows = [(x["name"], f"{x['error']:.2e}", f"{x['iterations']}") for x in layers]
         print(f"\n{align(columns, rows)}\n")

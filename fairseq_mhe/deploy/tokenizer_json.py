@@ -23,7 +23,7 @@ _UNKNOWN = "\x00"
 
 def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
     """Make the tokenizer of a model with one dictionary; UserError if it cannot hold a rule."""
-    from tokenizers import AddedToken, Regex, normalizers
+    from tokenizers import AddedToken
     from tokenizers.processors import TemplateProcessing
 
     escaped = text.tokenizer == ESCAPED
@@ -35,7 +35,23 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
         )
     make = _bpe if text.model.kind == "bpe" else _sentencepiece
     tokenizer, rows = make(text, dictionary)
-    # The steps of `normalise`, then of Moses' tokeniser, then lower case.
+    tokenizer.normalizer = _normalizer(text)
+    # <s>, <pad> and </s> become special tokens, which no text contains.
+    eos = dictionary.eos_word
+    symbols = [dictionary.bos_word, dictionary.pad_word, eos]
+    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in symbols])
+    tokenizer.encode_special_tokens = True  # "</s>" in a text is four characters
+    for token in range(len(rows), tokenizer.get_vocab_size()):  # new special tokens
+        rows.append(dictionary.index(tokenizer.id_to_token(token)))
+    special = [(eos, tokenizer.token_to_id(eos))]
+    tokenizer.post_processor = TemplateProcessing(f"$A {eos}", f"$A $B {eos}", special)
+    return tokenizer, rows
+
+
+def _normalizer(text: TextProcessing) -> Any:
+    """Return the steps of `normalise`, then Moses' tokeniser, then lower case."""
+    from tokenizers import Regex, normalizers
+
     rules = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
     if text.tokenizer == "moses":
         rules += tokenising(text.languages[0])
@@ -43,17 +59,7 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     steps += [normalizers.Replace(Regex(pattern), to) for pattern, to in rules]
     if text.lowercase:
         steps.append(normalizers.Lowercase())
-    tokenizer.normalizer = normalizers.Sequence(steps)
-    # <s>, <pad> and </s> become special tokens, which no text contains.
-    eos = dictionary.eos_word
-    symbols = [dictionary.bos_word, dictionary.pad_word, eos]
-    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in symbols])
-    tokenizer.encode_special_tokens = True  # "</s>" in a text is four characters
-    for token in range(len(rows), tokenizer.get_vocab_size()):
-        rows.append(dictionary.index(tokenizer.id_to_token(token)))
-    special = [(eos, tokenizer.token_to_id(eos))]
-    tokenizer.post_processor = TemplateProcessing(f"$A {eos}", f"$A $B {eos}", special)
-    return tokenizer, rows
+    return normalizers.Sequence(steps)
 
 
 def _decoder(text: TextProcessing, *join_subwords: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.deploy.attention_map import AttentionMap, attention_map, draw, encode, translate
+from fairseq_mhe.deploy.attention_map import AttentionMap, attention_map, draw, encode
 from fairseq_mhe.deploy.trained import Trained, open_trained
 from fairseq_mhe.deploy.translator import Translator
 from tests.attention.equations import EQUATIONS
@@ -108,10 +108,6 @@ def test_without_a_target_the_model_translates(
     printed, _ = run(capsys, out, "--sentence", SENTENCE)
     translator = Translator.load(RUN, data=DATA, engine="fairseq", cpu=True)
     assert printed.split("\n")[0] == translator.translate([SENTENCE])[0]
-    trained, source, _ = open_example()
-    best = translate(trained, source)
-    assert best[0, -1] == trained.task.target_dictionary.eos()
-    assert best.shape[1] > 1
     assert out.read_text().count("<svg") == 1
     assert "attention weight" in out.read_text(), "the colour bar's name"
 
