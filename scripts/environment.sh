@@ -2,38 +2,38 @@
 # shellcheck shell=bash
 set -euo pipefail
 
-# With an exported CDPATH, cd may change to another folder.
-unset CDPATH
+unset CDPATH # if it is exported, cd may change to another folder
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-declare -A module_of=([fairseq]=fairseq [convert]=ctranslate2 [test]=pytest) # extra -> a module that it installs
+declare -A module_of=([fairseq]=fairseq [convert]=ctranslate2 [test]=pytest) # extra of pyproject.toml -> a module of it
 
 fail() {
     echo "$(basename "$0"): error: $1" >&2
     exit 2
 }
 
-# is_suitable PYTHON MODULE...: succeeds if PYTHON is 3.11 or 3.12 and has the modules outside the current folder (-P).
+# is_suitable PYTHON MODULE...: succeeds if PYTHON is 3.11 or 3.12 and has the modules (-P: not in the current folder).
 is_suitable() {
     "$1" -P -c 'import importlib.util, sys
 supported = sys.version_info[:2] in ((3, 11), (3, 12))
 sys.exit(not supported or not all(map(importlib.util.find_spec, sys.argv[1:])))' "${@:2}" 2>/dev/null
 }
 
-# find_python: sets $python; returns 1 if it lacks fairseq-mhe, or if $venv was made with other versions or elsewhere.
+# find_python: sets $python. Without --venv it is $PYTHON (or python3 if there is no $venv), if that has fairseq-mhe. Else
+# it is $venv's; then returns 1 if $venv has no finished installation of these versions from this folder.
 find_python() {
     local candidate="${PYTHON:-}" modules=(fairseq_mhe) extra
     for extra in ${extras//,/ }; do modules+=("${module_of[$extra]}"); done
-    versions="$repository $(cat "$repository/pyproject.toml" "$repository/constraints.txt" | sha256sum)"
+    fingerprint="$repository $(cat "$repository/pyproject.toml" "$repository/constraints.txt" | sha256sum)"
     [[ -n "$candidate" || -e "$venv" ]] || candidate=python3
     if [[ -n "$candidate" && -z "$venv_named" ]] && is_suitable "$candidate" "${modules[@]}"; then
         python="$candidate"
     else
         python="$venv/bin/python"
-        [[ -x "$python" && "$(cat "$venv/.fairseq-mhe-installed-$extras" 2>/dev/null)" == "$versions" ]]
+        [[ -x "$python" && "$(cat "$venv/.fairseq-mhe-installed-$extras" 2>/dev/null)" == "$fingerprint" ]]
     fi
 }
 
-# make_environment: makes $venv with the first suitable Python; if there is none, with uv, which fetches one.
+# make_environment: makes $venv with the first suitable Python, or if there is none with uv, which downloads one.
 make_environment() {
     local candidate candidates=("${PYTHON:-python3}") maker=(uv venv --seed --python 3.12)
     [[ -n "${PYTHON:-}" ]] || candidates+=(python3.12 python3.11)
@@ -54,7 +54,7 @@ make_environment() {
 # install: installs fairseq-mhe into $venv, with the versions of constraints.txt. The lock makes other scripts wait.
 install() {
     flock 9
-    ! find_python || return 0
+    ! find_python || return 0 # another script has just installed it
     is_suitable "$python" || make_environment
     echo "installing fairseq-mhe (only once; torch is large)" >&2
     if [[ "$torch" == cpu ]] || { [[ "$torch" == auto ]] && ! has_nvidia; }; then
@@ -63,7 +63,7 @@ install() {
             echo "cannot get torch without CUDA, see above: installing torch as published on PyPI" >&2
     fi
     pip_install -e ".[$extras]" || fail "the installation failed, see above; run the same command again"
-    echo "$versions" >"$venv/.fairseq-mhe-installed-$extras"
+    echo "$fingerprint" >"$venv/.fairseq-mhe-installed-$extras"
 } 9<"$repository/constraints.txt"
 
 pip_install() {
@@ -82,13 +82,13 @@ set_up() {
             --venv=* | --torch=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" && continue ;;
             --venv) venv_named="${2:-}" && shift && [[ -n "$venv_named" ]] || fail "--venv needs a folder" ;;
             --torch) torch="${2:-}" && shift && [[ "$torch" =~ ^(cpu|default)$ ]] || fail "--torch needs cpu or default" ;;
-            -h | --help) help=1 ;;&
+            -h | --help) help=1 ;;& # goes on to the next pattern: the command gets the option, too
             *) options+=("$1") ;;
         esac
         shift
     done
     venv="$(realpath -m -- "${venv_named:-$repository/.venv}")"
-    [[ "${PYTHON:-}" != */* ]] || PYTHON="$(realpath -s -- "$PYTHON")"
+    [[ "${PYTHON:-}" != */* ]] || PYTHON="$(realpath -s -- "$PYTHON")" # before any script changes the folder
     [[ -z "$help" ]] || show_usage
     find_python || { [[ -n "$help" ]] && exit; } || install
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fine-tunes a masked language model on a task and scores it: TASK-DATA --model RUN --out RUNS. The same command resumes.
+# Fine-tune a masked language model on a task and score it: TASK-DATA --model RUN --out RUNS. The same command resumes.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 start fairseq fairseq_mhe.cli finetune "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a study: gap-study, equal-budget, precision-study, uptrain, collaborative-curve, collaborative-nlu or serving.
+# Run a study: gap-study, equal-budget, precision-study, uptrain, collaborative-curve, collaborative-nlu or serving.
 # The same command resumes. Finished runs of run_table.sh in the same --out are used, not trained again.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
