@@ -88,8 +88,6 @@ def _clean(
 
     def action(work: Path) -> Counts:
         counts = {split: Counter(read=0, kept=0) for split in SPLITS}
-        for folder in {"raw", config.model_folder}:
-            (work / folder).mkdir()
         for split, corpora in files.items():
             number = 0  # counts the kept pairs, for --hold-out
             for kept, outcomes in _cleaned(config, split, corpora):
@@ -123,6 +121,7 @@ def _append(work: Path, config: PrepareConfig, split: str, rows: list[Row]) -> N
         columns = {"raw": side, config.model_folder: side + 2}
         for folder, column in columns.items():
             path = work / folder / f"{split}.{lang}"
+            path.parent.mkdir(exist_ok=True)
             with path.open("a", encoding="utf-8") as stream:
                 stream.writelines(f"{row[column]}\n" for row in rows)
 

@@ -83,9 +83,8 @@ def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) ->
     with open_manifest(out, TASK, {"task": task.name, **facts}) as manifest:
         action = partial(_binarise, task, files, data, block)
         counts = manifest.run("binarise", {**facts, "inputs": inputs}, action)
-        manifest.complete(
-            lines={name: count["examples"] for name, count in counts.items()}
-        )
+        lines = {name: count["examples"] for name, count in counts.items()}
+        manifest.complete(lines=lines)
     for name, count in counts.items():
         parts = [f"{number:,} {word}" for word, number in count.items() if number]
         say(f"{task.name} {name}: {', '.join(parts)}")
@@ -95,6 +94,7 @@ def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) ->
 def _binarise(
     task: Task, files: dict[str, Path], data: DataFolder, block: int, work: Path
 ) -> Counts:
+    """Write the examples of each split, and what scoring them needs; return their counts."""
     fairseq_mhe.register()
     from fairseq.data import Dictionary
 

@@ -41,7 +41,7 @@ class Downloads:
     def unpack(
         self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
     ) -> None:
-        """Download ``files``; ``action(paths, work)`` writes their text, moved to `original`."""
+        """Download ``files``; `original` gets what ``action(paths, work)`` writes into ``work``."""
 
         def extract(work: Path) -> dict[str, str]:
             paths = download(files, self.original / "archives", self.mirror)
