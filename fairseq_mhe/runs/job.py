@@ -213,5 +213,9 @@ def keep(args: Namespace) -> None:
             # ".*": the lock, and temporary files of a killed process
             ignored = shutil.ignore_patterns("*.pt", "checkpoints", ".*")
             with new_folder(target) as copy:
-                shutil.copytree(folder, copy, ignore=ignored)
+                try:
+                    shutil.copytree(folder, copy, ignore=ignored)
+                except shutil.Error as error:
+                    reason = error.args[0][0][2]  # of the first file that failed
+                    raise UserError(f"cannot copy {folder}: {reason}") from error
         say(str(target))
