@@ -125,10 +125,10 @@ class Family:
         Of equal rows the first one counts. Dropout is no size. ``on_command_line``: avoid rows that
         need ``normalize_before`` False, which no option of fairseq-train sets.
         """
-        options = {**options, "dropout": None}
         rows = []
         for name, row in self.rows.items():
-            sizes = {**row.options(), "dropout": None}
+            sizes = row.options()
+            del sizes["dropout"]
             differences = {
                 key: options.get(key) for key in sizes if options.get(key) != sizes[key]
             }

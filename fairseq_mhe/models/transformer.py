@@ -244,7 +244,7 @@ class MHEModel(BaseFairseqModel):
         return super().forward(*args, **kwargs)
 
     def _may_use_graphs(self, args: Any, kwargs: Any) -> bool:
-        """Return whether --cuda-graphs applies to a call: it trains, and passes only tokens."""
+        """Return whether a graph may run a call: --cuda-graphs is set, it passes only tokens."""
         enabled = self.training and getattr(self.args, "cuda_graphs", False)
         only_tokens = not args and kwargs.keys() <= {*_TOKENS, "src_lengths"}
         # Autocast caches converted weights; hooks (of fairseq's NanDetector) must see every layer.
@@ -273,7 +273,7 @@ class MHEModel(BaseFairseqModel):
 
     @functools.cached_property
     def _sublayers_by_shape(self) -> list[list[Attention]]:
-        """Attention sublayers, grouped by kind and shapes of weights."""
+        """The attention sublayers by kind and shapes; each group folds its weights together."""
         groups: dict[Any, list[Attention]] = defaultdict(list)
         for module in self.modules():
             if isinstance(module, Attention):
