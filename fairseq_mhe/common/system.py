@@ -24,7 +24,8 @@ _PACKAGES = (
 
 def cores() -> int:
     """Return how many CPU cores this process may use, which may be fewer than the machine has."""
-    return len(os.sched_getaffinity(0))
+    affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def memory() -> int:

@@ -9,6 +9,11 @@ from fairseq_mhe.common import system
 from fairseq_mhe.common.system import source_hash
 
 
+def test_without_affinity_all_cores_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert system.cores() == os.cpu_count()
+
+
 def test_a_containers_limit_bounds_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
