@@ -11,7 +11,6 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from torch import Tensor
 
 from fairseq_mhe.checkpoints import checkpoint
-from fairseq_mhe.checkpoints.checkpoint import plain
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError, one_line
 from fairseq_mhe.common.tables import align, listed
@@ -56,15 +55,15 @@ def inspect(path: Path) -> dict[str, Any]:
         "model": ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture),
         "architecture": architecture,
         "row": row,
-        "row_differences": plain(differences),
+        "row_differences": checkpoint.plain(differences),
         "kinds": family.kinds(options),
-        "options": plain(chosen),
+        "options": checkpoint.plain(chosen),
         "attention_parameters": dict(attention),
         "parameters": _parameters(weights),
         "dtypes": sorted(dtypes),
         "updates": checkpoint.updates_made(state),
         "resumable": state.get("last_optimizer_state") is not None,
-        "averaged_from": plain(state.get(checkpoint.SOURCES, [])),
+        "averaged_from": checkpoint.plain(state.get(checkpoint.SOURCES, [])),
         "made_by": history or None,
         "versions": versions,
     }

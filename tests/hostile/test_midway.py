@@ -121,11 +121,9 @@ def test_evaluate_killed_anywhere_ends_in_the_same_scores(
             replace(source, target)
 
         monkeypatch.setattr(files.os, "replace", replace_or_die)
-        try:
+        with contextlib.suppress(Killed):
             cli.main(line)
             ended = True
-        except Killed:
-            pass
         monkeypatch.setattr(files.os, "replace", replace)
         assert cli.main(line) == 0
         assert capsys.readouterr().out.endswith(expected)
