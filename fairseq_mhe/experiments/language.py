@@ -113,7 +113,7 @@ def finish(jobs: Sequence[Job], args: Namespace) -> list[Json]:
         else:
             scores = validation_loss(job.last, job.input_path("data") / "bin", gpu)
         if LANGUAGE_ARCHS[job.training.options["arch"]] is ROBERTA:
-            scores["model"] = describe(job.last)
+            scores["model"] = describe(job.last)  # read by plan_finetuning
         write_json(job.scores, scores)
 
     train_and_score(jobs, args, lambda job: job.scores.exists(), score)
@@ -228,7 +228,7 @@ class LanguageTable:
     def finished(self, kind: str) -> bool:
         """Return whether all jobs of a kind have scores; raises UserError for other settings."""
         if not all(job.scores.exists() for job in self._pretrainings(kind)):
-            return False
+            return False  # fine-tuning cannot even be planned
         return all(job.scores.exists() for job in self._finetunings(kind))
 
     def write(self, kinds: Sequence[str]) -> None:

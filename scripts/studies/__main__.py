@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             module.add_arguments(subparser)
             subparser.set_defaults(run=module.run)
         args = parser.parse_args(argv)
-        args.typed = argv
+        args.typed = argv  # the report shows the command
         args.run(args)
 
     return exit_status(" ".join([PROGRAM, *argv[:1]]), command)

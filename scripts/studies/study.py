@@ -131,7 +131,7 @@ class Jobs:
     data: DataFolder
     out: Path
 
-    def of(self, variant: Variant) -> list[Job]:
+    def plan(self, variant: Variant) -> list[Job]:
         """Plan a job for each seed; none if the variant starts from a conversion not yet made."""
         jobs, input_paths = [], {"data": str(self.data.folder)}
         row, training = self.recipe.row, training_of(self.recipe.training, variant)
@@ -153,7 +153,7 @@ class Jobs:
         return self.out / f"start-{variant.name}-seed{seed}" / "start.pt"
 
     def table(self, *variants: Variant) -> TableRun:
-        jobs = [job for variant in variants for job in self.of(variant)]
+        jobs = [job for variant in variants for job in self.plan(variant)]
         return TableRun(jobs, self.data, self.out, self.args)
 
     def train(self, *variants: Variant) -> None:

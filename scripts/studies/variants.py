@@ -181,10 +181,10 @@ def parameters(row: str, kinds: tuple[str, ...], heads: int, width: int) -> int:
     vars(options).update(zip(PLACES.values(), kinds, strict=True))
     try:
         with without_memory():
-            of_layer = sum(total_parameters(build_sublayer(options, place)) for place in PLACES)
+            per_layer = sum(total_parameters(build_sublayer(options, place)) for place in PLACES)
     except ValueError:
         return 0
-    return sizes(row).layers * of_layer
+    return sizes(row).layers * per_layer
 
 
 def uptrain(args: Namespace, recipe: Recipe) -> list[Variant]:

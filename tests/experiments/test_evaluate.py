@@ -94,13 +94,13 @@ def test_score_prints_signatures_and_the_comparison(tmp_path: Path, capsys: Capt
     assert "--language xx: unknown; give a code" in capsys.readouterr().err
 
 
-def kept(table: Path, out: Path) -> int:
+def keep(table: Path, out: Path) -> int:
     return cli.main(["keep", *(str(table / name) for name in NAMES), "--out", str(out)])
 
 
 def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys: Capture) -> None:
     runs = tmp_path / "kept runs"
-    assert kept(table, runs) == 0
+    assert keep(table, runs) == 0
     # Without --finished-only, too: the command finds every run finished, and trains nothing.
     assert cli.main(["run-table", *table_words(miniature, runs)]) == 0
     assert not list(runs.rglob("*.pt"))
@@ -122,10 +122,10 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys
     assert (runs / NAMES[0] / "test" / "scores.json").is_file()
     assert not list(runs.rglob("*.pt"))
     shutil.rmtree(runs / NAMES[1])  # as if keep was killed after the first run
-    assert kept(table, runs) == 0
+    assert keep(table, runs) == 0
     assert (runs / NAMES[1] / "test" / "scores.json").is_file()
     (runs / NAMES[1] / "metrics.json").write_text("{}")
-    assert kept(table, runs) == 2
+    assert keep(table, runs) == 2
     assert f"{runs / NAMES[1]} exists and has other results" in capsys.readouterr().err
 
 
