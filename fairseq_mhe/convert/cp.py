@@ -102,7 +102,5 @@ def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
         callback=lambda *call: calls.append(call),
     )
     mixing, query, key = (torch.tensor(factor) for factor in fitted)
-    query = query.T.contiguous()  # (D, A)
-    key = key.T.contiguous()  # (D, B)
     rounds = max(0, len(calls) - 1)  # the first call comes before the first round
-    return Components.of(forms, mixing, query, key, rounds)
+    return Components.of(forms, mixing, query.T, key.T, rounds)  # (n, D), (D, A), (D, B)
