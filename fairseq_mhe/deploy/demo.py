@@ -65,8 +65,7 @@ def run(args: Namespace) -> None:
             )
     options = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
     options += "--server.fileWatcherType=none --browser.gatherUsageStats=false"
-    command = [sys.executable, *options.split(), __file__, "--"]
-    command += map(str, args.bundles)
+    command = [sys.executable, *options.split(), __file__, "--", *map(str, args.bundles)]
     os.execv(sys.executable, command)  # noqa: S606 - so Ctrl-C reaches the server itself
 
 
