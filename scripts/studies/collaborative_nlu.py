@@ -9,11 +9,10 @@ from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import lock_folder, output_folder, read_json, write_json
-from fairseq_mhe.common.tables import column
 from fairseq_mhe.experiments.language import finish
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
-from fairseq_mhe.report.table import Block, Table, seeds_column
+from fairseq_mhe.report.table import Block, Table, columns, seeds_column
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.understanding import describe, plan_finetuning, score_task
@@ -63,12 +62,10 @@ def run(args: Namespace) -> None:
             for scores in finish(planned, args):
                 tuned[scores["task"]].append(scores["scores"]["score"])
             rows += [{**row, "attention_parameters": count} for row in (decomposed, tuned)]
-    columns = [column("variant", "variant"), column("D", "D", missing="-")]
-    columns.append(column("attention parameters", "attention_parameters", ",", "-"))
-    columns += [seeds_column(name, name) for name in before if name != "variant"]
+    task_columns = [seeds_column(name, name) for name in before if name != "variant"]
+    block = Block([*columns("collaborative-nlu"), *task_columns], rows)
     note = "A score is the mean over seeds, with the standard deviation where there are several."
-    table = Table(TITLE, [Block(columns, rows)], [note])
-    write(args, "collaborative-nlu", table, {"rows": rows})
+    write(args, "collaborative-nlu", Table(TITLE, [block], [note]), {"rows": rows})
 
 
 def finetuned_jobs(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:

@@ -15,22 +15,14 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.system import cores
-from fairseq_mhe.common.tables import column
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.trained import open_trained
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.report.table import Block, Table
+from fairseq_mhe.report.table import Block, Table, columns
 from studies.report import write
 
 TITLE = "Speed and memory of the engines of translate"
-_COLUMNS = (
-    column("variant", "variant"),
-    column("lines/s", "rate", ",.1f"),
-    column("vs fairseq", "ratio", ".2f"),
-    column("seconds to load", "load_seconds", ".1f"),
-    ("weights, MiB", lambda row: f"{row['bytes'] / 2**20:,.2f}"),
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -75,6 +67,7 @@ def run(args: Namespace) -> None:
         row["ratio"] = row["rate"] / rows[0]["rate"]
     note = f"All lines of {args.subset}; threads {args.threads}; median of {args.repetitions} "
     note += "rounds, in each of which all engines take a turn. Weights: int8 is rounded at loading."
-    table = Table(f"Serving: {args.model.resolve().name}", [Block(_COLUMNS, rows)], [note])
+    block = Block(columns("serving"), [{**row, "mebibytes": row["bytes"] / 2**20} for row in rows])
+    table = Table(f"Serving: {args.model.resolve().name}", [block], [note])
     results = {"threads": args.threads, "repetitions": args.repetitions, "rows": rows}
     write(args, "serving", table, results)
