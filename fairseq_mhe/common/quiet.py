@@ -30,7 +30,7 @@ def quiet_import() -> Iterator[None]:
     root = logging.getLogger()
     handlers = list(root.handlers)
     level = root.level
-    # If a command of fairseq has imported that model already, remove basicConfig's handler.
+    # If fairseq has imported that model before us, remove the handler of its basicConfig.
     if "fairseq" in sys.modules and level == logging.DEBUG:
         level = logging.WARNING
         for handler in root.handlers:

@@ -16,29 +16,25 @@ CELL = {"beam": 2, "length": 4, "batch": 1, "dtype": "float32"}
 
 
 class Scripted:
-    """A benchmark that logs its calls and answers them by a script: method -> result or error.
-
-    A list holds the results of successive calls.
-    """
+    """A benchmark that logs its calls; ``script`` has an error for a method that shall fail."""
 
     def __init__(self, name: str, log: list, script: dict[str, Any]) -> None:
         self.name, self.log, self.script = name, log, script
 
     def begin(self, cell: Any) -> Any:
-        return self._answer("begin")
+        return self._call("begin")
 
     def turn(self) -> Any:
-        return self._answer("turn", {"total": 1.0})
+        return self._call("turn", {"total": 1.0})
 
     def result(self) -> Any:
-        return self._answer("result", {"units": 6})
+        return self._call("result", {"units": 6})
 
-    def _answer(self, method: str, default: Any = None) -> Any:
+    def _call(self, method: str, result: Any = None) -> Any:
         self.log.append((self.name, method))
-        answer = self.script.get(method, default)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer.pop(0) if isinstance(answer, list) else answer
+        if method in self.script:
+            raise self.script[method]
+        return result
 
 
 def run(repetitions: int = 3, **scripts: dict):

@@ -57,24 +57,24 @@ def test_all_but_weights_and_optimizer_come_from_the_newest_checkpoint(tmp_path:
     assert torch.equal(model["encoder.embed"], torch.full((100, 100), 5.5))
 
 
-TWO = {"w": torch.ones(2)}
+WEIGHTS = {"w": torch.ones(2)}
 
 
 @pytest.mark.parametrize(
     ("weights", "options", "difference"),
     [
         ({"w": torch.ones(3)}, {}, "w is (3,) and (2,)"),
-        ({**TWO, "extra": torch.ones(1)}, {}, "extra is (1,) and absent"),
+        ({**WEIGHTS, "extra": torch.ones(1)}, {}, "extra is (1,) and absent"),
         ({}, {}, "w is absent and (2,)"),
-        (TWO, {"encoder_attention_heads": 8}, "heads is 8 and 4"),
-        (TWO, {"attention": "mha"}, "attention is mha and absent"),
-        (TWO, {"no_scale_embedding": True}, "no_scale_embedding is True and abs"),
+        (WEIGHTS, {"encoder_attention_heads": 8}, "heads is 8 and 4"),
+        (WEIGHTS, {"attention": "mha"}, "attention is mha and absent"),
+        (WEIGHTS, {"no_scale_embedding": True}, "no_scale_embedding is True and abs"),
     ],
 )
 def test_checkpoints_of_different_models_are_rejected(
     tmp_path: Path, weights: dict[str, Tensor], options: dict[str, Any], difference: str
 ) -> None:
-    first = save(tmp_path / "first.pt", TWO, updates=2)
+    first = save(tmp_path / "first.pt", WEIGHTS, updates=2)
     other = save(tmp_path / "other.pt", weights, **options)
     with pytest.raises(UserError) as error:
         average_checkpoints([first, other], tmp_path / "out.pt")
