@@ -1,7 +1,6 @@
 """Benchmark of translation by fairseq's own beam search or CTranslate2's, with fixed lengths."""
 
 import functools
-import itertools
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
@@ -82,9 +81,9 @@ class GenerationBenchmark(Benchmark):
         in_float32_on_cpu = args.device == "cpu" and args.dtype == ["float32"]
         if (args.int8 or args.bf16) and not in_float32_on_cpu:
             raise UserError("--int8 and --bf16 are for --device cpu and --dtype float32")
-        suffixes = [INT8] * args.int8 + [BF16] * args.bf16
-        for suffix, kind in itertools.product(suffixes, args.attention):
-            variants[kind + suffix] = cls
+        for suffix, is_chosen in ((INT8, args.int8), (BF16, args.bf16)):
+            if is_chosen:
+                variants |= {kind + suffix: cls for kind in args.attention}
         if args.ctranslate2:
             require("ctranslate2")
             name = CTRANSLATE2 + _PRECISIONS[args.device]

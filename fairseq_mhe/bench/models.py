@@ -50,8 +50,9 @@ def configuration(
     variant: str, settings: Namespace, dtype: str, extra: Sequence[str] = ()
 ) -> DictConfig:
     """Return fairseq-train's configuration for a variant; ``extra``: further command-line words."""
-    train: Values = {dtype: dtype != "float32", "cpu": settings.device == "cpu"}
-    train["seed"] = settings.seed
+    train: Values = {"seed": settings.seed, "cpu": settings.device == "cpu"}
+    if dtype != "float32":
+        train[dtype] = True  # --bf16 or --fp16
     if variant == STOCK:  # fairseq's own loss and optimizer, not our faster ones
         train |= {"arch": "transformer", **sizes(settings.row).options()}
         train |= {"criterion": criterion_for("float32"), "optimizer": "adam"}

@@ -85,7 +85,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Measure the cells that ``--out`` lacks; print the report and write it to ``--out``."""
     benchmark = BENCHMARKS[args.bench]
-    board = Board("turns")
     sizes(args.row)  # raises UserError for an unknown row
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
@@ -109,13 +108,12 @@ def run(args: Namespace) -> None:
         is_same = all(stopped.get(name) == results[name] for name in _SAME)
         if is_same and len(stopped["cells"]) < len(cells):
             results = stopped
-    with workers(variants, args) as started, board:
+    with workers(variants, args) as started, Board("turns") as board:
         for cell in cells[len(results["cells"]) :]:
             name = label(cell)
             board.add(name, len(started) * args.repetitions)
-            measured = measure(
-                started, cell, args.repetitions, partial(board.update, name)
-            )
+            progress = partial(board.update, name)
+            measured = measure(started, cell, args.repetitions, progress)
             results["cells"].append({"cell": cell, "variants": measured})
             text = markdown(benchmark, results)
             if out:

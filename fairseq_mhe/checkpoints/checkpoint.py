@@ -103,7 +103,7 @@ class Source:
             )
 
     def options_of_kind(self, kind: str, bias: bool, **sizes: Any) -> dict[str, Any]:
-        """Return the options with ``kind`` at all places; ``sizes``: other options of that kind."""
+        """Return the options with ``kind`` at all places; ``sizes``: its size options."""
         unset = dict.fromkeys(name for name in OPTIONS if name in self.options)
         chosen = {
             "_name": self.family.arch(self.row),

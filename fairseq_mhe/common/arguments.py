@@ -35,6 +35,7 @@ class Parser(ArgumentParser):
         known = self._option_string_actions
         for word in words:
             is_option = _OPTION.match(word)
+            # After the name of a subcommand, the subcommand's own parser checks the options.
             if word == "--" or (self._subparsers and not is_option):
                 break
             name = word.partition("=")[0]
@@ -80,7 +81,6 @@ def number_from(low: float, high: float = sys.float_info.max) -> Callable[[str],
     return convert
 
 
-#: Numbers from 0, and whole numbers from 1.
 number = number_from(0)
 positive = at_least(1)
 #: The range of seeds that both numpy and fairseq accept.
