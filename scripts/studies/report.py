@@ -8,13 +8,13 @@ from pathlib import Path
 from shlex import join
 from typing import Any
 
-import torch
 from scipy import stats
 
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.report.plots import LOOKS, picture
 from fairseq_mhe.report.results import Cell, check_scored_alike, mean
 from fairseq_mhe.report.table import Block, Row, Table, columns, deviation, filled, seed_words
+from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import Recipe
 from studies.variants import REFERENCE, Study, Variant
 
@@ -97,13 +97,14 @@ def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> lis
     if not finite or not degrees_of_freedom or not all(map(math.isfinite, control)):
         return [None] * len(samples)
     p_values = iter(stats.dunnett(*finite, control=control, random_state=0).pvalue.tolist())
-    known = [next(p_values) if sample in finite else None for sample in samples]
-    return [None if p is None or math.isnan(p) else p for p in known]  # NaN: all seeds are equal
+    of_samples = [next(p_values) if sample in finite else None for sample in samples]
+    # NaN: all values are equal.
+    return [None if p is None or math.isnan(p) else p for p in of_samples]
 
 
 def write(args: Namespace, name: str, table: Table, results: Mapping[str, Any]) -> None:
     """Write NAME.md and NAME.json into --out, and print the Markdown."""
-    device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
+    device = "cuda" if devices.on_gpu(args) else "cpu"
     facts = {"date": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     facts |= {"command": f"{PROGRAM} {join(args.typed)}", **machine(device), **software()}
     notes = [*table.notes, *(f"{fact}: {value}" for fact, value in facts.items())]

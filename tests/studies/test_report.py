@@ -10,9 +10,10 @@ import pytest
 from scipy import stats
 
 from fairseq_mhe.report.results import Cell, read_result
+from fairseq_mhe.report.table import Table
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipes import recipe as recipe_of
-from studies.report import dunnett, report
+from studies.report import dunnett, report, write
 from studies.variants import MHA, MHE, REFERENCE, Study, Variant, everywhere
 
 CONTROL = [20.1, 20.9, 20.4]
@@ -25,12 +26,24 @@ def test_p_values_of_dunnetts_own_example() -> None:
     assert dunnett(drugs, control) == pytest.approx([0.62, 0.0059], abs=2e-3)
 
 
-@pytest.mark.parametrize("seeds", [CONTROL[:1], [20.0, math.nan, 20.1]])
-def test_a_single_seed_and_a_diverged_training_have_no_p_value(seeds: list[float]) -> None:
-    assert dunnett([[19.0]], seeds) == [None]
-    known = dunnett([seeds, [19.5, 19.9, 19.1]], CONTROL)
-    assert (known[0] is None) == (math.nan in seeds)
-    assert known[1] is not None
+@pytest.mark.parametrize("sample", [CONTROL[:1], [20.0, math.nan, 20.1]])
+def test_a_single_seed_and_a_diverged_training_have_no_p_value(sample: list[float]) -> None:
+    assert dunnett([[19.0]], control=sample) == [None]
+    of_sample, of_other = dunnett([sample, [19.5, 19.9, 19.1]], CONTROL)
+    assert (of_sample is None) == (math.nan in sample)
+    assert of_other is not None
+
+
+def test_training_by_processes_is_reported_as_on_the_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--processes trains on the CPU, also on a machine with a GPU."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("studies.report.machine", lambda device: {"device": device})
+    args = argparse.Namespace(out=tmp_path, cpu=False, processes=2, typed=[])
+    write(args, "trial", Table("A trial", [], []), {})
+    assert json.loads((tmp_path / "trial.json").read_text())["facts"]["device"] == "cpu"
 
 
 def test_the_report_compares_each_variant_with_its_reference(
