@@ -44,7 +44,7 @@ def _blocks(rows: Sequence[Row], paper: bool) -> list[Block]:
 def _with_table_values(row: Row) -> Row:
     """Add the values that only tables show, and not table.json."""
     if row["prr"] is None:
-        interval = p_value = "-"  # without a baseline to compare with
+        interval = p_value = "-"  # no baseline, or one that has learned nothing
     elif row["p_value"] is None:
         interval = p_value = ""  # in the baseline's own row
     else:

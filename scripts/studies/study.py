@@ -46,7 +46,8 @@ def add_arguments(study: Study, parser: ArgumentParser) -> None:
 
 def run(study: Study, args: Namespace) -> None:
     """Train, translate and score the unfinished variants, and write and print the report."""
-    recipe, order = table.chosen_recipe(args.row, args), list(study.questions)
+    recipe = table.chosen_recipe(args.row, args)
+    order = list(study.questions)
     variants = sorted(study.variants(args, recipe), key=lambda v: order.index(v.question))
     variants, data = selected(variants, args.only), open_data(args.data)
     check_subset(data, args)
@@ -103,23 +104,23 @@ def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path |
     ``start``: "to" is the kind; "sentences" pairs of train fit the conversion, and as many of valid
     measure it; the rest are options of `convert`. UserError if ``output`` was converted otherwise.
     """
-    path, made_of = output.with_name("conversion.json"), {**start, "model": sha256(model)}
-    if path.exists():
-        if read_json(path)["made_of"] != made_of:
+    record, made_of = output.with_name("conversion.json"), {**start, "model": sha256(model)}
+    if record.exists():
+        if read_json(record)["made_of"] != made_of:
             problem = "was converted from another model or by other options"
             raise UserError(f"{output.parent} {problem}: choose another --out")
         return
     say(f"converting {model} to {output.parent.name}")
     output.parent.mkdir(parents=True, exist_ok=True)
-    options, conversion = dict(start), {}
+    options, fit_report = dict(start), {}
     kind, sentences = options.pop("to"), options.pop("sentences")
     if kind == MHA:
         shutil.copyfile(model, output)
     else:
         with quiet_fairseq():
             material = open_material(open_source(model), data, sentences)
-            conversion = convert(output, kind, material, **options)
-    write_json(path, {"made_of": made_of, "sha256": sha256(output), "report": conversion})
+            fit_report = convert(output, kind, material, **options)
+    write_json(record, {"made_of": made_of, "sha256": sha256(output), "report": fit_report})
 
 
 @dataclass(frozen=True)

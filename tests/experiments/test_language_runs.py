@@ -171,13 +171,13 @@ def test_models_that_do_not_fit_are_refused(folder: Path, tmp_path: Path, capsys
 
 
 #: Task -> number of scored examples or questions.
-SPECIAL = {"stsb": 7, "copa": 7, "wic": 7, "record": 14, "squad1": 4, "squad2": 6}
+EXAMPLES = {"stsb": 7, "copa": 7, "wic": 7, "record": 14, "squad1": 4, "squad2": 6}
 #: Task -> the score of always predicting the commonest label: 4 of 7 examples have the first label;
 #: 3 of 6 questions have no answer (one answer is an article alone, which counts as none).
 COMMONEST = {"copa": 400 / 7, "wic": 400 / 7, "squad2": 50}
 
 
-@pytest.mark.parametrize("name", SPECIAL)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_every_form_of_task_is_fine_tuned_and_scored(
     name: str, folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -187,9 +187,9 @@ def test_every_form_of_task_is_fine_tuned_and_scored(
     assert finetune(folder, tmp_path, task_folder, epochs=1) == 0, capsys.readouterr().err
     run = tmp_path / f"{RUN}-{name}-seed1"
     results, (official,) = read(run / "scores.json"), task.scored
-    assert results["examples"] == {official: SPECIAL[name]}
+    assert results["examples"] == {official: EXAMPLES[name]}
     predictions = read(run / f"predictions.{official}.json")
-    assert len(predictions) == SPECIAL[name]
+    assert len(predictions) == EXAMPLES[name]
     assert commonest_score(open_task(task_folder)) == pytest.approx(COMMONEST.get(name))
     values = results["scores"]
     mean = sum(values[metric] for metric in task.metrics) / len(task.metrics)

@@ -142,11 +142,8 @@ def assert_same_table(out: Path, table: Path) -> None:
         folder = f"tiny-{kind}-seed1/test/hypotheses.txt"
         assert (out / folder).read_text() == (table / folder).read_text()
         log = (out / f"tiny-{kind}-seed1" / "train.log").read_text().split("\n")
-        assert not [
-            line
-            for line in log
-            if line.startswith("--- ") and f"from update {TABLE_UPDATES}," in line
-        ]
+        starts = [line for line in log if line.startswith("--- ")]
+        assert not any(f"from update {TABLE_UPDATES}," in line for line in starts)
     assert not list(out.rglob("*.part"))
 
 

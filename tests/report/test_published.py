@@ -23,10 +23,8 @@ def test_prr_and_peop_of_a_benchmark_follow_from_its_scores(
 ) -> None:
     """Some unrounded scores of mha and sha explain every cell: a mistyped cell would not fit."""
     printed = LANGUAGE_MODELS[benchmark]
-    assert {kind: len(cells) for kind, cells in printed.items()} == {
-        **dict.fromkeys(BERT_BASE, 3),
-        "sha": 2,
-    }
+    numbers = {kind: len(cells) for kind, cells in printed.items()}
+    assert numbers == {**dict.fromkeys(BERT_BASE, 3), "sha": 2}
     steps = [step / 200 - SCORE_ROUNDING for step in range(21)]
     possible = [
         (printed["mha"][0] + up, printed["sha"][0] + right) for up in steps for right in steps

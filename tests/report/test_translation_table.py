@@ -139,14 +139,14 @@ def test_runs_that_cannot_be_compared_are_refused(make_run: MakeRun, tmp_path: P
 def test_empty_columns_are_left_out(make_run: MakeRun, tmp_path: Path) -> None:
     one, other = make_run("mha", 2), make_run("mha", 6, seed=2)
     base = make_run("mha", 2, row="base")
-    for runs, there, absent in (
+    for runs, present, absent in (
         ([one], {"attention"}, {"row", "sd"}),
         ([one, other], {"attention", "sd"}, {"row"}),
         ([one, base], {"row", "attention"}, {"sd"}),
     ):
         write_table(gather(run.folder for run in runs), tmp_path, "A title")
         names = headings(tmp_path / "table.md")
-        assert there <= names
+        assert present <= names
         assert not absent & names
     write_table(gather([one.folder]), tmp_path, "One", paper=True)
     absent = {"paper", "sd of seeds", "tokenised BLEU", "PRR 95%"}

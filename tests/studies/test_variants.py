@@ -38,9 +38,7 @@ def test_each_variant_of_the_gap_study_changes_one_thing(row: str) -> None:
     assert all(sizes[MHE] < sizes[f"only-{place}"] < sizes[MHA] for place in PLACES)
     (rate,) = recipe.training.options["lr"]
     rates = {each.name: each.options["lr"][0] / rate for each in variants if "lr" in each.name}
-    assert rates == dict(
-        zip(("lr-half", "lr-double", "mha-lr-half", "mha-lr-double"), (0.5, 2) * 2, strict=True)
-    )
+    assert rates == {"lr-half": 0.5, "lr-double": 2, "mha-lr-half": 0.5, "mha-lr-double": 2}
 
 
 def test_the_precision_study_compares_within_a_kind() -> None:
