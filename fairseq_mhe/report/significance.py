@@ -52,7 +52,7 @@ def compare(
 ) -> Comparison:
     """Compare the mean BLEU of a system with that of a baseline; each has a text for each seed.
 
-    A resample draws sentences, the same for both, and from n seeds of either n - 1 (at least one),
+    A resample draws sentences, the same for both, and n - 1 (at least one) of the n seeds of each,
     all with replacement. So sentences and seeds both count as chance; n - 1 draws give the mean of
     few seeds its unbiased variance (Rao and Wu 1988). The p-value of the differences follows
     sacreBLEU's rule; if both have one seed, sacreBLEU's own paired bootstrap computes it.
@@ -72,8 +72,8 @@ def compare(
             counts = np.array(bleu._extract_corpus_statistics(hypotheses, [references]))
             scores.append(_bleu(bleu, counts.sum(axis=0)))
             resampled.append([_bleu(bleu, resample) for resample in times_drawn @ counts])
-        draws = (max(1, len(texts) - 1), RESAMPLES)
-        seeds = random.integers(len(texts), size=draws)  # (n - 1, RESAMPLES)
+        shape = (max(1, len(texts) - 1), RESAMPLES)  # (n - 1, RESAMPLES)
+        seeds = random.integers(len(texts), size=shape)
         drawn = np.take_along_axis(np.array(resampled), seeds, axis=0)  # the same shape
         mean_score = statistics.mean(scores)
         return mean_score, drawn.mean(axis=0)
