@@ -101,15 +101,6 @@ def cpu_flags() -> frozenset[str]:
     return frozenset(_cpuinfo("flags").split())
 
 
-def exact_int8() -> bool:
-    """Return whether CTranslate2 adds int8 products exactly: AVX2 without VNNI has 16-bit sums.
-
-    (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html)
-    """
-    flags = cpu_flags()
-    return "avx2" not in flags or not flags.isdisjoint(("avx512_vnni", "avx_vnni"))
-
-
 def _cpuinfo(fact: str) -> str:
     """Return a fact on the first processor from /proc/cpuinfo; empty if it is not there."""
     cpuinfo = Path("/proc/cpuinfo")

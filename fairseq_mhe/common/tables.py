@@ -1,22 +1,9 @@
 """Tables as text, by tabulate, and lists of values in one line."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tabulate import tabulate
-
-#: A heading, and a function that returns the text below it for one row.
-Column = tuple[str, Callable[[Mapping[str, Any]], str]]
-
-
-def column(heading: str, name: str, form: str = "", missing: str = "") -> Column:
-    """Return a column of the formatted value ``name``; ``missing`` if it is None or absent."""
-
-    def show(row: Mapping[str, Any]) -> str:
-        value = row.get(name)
-        return missing if value is None else format(value, form)
-
-    return heading, show
 
 
 def align(

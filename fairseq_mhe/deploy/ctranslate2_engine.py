@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.system import cores, exact_int8, require
+from fairseq_mhe.common.system import cores, cpu_flags, require
 from fairseq_mhe.runs.decoding import Decoding
 
 
@@ -72,3 +72,12 @@ class CTranslate2Engine:
             list(map(Translation, map(" ".join, result.hypotheses), result.scores))
             for result in results
         ]
+
+
+def exact_int8() -> bool:
+    """Return whether CTranslate2 adds int8 products exactly: AVX2 without VNNI has 16-bit sums.
+
+    (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html)
+    """
+    flags = cpu_flags()
+    return "avx2" not in flags or not flags.isdisjoint(("avx512_vnni", "avx_vnni"))

@@ -17,12 +17,15 @@ from safetensors.torch import save
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, plain, source_of
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import read_json, write_json
-from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import compare_probabilities, convert
 from fairseq_mhe.deploy.bundle import Bundle
-from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Translation
+from fairseq_mhe.deploy.ctranslate2_engine import (
+    CTranslate2Engine,
+    Translation,
+    exact_int8,
+)
 from fairseq_mhe.models.architectures import MODEL_NAME
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.text_processing import TextProcessing

@@ -2,17 +2,19 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import write_json, write_text, yaml_beside
-from fairseq_mhe.common.tables import Column, align, column
+from fairseq_mhe.common.tables import align
 
 #: Name -> value of one row.
 Row = Mapping[str, Any]
+#: A heading, and a function that returns the text below it for one row.
+Column = tuple[str, Callable[[Row], str]]
 #: Headings of the columns of text. They are aligned left, all other columns right.
 _TEXT_COLUMNS = ("row", "attention", "variant", "compared with", "part")
 
@@ -83,6 +85,16 @@ def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
         if {show(row) for row in rows} - {"", "-"}:
             filled_columns.append((heading, show))
     return filled_columns
+
+
+def column(heading: str, name: str, form: str = "", missing: str = "") -> Column:
+    """Return a column of the formatted value ``name``; ``missing`` if it is None or absent."""
+
+    def show(row: Row) -> str:
+        value = row.get(name)
+        return missing if value is None else format(value, form)
+
+    return heading, show
 
 
 def seeds_column(heading: str, name: str, digits: int = 2) -> Column:

@@ -17,9 +17,9 @@ from ctranslate2.converters import FairseqConverter
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert import to_ctranslate2
 from fairseq_mhe.convert.compare import open_material
+from fairseq_mhe.deploy.ctranslate2_engine import exact_int8
 from tests.fixtures.checkpoints import save, trained
 from tests.fixtures.models import make_model
 

@@ -13,7 +13,7 @@ import torch
 from fairseq_mhe.checkpoints.checkpoint import save_checkpoint
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.deploy import trained
+from fairseq_mhe.deploy import ctranslate2_engine, trained
 from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.deploy.translator import Translation, Translator
@@ -121,7 +121,7 @@ def test_auto_avoids_ctranslate2s_int8_without_vnni(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("fairseq_mhe.common.system.cpu_flags", lambda: set(flags.split()))
+    monkeypatch.setattr(ctranslate2_engine, "cpu_flags", lambda: set(flags.split()))
     assert load(exported).engine == "ctranslate2"
     assert load(exported, precision="int8").engine == ("ctranslate2" if exact else "fairseq")
     assert "VNNI" not in capsys.readouterr().err
