@@ -57,8 +57,9 @@ class AttentionBenchmark(Benchmark):
         settings = self.settings
         _, task, model = models.build(self.variant, settings, dtype, _MODEL)
         model.to(settings.device, DTYPES[dtype])
-        shape = cell["batch"], cell["length"], settings.seed
-        pairs = models.translation_batch(task.source_dictionary, *shape, with_target=True)
+        words = task.source_dictionary
+        sizes_and_seed = cell["batch"], cell["length"], settings.seed
+        pairs = models.translation_batch(words, *sizes_and_seed, with_target=True)
         batch = utils.apply_to_sample(lambda x: x.to(settings.device), pairs["net_input"])
         place = cell["place"]
         layers = model.encoder.layers if place == "encoder" else model.decoder.layers

@@ -216,6 +216,7 @@ def shapes(cell: Values) -> list[tuple[int, int]]:
 def storage_bytes(value: Any) -> int:
     """Return the bytes of all tensors in nested dictionaries and lists, shared memory once."""
     leaves = tree_leaves(value)
+    # tree_leaves does not look into our caches.
     caches = [vars(leaf) for leaf in leaves if isinstance(leaf, KeyValueCache)]
     leaves += tree_leaves(caches)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]

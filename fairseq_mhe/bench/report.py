@@ -42,6 +42,7 @@ def markdown(benchmark: type[Benchmark], results: Values) -> str:
             rows.append([variant, f"{ratio:.2f} [{low:.2f}, {high:.2f}]", *texts])
         speed.append([cell, *medians])
         everything += [f"### {cell}", align(["", "vs stock", *columns], rows)]
+    # All cells have the same variants; ``variants`` has those of the last cell.
     blocks = [f"# Benchmark: {results['benchmark']}"]
     blocks.append("\n".join(f"- {name}: {value}" for name, value in facts.items()))
     blocks += ["## Speed, stock fairseq = 1.00", align(["", *variants], speed)]

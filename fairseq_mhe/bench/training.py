@@ -65,8 +65,9 @@ class TrainingBenchmark(Benchmark):
             words = settings.vocab_size
             batches = models.real_batches(settings.data, cfg.task, words, tokens)
         else:
-            shape = tokens, settings.batches, settings.seed
-            batches = models.random_batches(task.source_dictionary, *shape)
+            batches = models.random_batches(
+                task.source_dictionary, tokens, settings.batches, settings.seed
+            )
         if uses_graphs:
             # The first batch of a shape is trained without a graph; the second records the graph.
             measured = settings.batches * settings.repetitions

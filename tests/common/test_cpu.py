@@ -15,8 +15,8 @@ from tests.fixtures.processes import PYTHON, python
 
 CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 #: Prints the page faults of allocating and freeing three blocks of 40 MB, each of 9,800 pages: the
-#: least of three rounds, because a small object between the blocks may move one of them. The blocks
-#: stand for tensors, because loading torch takes seconds.
+#: least of three rounds, because a small object between two blocks can keep one from being used
+#: again. The blocks stand for tensors, because loading torch takes seconds.
 FAULTS = """
 import json, resource, sys
 from fairseq_mhe.common.cpu import keep_freed_memory
