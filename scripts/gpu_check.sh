@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks fairseq-mhe on a GPU within eight minutes: outputs and gradients of every kind of attention and of CUDA graphs,
+# Check fairseq-mhe on a GPU within eight minutes: outputs and gradients of every kind of attention and of CUDA graphs,
 # translation and training of row base beside stock fairseq by `fairseq-mhe bench`, and a short quickstart.
 #
 #   --out DIR      folder of the results (default: runs/gpu)
