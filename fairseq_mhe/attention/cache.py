@@ -77,6 +77,7 @@ def version(tensor: Tensor) -> object:
 def _rows_and_beam(
     new_order: Tensor, version: object, sentences: int, beam: int
 ) -> tuple[Tensor | None, int]:
+    """Return what `sentence_order` does; ``version`` changes if ``new_order`` is written to."""
     old_rows = [index // beam for index in _to_host(new_order, version)]
     rows, new_beam = old_rows[::beam], beam
     if old_rows != [row for row in rows for _ in range(beam)]:  # neighbours mix sentences

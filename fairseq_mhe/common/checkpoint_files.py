@@ -53,6 +53,7 @@ def _check_crc(path: Path, size: int, mtime_ns: int) -> None:
 
 
 def _problem(path: Path, error: Exception) -> str:
+    """Return what an error of torch.load says about the file, and what to do."""
     if isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error):
         return (
             f"{path} holds pickled objects other than tensors and plain values; loading them could "

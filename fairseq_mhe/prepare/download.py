@@ -62,6 +62,7 @@ def download(
 
 
 def _download(url: str, path: Path) -> None:
+    """Download to PATH.part, resuming as long as more bytes arrive; then rename it to ``path``."""
     part = path.with_name(f"{path.name}.part")
     part.touch()
     complete = False

@@ -48,6 +48,7 @@ def map_blocks(
 def _results(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
+    """Yield the results in the order of the items, of which a few for each worker are pending."""
     items = iter(items)
     first = list(islice(items, 2))
     items = chain(first, items)

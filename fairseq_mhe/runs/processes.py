@@ -90,6 +90,7 @@ class Child:
             )
 
     def _reason(self, code: int) -> str:
+        """Return in one line why the process ended with exit status ``code``."""
         if code < 0:
             name = signal.Signals(-code).name
             hint = " (the memory may have run out)" if name == "SIGKILL" else ""

@@ -47,6 +47,7 @@ def score(
 
 
 def _score(metric: BLEU | CHRF, hypotheses: Lines, references: Lines) -> Json:
+    """Return the score, half the width of its 95% bootstrap interval, and the signature."""
     result = metric.corpus_score(hypotheses, [references])
     signature = str(metric.get_signature())
     # sacreBLEU's estimate_ci mixes types of numbers, and fails if a resample has no match.

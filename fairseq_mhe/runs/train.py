@@ -145,6 +145,7 @@ def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
 
 
 def _write_metrics(job: Job) -> None:
+    """Write metrics.json; raises UserError if the training ended before its last update."""
     total = job.training.updates
     updates = updates_made(read_checkpoint(job.last))
     if updates < total and not job.training.patience:

@@ -93,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> None:
+    """Prepare the corpus or task that the command line names, and print its folder."""
     parser = Parser(prog="python -m fairseq_mhe.prepare.corpora", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True)
     for name, options in CORPORA.items():
