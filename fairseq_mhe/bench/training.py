@@ -14,6 +14,8 @@ from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch
 from fairseq_mhe.common.arguments import positive, positive_list
 
+_MAX_TOKENS = "tokens of a batch (default: 1024, GPU 4096)"
+
 
 class TrainingBenchmark(Benchmark):
     """A cell has ``max_tokens`` of a batch and ``dtype``; a repetition updates on each batch."""
@@ -26,13 +28,7 @@ class TrainingBenchmark(Benchmark):
     columns: ClassVar = {"s": "total", "tokens/s": "units"}
 
     options: ClassVar = (
-        (
-            "--max-tokens",
-            "tokens of a batch (default: 1024, GPU 4096)",
-            positive_list,
-            None,
-            "N,...",
-        ),
+        ("--max-tokens", _MAX_TOKENS, positive_list, None, "N,..."),
         ("--batches", "updates of a repetition", positive, 4, "N"),
         (
             "--data",
