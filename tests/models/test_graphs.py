@@ -107,6 +107,14 @@ def test_gradients_of_several_batches_add_up(together: bool) -> None:
     assert_close(results[1], results[2])
 
 
+def test_a_kept_loss_holds_no_graph() -> None:
+    model, batch = model_of(), batch_of(5, 7)
+    for _ in range(2):
+        loss = model(**batch)[0].sum()
+        loss.backward()  # then `loss` still keeps the autograd graph
+    assert model._graphs(batch["src_tokens"], batch["prev_output_tokens"]) is not None
+
+
 def test_batches_that_no_graph_fits_run_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of()
     batch = batch_of(5, 7)
