@@ -10,7 +10,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,convert,test "$@"
 set -- "${options[@]}"
-options=() out="$repository/runs/gpu" data="" minutes=8 status=0 limit=()
+options=() out="$repository/runs/gpu" data="" minutes=8 status=0 limit=() ctranslate2=(--ctranslate2)
 sizes=(--row base --device cuda --threads 1) quickstart=(--precision fp16 --updates 200)
 generation=(--beams 5 --sentences 200 --batch-sizes "32,200" --dtype fp16 --repetitions 1)
 training=(--attention "mha,mhe_mul,mhe_conv" --max-tokens "4096,16384" --dtype "bf16,fp16" --batches 20 --repetitions 1)
@@ -49,7 +49,12 @@ if [[ -z "$data" ]]; then
     part -m fairseq_mhe.prepare.corpora home_assistant_en_de "${limit[@]}" --out "$data"
 fi
 part -m pytest -q tests/attention/test_devices.py tests/models/test_graphs.py
-part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" --ctranslate2 \
+# CTranslate2 opens the cuBLAS of CUDA 12; torch for CUDA 13 brings another.
+if [[ "${sizes[*]}" == *cuda* ]] && ! "$python" -P -c 'import ctypes, torch; ctypes.CDLL("libcublas.so.12")' 2>/dev/null; then
+    echo "gpu_check.sh: CTranslate2 is left out: pip install nvidia-cublas-cu12, and name its folder in LD_LIBRARY_PATH" >&2
+    ctranslate2=() status=1
+fi
+part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" "${ctranslate2[@]}" \
     --out "$out/generation"
 part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" --cuda-graphs --data "$data" \
     --out "$out/training"

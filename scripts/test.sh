@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,test "$@"
 cd "$repository"
 PATH="$(cd "$(dirname "$(command -v "$python")")" && pwd):$PATH"
-export PATH
+export PATH CUDA_VISIBLE_DEVICES="" # gpu_check.sh runs the tests that use a GPU
 ((${#options[@]} == 0)) || run -m pytest
 "$python" -m ruff check .
 "$python" -m ruff format --check .

@@ -47,11 +47,7 @@ def f1(answer: str, gold: str) -> float:
     if not predicted or not wanted:
         return float(predicted == wanted)
     shared = (Counter(predicted) & Counter(wanted)).total()
-    if not shared:
-        return 0.0
-    precision = shared / len(predicted)
-    recall = shared / len(wanted)
-    return 2 * precision * recall / (precision + recall)
+    return 2 * shared / (len(predicted) + len(wanted))
 
 
 def gold_answers(path: Path) -> dict[str, list[str]]:
