@@ -78,9 +78,9 @@ def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) ->
     data = open_data(text, TEXT)
     splits = {"train": "train", **task.subsets}
     files = {name: task_file(task, source, split) for name, split in splits.items()}
-    facts = {"block": block, "text": data.fingerprint}
+    facts = {"task": task.name, "block": block, "text": data.fingerprint}
     inputs = {name: sha256(path) for name, path in files.items()}
-    with open_manifest(out, TASK, {"task": task.name, **facts}) as manifest:
+    with open_manifest(out, TASK, facts) as manifest:
         action = partial(_binarise, task, files, data, block)
         counts = manifest.run("binarise", {**facts, "inputs": inputs}, action)
         lines = {name: count["examples"] for name, count in counts.items()}

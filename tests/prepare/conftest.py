@@ -18,13 +18,12 @@ LINES = [pair[0] for pair in read_corpus()["train"][:400]]
 def config(tmp_path: Path, corpus: dict[str, Pairs]) -> PrepareConfig:
     """A configuration for 300, 20 and 20 pairs of the corpus; nothing is prepared yet."""
     sizes = {"train": 300, "valid": 20, "test": 20}
-    texts: dict[str, Any] = {
+    options: dict[str, Any] = {
         name: write_parallel(tmp_path / "text" / name, corpus[name][:size])
         for name, size in sizes.items()
     }
-    texts["train"] = (texts["train"],)
-    fixed: dict[str, Any] = {"source_lang": "en", "target_lang": "de", "workers": 1}
-    return PrepareConfig(out=tmp_path / "data", vocab_size=200, **fixed, **texts)
+    options |= {"train": (options["train"],), "source_lang": "en", "target_lang": "de"}
+    return PrepareConfig(out=tmp_path / "data", vocab_size=200, workers=1, **options)
 
 
 @pytest.fixture(scope="session", params=["bpe", "sentencepiece"])

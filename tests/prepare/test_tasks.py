@@ -49,8 +49,7 @@ def batches(kind: type[SentencePredictionTask], folder: Path, subset: str) -> It
     classes = len(data.task.labels or "1")
     config = SentencePredictionConfig(data=str(data.binary), num_classes=classes, no_shuffle=True)
     config.init_token, config.separator_token, config.seed = 0, 2, 1
-    config.regression_target = data.task.labels is None
-    config.max_positions = data.block
+    config.regression_target, config.max_positions = data.task.labels is None, data.block
     task = kind.setup_task(config)
     task.load_dataset(subset)
     dataset = task.dataset(subset)
@@ -283,7 +282,8 @@ def test_open_tasks_refuses_two_folders_of_one_task(language_text: Path, tmp_pat
     for number, name in enumerate(("rte", "cola", "rte")):
         source = put_task(tmp_path / "in", name, LONG, 2)
         if number == 2:
-            (source / "rte.train.tsv").write_text(table("rte", LONG, 3))
+            for split in ("train", "dev"):
+                (source / f"{split}.tsv").write_text(table("rte", LONG, 3))
         out = tmp_path / f"{name}{number}"
         folders.append(prepare_task(TASKS[name], source, language_text, out, block=64))
     assert [task.task.name for task in open_tasks(folders[:2])] == ["rte", "cola"]
@@ -296,8 +296,9 @@ def test_open_tasks_refuses_two_folders_of_one_task(language_text: Path, tmp_pat
         prepare_task(TASKS["rte"], tmp_path / "in", language_text, language_text, block=64)
     with pytest.raises(UserError, match=r"manifest.json is missing; .* data-prep/text\.sh"):
         prepare_task(TASKS["rte"], tmp_path / "in", tmp_path, tmp_path / "out", block=64)
-    missing = r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"
-    with pytest.raises(UserError, match=missing):
+    with pytest.raises(UserError, match=r"there is no label 'not_entailment', only 0, 1"):
+        prepare_task(TASKS["wnli"], tmp_path / "in", language_text, other.folder, block=64)
+    with pytest.raises(UserError, match=r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"):
         prepare_task(TASKS["rte"], tmp_path, language_text, tmp_path / "out", block=64)
 
 
