@@ -188,7 +188,7 @@ def _check_kept(text: Path, counts: Mapping[str, int], max_dropped: float) -> No
     """Raise UserError if cleaning keeps no pair, or drops over ``max_dropped`` percent."""
     dropped, outcomes = _summary(counts)
     if not counts["kept"]:
-        raise UserError(f"cleaning leaves no pair of {text} ({outcomes})")
+        raise UserError(f"cleaning leaves no pair of {text} ({outcomes}): check the text")
     if dropped > max_dropped:
         advice = "relax --max-ratio or --max-tokens, or accept it with --max-dropped 100"
         problem = f"cleaning drops {dropped:.0f}% of {text} ({outcomes})"

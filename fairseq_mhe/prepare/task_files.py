@@ -74,7 +74,7 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
         where = f"{path}, line {number}"
         raise UserError(f"{where} is no row of {task.name}: {_reason(error)}") from None
     if not examples:
-        raise UserError(f"{path} has no examples")
+        raise UserError(f"{path} has no examples: give another file")
     return examples, dropped
 
 
@@ -89,7 +89,7 @@ def read_squad(path: Path) -> list[Question]:
     except _BAD_ROW as error:
         raise UserError(f"{path} is no file of SQuAD: {_reason(error)}") from None
     if not questions:
-        raise UserError(f"{path} has no questions")
+        raise UserError(f"{path} has no questions: give another file")
     return questions
 
 

@@ -232,7 +232,7 @@ def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Pa
     ("side", "content", "message"),
     [
         ("en", b"caf\xe9\n" * 300, r"train\.en, line 1: byte 4 \(0xe9\) is not valid UTF-8"),
-        ("en", b"\n" * 300, r"leaves no pair of .*train\.en .*0 of 300 pairs kept, 300 empty"),
+        ("en", b"\n" * 300, r"no pair of .*train\.en .*0 of 300 .*, 300 empty.: check the text"),
     ],
 )
 def test_invalid_text_leaves_no_files(

@@ -222,12 +222,12 @@ STSB = f"{TABLES['stsb'][0]}\n"
     [
         ("rte", HEAD.replace("\tsentence2", "") + "0\ta\tentailment\n", "line 2 is no row of rte"),
         ("rte", HEAD + "0\ta\tb\tmaybe\n", "there is no label 'maybe'"),
-        ("rte", HEAD + "0\ta\tb\n", "has no examples"),
+        ("rte", HEAD + "0\ta\tb\n", "has no examples: give another file"),
         ("stsb", f"{STSB}0\tnews\ta\tb\tx\n", "line 2 is no row of stsb: could not convert .* 'x'"),
         ("boolq", '{"question": "a"\n', "line 1 is no row of boolq: Expecting"),
         ("boolq", '{"question": "a", "passage": 3, "label": true}\n', "boolq: 'int'"),
         ("multirc", '{"passage": "text"}\n', "line 1 is no row of multirc"),
-        ("squad2", '{"data": []}', "has no questions"),
+        ("squad2", '{"data": []}', "has no questions: give another file"),
     ],
 )  # fmt: skip
 def test_invalid_files_give_one_line(
