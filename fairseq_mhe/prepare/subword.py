@@ -50,9 +50,8 @@ def _count(block: bytes) -> Counter[str]:
 def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
     """Write BPE merges (Sennrich et al. 2016) to ``path``; UserError if no word can be merged."""
     if max(map(len, words), default=0) < 2:
-        raise UserError(
-            "nothing to learn BPE from: the training text has no word of two letters"
-        )
+        problem = "no word of two letters to learn BPE from"
+        raise UserError(f"{problem}: check the text")
     counts = (f"{word} {count}" for word, count in words.items())
     # subword-nmt draws a progress bar, which only a terminal can show.
     stream = sys.stderr if sys.stderr.isatty() else io.StringIO()

@@ -13,7 +13,7 @@ from tests.fixtures.processes import PYTHON
 from tests.fixtures.task_files import put_task
 from tests.prepare.conftest import LINES
 
-FOLDER = Path(__file__).resolve().parents[2] / "data-prep"
+GLUE = Path(__file__).resolve().parents[2] / "data-prep" / "glue.sh"
 
 
 def test_a_script_prepares_a_folder_with_a_space_in_its_name(
@@ -21,8 +21,7 @@ def test_a_script_prepares_a_folder_with_a_space_in_its_name(
 ) -> None:
     """Standard error has only our own lines, none of fairseq's."""
     data, files = tmp_path / "my data", put_task(tmp_path / "in", "rte", LINES, 4)
-    words = ["rte", "--folder", files, "--text", language_text, "--out", data]
-    command = ["bash", FOLDER / "glue.sh", *words]
+    command = ["bash", GLUE, "rte", "--folder", files, "--text", language_text, "--out", data]
     environment = {**os.environ, "PYTHON": PYTHON}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{data}\n"), done.stderr
@@ -31,10 +30,11 @@ def test_a_script_prepares_a_folder_with_a_space_in_its_name(
     assert read_manifest(data)["lines"] == {"train": 4, "valid": 4}
 
 
-def test_a_missing_file_gives_one_line_with_the_scripts_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_name_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["ptb", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
     assert corpora.main(words) == 2
     line = capsys.readouterr().err
     assert re.fullmatch(r"ptb\.sh: error: .*ptb\.train\.txt does not exist.*\n", line)
+    with pytest.raises(SystemExit, match="2"):
+        corpora.main([*words, "a", "word"])
+    assert capsys.readouterr().err.endswith("\nptb.sh: error: unrecognized arguments: a word\n")

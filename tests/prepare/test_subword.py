@@ -81,7 +81,7 @@ def test_sentencepiece_learns_from_lines_of_any_length(tmp_path: Path, lines: li
 
 
 def test_text_without_subwords_to_learn_is_refused(tmp_path: Path, lines: list[str]) -> None:
-    with pytest.raises(UserError, match="nothing to learn BPE from"):
+    with pytest.raises(UserError, match="to learn BPE from: check the text"):
         subword.learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
     write_lines(tmp_path / "text", lines)
     with pytest.raises(UserError, match=r"5 pieces .* 5 vs \d+\.; choose another --vocab-size$"):

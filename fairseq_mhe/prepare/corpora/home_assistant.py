@@ -22,11 +22,9 @@ from fairseq_mhe.prepare.text_processing import normalise
 
 CORPUS = Path(__file__).with_name("home-assistant") / "pairs.tsv.bz2"
 TASK = TASKS["integration"]
-#: Held-out sets have a tenth of --limit pairs, or of the task's examples.
-_HELD_OUT_PART = 10
+_HELD_OUT_PART = 10  # held-out sets have a tenth of --limit, or of the task's examples
 Pairs = list[tuple[str, str]]
-#: (split, integration, message)
-Row = tuple[str, str, str]
+Row = tuple[str, str, str]  # split, integration, message
 
 
 @dataclass(frozen=True)
