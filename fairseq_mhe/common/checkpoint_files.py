@@ -5,6 +5,7 @@ import functools
 import pickle
 import warnings
 import zipfile
+from errno import EINVAL
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def _problem(path: Path, error: Exception) -> str:
         )
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return f"not enough memory to load {path}: free some memory, or use another checkpoint"
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno != EINVAL:  # torch's, of a short file
         return f"cannot read {path}: {error.strerror or error}"
     return f"{path} is truncated or no fairseq checkpoint: use another one"
 

@@ -46,14 +46,14 @@ def refusals(path: Path) -> list[str]:
 @pytest.mark.parametrize("kind", ["zip", "older"])
 @settings(share_fixtures, max_examples=40)
 @given(offset=OFFSETS)
-@example(0)
+@example(20000)
 @example(-1)
 def test_a_truncated_file_is_rejected(
     tmp_path: Path, whole: dict[str, bytes], kind: str, offset: int
 ) -> None:
     path = tmp_path / "truncated.pt"
     path.write_bytes(whole[kind][: offset if offset < 0 else offset % len(whole[kind])])
-    assert len(refusals(path)) == 2
+    assert [": Invalid argument" in line for line in refusals(path)] == [False, False]
 
 
 @pytest.mark.parametrize("kind", ["zip", "older"])
