@@ -184,6 +184,7 @@ def read_recipe(path: Path) -> Recipe:
         groups: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
         options = dict(_options(groups))
         decoding = Decoding(**(groups.get("generation") or {}))
+        list(map(float, vars(decoding).values()))  # ValueError if one is no number
     except (OmegaConfBaseException, yaml.YAMLError, *_WRONG_VALUE) as error:
         problem = "is no recipe in fairseq-hydra-train's form"
         raise UserError(f"{path} {problem}: {error}") from None
