@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; return its exit code: 2 for bad input (after one line), 130 for Ctrl-C."""
     quieten_start_up()
     argv = list(sys.argv[1:] if argv is None else argv)
-    chosen = next((word for word in argv if not word.startswith("-")), None)
+    chosen = next((word for word in argv if word in SUBCOMMANDS), None)
 
     def command() -> int | None:
         words = _load_user_dir(argv)

@@ -39,7 +39,7 @@ def test_a_users_kind_trained_by_a_users_recipe_is_in_the_table(tmp_path: Path) 
     path.write_text(text.replace("  dropout: 0.1", "  encoder_layers: 1\n  dropout: 0.1"))
     words = ["--data", str(SMALL / "data"), "--out", str(tmp_path / "out"), "--recipe", str(path)]
     words += ["--kinds", NEW, "--updates", "2", "--cpu", "--precision", "float32"]
-    command("fairseq_mhe.cli", "run-table", *words, f"--user-dir={user_dir}")
+    command("fairseq_mhe.cli", "--user-dir", str(user_dir), "run-table", *words)
     (row,) = json.loads((tmp_path / "out" / "table.json").read_text())
     assert (row["row"], row["attention"], row["layers"], row["updates"]) == ("mine", NEW, 3, 2)
     run = tmp_path / "out" / f"mine-{NEW}-seed1"
