@@ -72,12 +72,11 @@ def finetuned_jobs(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Jo
     """Open the runs; UserError unless all are finished fine-tunings of one model on ``tasks``."""
     jobs = [read_job(folder) for folder in folders]
     for job in jobs:
-        name = job.settings["task"]
-        if name not in tasks:
-            raise UserError(f"{job.folder} is a run of {name}: add its task folder to --tasks")
-        if job.settings["data"] != tasks[name].identity:
-            problem = f"was not trained on {tasks[name].folder}"
-            raise UserError(f"{job.folder} {problem}: give the task folder of the run")
+        task = tasks.get(job.settings.get("task", ""))  # a run of pretrain or train has no task
+        if not task:
+            raise UserError(f"{job.folder} is no fine-tuning on --tasks: change --runs or --tasks")
+        if job.settings["data"] != task.identity:
+            raise UserError(f"{job.folder} was not trained on {task.folder}: give its task folder")
         if not job.scores.exists():
             raise UserError(f"{job.folder} has no scores yet: give its finetune command again")
         if job.settings["start"] != jobs[0].settings["start"]:

@@ -110,7 +110,7 @@ def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path |
             problem = "was converted from another model or by other options"
             raise UserError(f"{output.parent} {problem}: choose another --out")
         return
-    say(f"converting {model} to {output.parent.name}")
+    say(f"converting {model} to {output}")
     output.parent.mkdir(parents=True, exist_ok=True)
     options, fit_report = dict(start), {}
     kind, sentences = options.pop("to"), options.pop("sentences")

@@ -18,8 +18,7 @@ def tuned(folder: Path, start: str = "mha") -> Path:
     """Make the folder of a finished fine-tuning."""
     data = {"text": "its text", "fingerprint": "its data", "block": 128}
     settings = {"task": "rte", "seed": 1, "start": start, "data": data}
-    config = {"folder_version": FOLDER_VERSION, "settings": settings}
-    write_json(folder / "config.json", config)
+    write_json(folder / "config.json", {"folder_version": FOLDER_VERSION, "settings": settings})
     write_json(folder / "scores.json", {"task": "rte", "scores": {"score": 60.0}})
     return folder
 
@@ -39,5 +38,6 @@ def test_other_models_data_and_unfinished_runs_are_refused(tmp_path: Path) -> No
     ):
         with pytest.raises(UserError, match=message):
             finetuned_jobs([mha, folder], {"rte": task})
-    with pytest.raises(UserError, match="is a run of rte: add its task folder"):
-        finetuned_jobs(alike, {})
+    write_json(mhe / "config.json", {"folder_version": FOLDER_VERSION, "settings": {}})
+    with pytest.raises(UserError, match=f"{mhe} is no fine-tuning on --tasks: change"):
+        finetuned_jobs([mhe], {"rte": RTE})
