@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -56,6 +55,7 @@ WORKING = """
 import os, time
 from fairseq_mhe.prepare.parallel import ordered_map
 def work(number):
+    time.sleep(0.5)  # a Ctrl-C before the parent waits for a result can leave its lock held
     print(os.getpid(), flush=True)
     time.sleep(600)
 list(ordered_map(work, range(2), 2))
@@ -63,11 +63,9 @@ list(ordered_map(work, range(2), 2))
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_their_parent(tmp_path: Path, ending: signal.Signals) -> None:
+def test_workers_end_with_their_parent(ending: signal.Signals) -> None:
     """The parent is killed, or gets a Ctrl-C that does not reach the workers."""
-    script = tmp_path / "working.py"
-    script.write_text(WORKING)
-    command = [sys.executable, str(script)]
+    command = [sys.executable, "-c", WORKING]
     parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert parent.stdout is not None
