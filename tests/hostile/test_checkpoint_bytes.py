@@ -46,6 +46,7 @@ def refusals(path: Path) -> list[str]:
 @pytest.mark.parametrize("kind", ["zip", "older"])
 @settings(share_fixtures, max_examples=40)
 @given(offset=OFFSETS)
+@example(0)
 @example(20000)
 @example(-1)
 def test_a_truncated_file_is_rejected(

@@ -172,6 +172,7 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     read = parsed(own.training.words())
     assert (read["encoder_layers"], read["criterion"], read["seed"]) == (3, "cross_entropy", 7)
     for content, message in (
+        (text, "has no dataset.max_tokens: add it"),
         (f"{text}generation: {{lenpen: '0,6'}}\n", "is no recipe.* float: '0,6'"),
         ("dataset: {max_tokens: 600}\n", "has no model._name: add it"),
         ("- a list\n", "is no recipe"),
