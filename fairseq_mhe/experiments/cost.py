@@ -6,7 +6,6 @@ from dataclasses import asdict
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
@@ -21,7 +20,7 @@ _MODELS = (*ROWS, *SMALL_ROWS, *LANGUAGE_ARCHS)
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     help_ = f"size of the model, or a language model's architecture: {', '.join(_MODELS)}"
-    add("row", metavar="ROW", help=help_)
+    add("row", metavar="ROW", choices=_MODELS, help=help_)
     add("attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}")
     for place in PLACES:
         help_ = f"kind of {place} attention (default: ATTENTION)"
@@ -46,9 +45,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Print the parameters, multiply-adds and cache of a model, as a table or as JSON."""
-    if args.row not in _MODELS:
-        models = ", ".join(_MODELS)
-        raise UserError(f"unknown row {args.row!r}; choose one of: {models}")
     options = {}
     for name in (*PLACES.values(), *size_options()):
         if getattr(args, name) is not None:

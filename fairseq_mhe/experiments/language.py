@@ -108,10 +108,11 @@ def finish(jobs: Sequence[Job], args: Namespace) -> list[Json]:
 
     def score(job: Job, _: object) -> None:
         gpu = devices.on_gpu(args)
+        data = job.input_path("data")
         if "task" in job.settings:
-            scores = score_task(job, open_task(job.input_path("data")), gpu)
+            scores = score_task(job, open_task(data), gpu)
         else:
-            scores = validation_loss(job.last, job.input_path("data") / "bin", gpu)
+            scores = validation_loss(job.last, data / "bin", gpu)
         if LANGUAGE_ARCHS[job.training.options["arch"]] is ROBERTA:
             scores["model"] = describe(job.last)  # read by plan_finetuning
         write_json(job.scores, scores)

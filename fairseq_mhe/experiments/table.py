@@ -146,8 +146,8 @@ def open_table(
 def train(args: Namespace) -> None:
     """Train or resume one model, score it with --evaluate, and print its run folder."""
     if not args.evaluate and (args.bleu_tokenizer or args.subset != "test"):
-        option = "--bleu-tokenizer" if args.bleu_tokenizer else "--subset"
-        raise UserError(f"{option} applies to scoring: add --evaluate, or leave it out")
+        options = "--subset and --bleu-tokenizer"
+        raise UserError(f"{options} apply to scoring: add --evaluate, or leave them out")
     chosen = chosen_recipe(args.row, args)
     table = open_table([chosen], [args.attention], [args.seed], args)
     (job,) = table.jobs

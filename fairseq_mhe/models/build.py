@@ -10,7 +10,6 @@ from torch import nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION, family_of
 from fairseq_mhe.models.meta import without_memory
 from fairseq_mhe.models.options import PLACES
@@ -49,7 +48,6 @@ def build_on_meta(
     """
     family = LANGUAGE_ARCHS.get(row, TRANSLATION)
     if family is TRANSLATION:
-        sizes(row)
         row = family.arch(row)
     for place, option in PLACES.items():
         if option in options and place not in family.places:

@@ -6,7 +6,6 @@ plain text; `prepare_segmented` takes text that is already in subwords.
 
 import argparse
 import math
-import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -207,27 +206,22 @@ def _summary(counts: Mapping[str, int]) -> tuple[float, str]:
 
 
 def _say_not_restored(config: PrepareConfig) -> None:
-    """Print how many references Moses' detokeniser does not restore, by form, with examples."""
+    """Print how many references Moses' detokeniser does not restore, and the commonest words."""
     lang = config.target_lang
     tokenise, detokenise = tokeniser("moses", lang), detokeniser("moses", lang)
     lines = list(islice(read_lines(config.out / "raw" / f"test.{lang}"), _REFERENCES))
-    forms: Counter[str] = Counter()  # "A/A" is the form of "und/oder"
-    examples: dict[str, str] = {}
+    not_restored: Counter[str] = Counter()
     for line in lines:
         restored = detokenise(tokenise(line))
         if restored != line:
             restored_words = set(restored.split())
             lost = [word for word in line.split() if word not in restored_words]
-            words = " ".join(lost or [line])
-            form = re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "A", words))
-            forms[form] += 1
-            examples.setdefault(form, words)
-    if forms:
-        common = forms.most_common(4)
-        like = [f"{count} like {form} ({examples[form]!r})" for form, count in common]
-        share = f"{forms.total():,} of {len(lines):,} references"
+            not_restored[" ".join(lost or [line])] += 1
+    if not_restored:
+        common = [f"{n} with {words!r}" for words, n in not_restored.most_common(4)]
+        share = f"{not_restored.total():,} of {len(lines):,} references"
         problem = "which no translation can match fully"
-        say(f"test: Moses' rules do not restore {share}, {problem}: {'; '.join(like)}")
+        say(f"test: Moses' rules do not restore {share}, {problem}: {'; '.join(common)}")
 
 
 def prepare_segmented(

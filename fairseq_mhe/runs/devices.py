@@ -55,8 +55,7 @@ class Device:
             "distributed_rank": rank,
             "distributed_init_method": f"tcp://127.0.0.1:{port}",
             "distributed_no_spawn": True,
-            # Otherwise the first process reads the checkpoint and sends it to the others as a
-            # pickle, which torch >= 2.6 refuses to load.
+            # Otherwise the first process sends the checkpoint as a pickle, which torch refuses.
             "load_checkpoint_on_all_dp_ranks": True,
         }
         if self.gpu:
@@ -81,8 +80,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def choose_device(args: Namespace, models: int) -> Device:
     """Choose the devices for ``models`` models; raises UserError if the devices are missing.
 
-    Each GPU trains one model; a CPU trains as many models side by side as it has cores, which gives
-    more tokens/s than one after the other with all cores.
+    Each GPU trains one model; a CPU trains a model on each core, which gives the most tokens/s.
     """
     if args.gpus is not None and args.cpu:
         raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")

@@ -116,7 +116,6 @@ def test_the_table_of_cost_explains_its_counts(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("roberta_mhe_huge mha", "small, tiny, roberta_mhe_base, "),
         ("base mhe", "unknown attention 'mhe'; choose one of: mha"),
         ("base mha --kv-heads 2", "--attention-kv-heads has no effect on --attention mha: "),
         ("roberta_mhe_tiny mha --cross-attention mqa", "not for roberta_mhe_tiny: leave it out"),

@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.translation_table import FILES
-from tests.fixtures.processes import kill
+from tests.fixtures.processes import kill, wait_for
 from tests.fixtures.trained import (
     QUICKSTART_UPDATES,
     Finished,
@@ -113,7 +111,7 @@ def test_a_killed_quickstart_resumes_to_the_same_models(finished: Finished, tmp_
     folders = [run_folder(tmp_path, kind) for kind in KINDS]
     try:
         saved = "checkpoints/checkpoint_[0-9]*.pt"
-        wait_until(lambda: all(len(list(f.glob(saved))) >= 3 for f in folders), killed)
+        wait_for(killed, lambda: all(len(list(f.glob(saved))) >= 3 for f in folders))
     finally:
         kill(killed)
     assert not (folders[0] / "model.pt").exists(), "it was killed too late to prove anything"
@@ -132,16 +130,6 @@ def test_a_killed_quickstart_resumes_to_the_same_models(finished: Finished, tmp_
         assert all(torch.equal(resumed[name], value) for name, value in expected.items())
         texts = [run / "test" / "hypotheses.txt" for run in (folder, uninterrupted)]
         assert texts[0].read_text() == texts[1].read_text()
-
-
-def wait_until(
-    condition: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float = 300
-) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, "the process ended before it could be killed"
-        assert time.monotonic() < end, "the condition took too long"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.common import files
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.runs import translation
-from tests.fixtures.processes import kill
+from tests.fixtures.processes import kill, wait_for
 from tests.fixtures.small_runs import SMALL
 
 RUN = "tiny-mha-seed1"
@@ -28,15 +27,6 @@ TRAIN = ["train", "tiny", "mha", "--updates", "8", "--cpu", "--data", str(SMALL 
 def start(*words: str) -> subprocess.Popen[str]:
     line = [sys.executable, "-m", "fairseq_mhe.cli", *words]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(process: subprocess.Popen[str], condition: Callable[[], object]) -> None:
-    """Wait until the condition holds, while the command runs."""
-    end = time.monotonic() + 300
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.02)
 
 
 @contextlib.contextmanager
