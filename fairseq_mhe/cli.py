@@ -22,18 +22,23 @@ SUBCOMMANDS = yaml_beside(__file__, "commands.yaml")
 _WITHOUT_FAIRSEQ = ("prepare", "params", "translate")
 
 
-def _load_user_dir(argv: Sequence[str]) -> Sequence[str]:
-    """Import the package of --user-dir (UserError if it is none); return the remaining words."""
+def _without_user_dir(argv: list[str]) -> list[str]:
+    """Return the words without --user-dir DIR, and set the folder for children, too."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     # nargs="?" leaves it to the subcommand's parser to report a missing folder.
     parser.add_argument("--user-dir", nargs="?")
     args, words = parser.parse_known_args(argv)
-    if args.user_dir:
-        os.environ[OWN_USER_DIR] = str(Path(args.user_dir).resolve())  # for children, too
-        argv = words
+    if not args.user_dir:
+        return argv
+    os.environ[OWN_USER_DIR] = str(Path(args.user_dir).resolve())
+    return words
+
+
+def _load_user_dir() -> None:
+    """Import the package of the user-dir, if there is one; UserError if it is no package."""
     folder = os.environ.get(OWN_USER_DIR)
     if not folder:
-        return argv
+        return
     if not Path(folder, "__init__.py").is_file():
         raise UserError(
             f"the user-dir {folder} has no __init__.py: give the folder of a Python package that "
@@ -43,7 +48,6 @@ def _load_user_dir(argv: Sequence[str]) -> Sequence[str]:
     from fairseq import utils
 
     utils.import_user_module(Namespace(user_dir=folder))
-    return argv
 
 
 def build_parser(chosen: str | None = None) -> Parser:
@@ -84,16 +88,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; return its exit code: 2 for bad input (after one line), 130 for Ctrl-C."""
     quieten_start_up()
     argv = list(sys.argv[1:] if argv is None else argv)
-    chosen = next((word for word in argv if word in SUBCOMMANDS), None)
+    words = _without_user_dir(argv)
+    chosen = next((word for word in words if word in SUBCOMMANDS), None)
 
     def command() -> int | None:
-        words = _load_user_dir(argv)
-        parser = build_parser(chosen)
-        args, rest = parser.parse_known_args(words or ["--help"])
-        if rest and not hasattr(args, "files"):
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
-        if rest:  # argparse ends a list of files at the next option
-            args.files += map(Path, rest)
+        _load_user_dir()
+        args = build_parser(chosen).parse_args(words or ["--help"])
         args.typed = argv  # reports name the command that wrote them
         return args.function(args)
 

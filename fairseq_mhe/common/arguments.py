@@ -30,7 +30,7 @@ class Parser(ArgumentParser):
         return super().add_argument(*names, **kwargs)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as argparse does, but reject an unknown option and name the most similar one."""
+        """Parse as argparse does, but reject unknown words, and name the most similar option."""
         words = sys.argv[1:] if args is None else list(args)
         known = self._option_string_actions
         for word in words:
@@ -43,7 +43,12 @@ class Parser(ArgumentParser):
                 similar = difflib.get_close_matches(name, known, 1, 0.75)
                 advice = f"; did you mean {similar[0]}?" if similar else ""
                 self.error(f"unrecognized arguments: {name}{advice}")
-        return super().parse_known_args(words, namespace)
+        namespace, rest = super().parse_known_args(words, namespace)
+        if rest and not hasattr(namespace, "files"):
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        if rest:  # argparse ends a list of files at the next option
+            namespace.files += map(Path, rest)
+        return namespace, []
 
     def error(self, message: str) -> NoReturn:
         super().error(one_line(message))

@@ -31,15 +31,18 @@ def command(module: str, *words: str, **more: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_users_kind_trained_by_a_users_recipe_is_in_the_table(tmp_path: Path) -> None:
-    user_dir, path = tmp_path / "my_attention", tmp_path / "mine.yaml"
+def test_a_users_kind_trained_by_a_users_recipe_is_in_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    user_dir, path = tmp_path / "train", tmp_path / "mine.yaml"  # the name of a command
     user_dir.mkdir()
     (user_dir / "__init__.py").write_text(EXAMPLE, encoding="utf-8")
     text = (FOLDER / "tiny.yaml").read_text()
     path.write_text(text.replace("  dropout: 0.1", "  encoder_layers: 1\n  dropout: 0.1"))
     words = ["--data", str(SMALL / "data"), "--out", str(tmp_path / "out"), "--recipe", str(path)]
     words += ["--kinds", NEW, "--updates", "2", "--cpu", "--precision", "float32"]
-    command("fairseq_mhe.cli", "--user-dir", str(user_dir), "run-table", *words)
+    command("fairseq_mhe.cli", "--user-dir", "train", "run-table", *words)
     (row,) = json.loads((tmp_path / "out" / "table.json").read_text())
     assert (row["row"], row["attention"], row["layers"], row["updates"]) == ("mine", NEW, 3, 2)
     run = tmp_path / "out" / f"mine-{NEW}-seed1"

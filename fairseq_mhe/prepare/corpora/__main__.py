@@ -107,10 +107,7 @@ def _run(arguments: Sequence[str]) -> None:
                 "task", choices=tasks, metavar="TASK", help=", ".join(tasks)
             )
             command.set_defaults(block=384 if name == "squad" else 512)
-    args, rest = parser.parse_known_args(arguments)
-    if rest:
-        problem = f"unrecognized arguments: {' '.join(rest)}"
-        commands.choices[args.name].error(problem)  # names the script
+    args = parser.parse_args(arguments)
     corpus: Any = from_options(CORPORA[args.name], args)
     if isinstance(corpus, OfficialTask):
         print(corpus.prepare(TASKS[args.task]))
