@@ -72,9 +72,10 @@ def finetuned_jobs(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Jo
     """Open the runs; UserError unless all are finished fine-tunings of one model on ``tasks``."""
     jobs = [read_job(folder) for folder in folders]
     for job in jobs:
-        task = tasks.get(job.settings.get("task", ""))  # a run of pretrain or train has no task
-        if not task:
-            raise UserError(f"{job.folder} is no fine-tuning on --tasks: change --runs or --tasks")
+        name = job.settings.get("task", "no task")  # as a run of pretrain or train
+        if name not in tasks:
+            raise UserError(f"{job.folder} was fine-tuned on {name}: change --runs or --tasks")
+        task = tasks[name]
         if job.settings["data"] != task.identity:
             raise UserError(f"{job.folder} was not trained on {task.folder}: give its task folder")
         if not job.scores.exists():

@@ -38,6 +38,8 @@ def test_other_models_data_and_unfinished_runs_are_refused(tmp_path: Path) -> No
     ):
         with pytest.raises(UserError, match=message):
             finetuned_jobs([mha, folder], {"rte": task})
+    with pytest.raises(UserError, match=f"{mha} was fine-tuned on rte: change --runs"):
+        finetuned_jobs([mha], {})
     write_json(mhe / "config.json", {"folder_version": FOLDER_VERSION, "settings": {}})
-    with pytest.raises(UserError, match=f"{mhe} is no fine-tuning on --tasks: change"):
+    with pytest.raises(UserError, match=f"{mhe} was fine-tuned on no task: "):
         finetuned_jobs([mhe], {"rte": RTE})
