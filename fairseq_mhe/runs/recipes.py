@@ -183,8 +183,11 @@ def read_recipe(path: Path) -> Recipe:
     try:
         groups: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
         options = dict(_options(groups))
-        decoding = Decoding(**(groups.get("generation") or {}))
-        list(map(float, vars(decoding).values()))  # ValueError if one is no number
+        expected = OmegaConf.create({"generation": Decoding})
+        OmegaConf.set_readonly(expected.generation, False)  # the class is frozen
+        given = groups.get("generation") or {}
+        OmegaConf.merge(expected, {"generation": given})  # checks names and types
+        decoding = Decoding(**given)
     except (OmegaConfBaseException, yaml.YAMLError, *_WRONG_VALUE) as error:
         problem = "is no recipe in fairseq-hydra-train's form"
         raise UserError(f"{path} {problem}: {error}") from None

@@ -80,9 +80,18 @@ def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
             board.tick()
             time.sleep(0.2)
     finally:
-        for _, children in active:
+        for job, children in active:
             for child in children:
                 child.stop()
+            _free_untrained(job)
+
+
+def _free_untrained(job: Job) -> None:
+    """Remove config.json if nothing is trained, so that a corrected recipe can use the folder."""
+    if any(job.checkpoints.glob("*")):
+        return
+    if "| train_inner | " not in job.log.read_text("utf-8", "replace"):
+        (job.folder / "config.json").unlink()
 
 
 def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:
@@ -107,8 +116,7 @@ def training_arguments(job: Job, device: Device) -> list[str]:
     if "start" in job.settings:
         # fairseq loads only the weights of this checkpoint: training begins at update 0.
         options["finetune_from_model"] = job.input_path("start")
-    # With this option a resumed training sees the batches of an uninterrupted one. By default the
-    # batches of an epoch depend on the epoch in which the process started.
+    # By default the batches of an epoch depend on the epoch in which the process started.
     options["update_epoch_batch_itr"] = "True"
     # Log a hundred times in all, or more often: at least three times between two checkpoints.
     log_interval = max(1, min(training.updates // 100, training.interval // 3))

@@ -173,7 +173,8 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     assert (read["encoder_layers"], read["criterion"], read["seed"]) == (3, "cross_entropy", 7)
     for content, message in (
         (text, "has no dataset.max_tokens: add it"),
-        (f"{text}generation: {{lenpen: '0,6'}}\n", "is no recipe.* float: '0,6'"),
+        (f"{text}generation: {{beam: 2.5}}\n", "Integer full_key: generation.beam"),
+        (f"{text}generation: {{beams: 4}}\n", "Key 'beams' .*full_key: generation.beams"),
         ("dataset: {max_tokens: 600}\n", "has no model._name: add it"),
         ("- a list\n", "is no recipe"),
         ("a: [\n", "is no recipe"),

@@ -72,6 +72,7 @@ class FakeChild:
     """A stand-in for fairseq-train, which writes a checkpoint of ``updates`` updates, or fails."""
 
     updates = TRAINING.updates
+    logged = line("train_inner", loss="3.0", wps="50", num_updates="40")
     children: list[FakeChild] = []  # noqa: RUF012 - cleared by the fixture
     failing: int | None = None  # rank of the process that fails while the others run on
 
@@ -85,9 +86,10 @@ class FakeChild:
             "optimizer_history": [{"num_updates": self.updates}],
             "cfg": {"distributed_training": {"distributed_world_size": 1}},
         }
-        torch.save(state, folder / "checkpoint_last.pt")
+        if self.updates:
+            torch.save(state, folder / "checkpoint_last.pt")
         where = f"{START} 0, on the CPU\n" * 2 + f"{START} 9, on a GPU\n"
-        log.write_text(where + line("train_inner", loss="3.0", wps="50", num_updates="40") + "\n")
+        log.write_text(f"{where}{self.logged}\n")
 
     def running(self) -> bool:
         return self.failing not in (None, self.rank)
@@ -138,15 +140,19 @@ def test_a_failed_process_stops_the_others_of_its_model(
     assert not job.metrics.exists()
 
 
+@pytest.mark.parametrize("state", [{}, {"updates": 0}, {"updates": 0, "logged": ""}])
 def test_a_failed_model_stops_the_models_beside_it(
-    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch
+    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch, state: dict[str, Any]
 ) -> None:
-    """``failed`` keeps the loop's frame alive, so that garbage collection stops no process."""
-    monkeypatch.setattr(fake, "failing", 0)
+    """If nothing is trained, another recipe can use the folders."""
+    for name, value in {"failing": 0, **state}.items():
+        monkeypatch.setattr(fake, name, value)
     jobs = [open_run(tmp_path / kind, settings(kind), INPUT_PATHS) for kind in ("mha", "sha")]
     with pytest.raises(UserError, match="failed in process 0") as failed:
         train(*jobs)
+    # The use of `failed` keeps the loop's frame alive, so that garbage collection stops no process.
     assert [child.stopped for child in fake.children] == [True, True], failed.value
+    assert len(list(tmp_path.glob("*/config.json"))) == (0 if "logged" in state else 2)
 
 
 def test_a_finished_training_is_not_repeated(tmp_path: Path, fake: type[FakeChild]) -> None:
