@@ -183,20 +183,26 @@ def test_fp16_without_a_gpu_needs_no_cuda_device(monkeypatch: pytest.MonkeyPatch
 def test_logging_of_fairseqs_commands_is_off_again_and_an_import_is_silent() -> None:
     """tests/deploy/test_translator.py has a program with its own logging."""
     shown = "root = logging.getLogger(); print(root.level, len(root.handlers))"
-    fresh, after_fairseq, eval_lm = (
-        subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
-        for script in (
-            f"import logging, fairseq_mhe; {shown}",
-            f"import logging, fairseq; {shown}; import fairseq_mhe; {shown}",
-            "import logging, fairseq_cli.eval_lm, fairseq_mhe; "
-            "logging.getLogger('fairseq_cli.eval_lm').info('Loss')",
-        )
+    after = f"""
+import logging, os, fairseq
+{shown}
+if os.fork():
+    os.wait()
+    import fairseq_mhe
+    {shown}
+else:
+    import fairseq_cli.eval_lm, fairseq_mhe
+    logging.getLogger("fairseq_cli.eval_lm").info("Loss")
+"""
+    fresh, after_fairseq = (
+        subprocess.run([PYTHON, "-uc", script], capture_output=True, text=True, check=True)
+        for script in (f"import logging, fairseq_mhe; {shown}", after)
     )
     assert (fresh.stdout, fresh.stderr) == ("30 0\n", "")
-    without, ours = after_fairseq.stdout.splitlines()
+    without, *eval_lm, ours = after_fairseq.stdout.splitlines()
     assert ours == "30 0"
     assert without == "10 1", "fairseq leaves logging alone: simplify quiet_import"
-    assert eval_lm.stdout.endswith("| INFO | fairseq_cli.eval_lm | Loss\n")
+    assert eval_lm[-1].endswith("| INFO | fairseq_cli.eval_lm | Loss")
     assert re.search("Warning|tensorboardX", after_fairseq.stderr), "remove quiet_import's filters"
 
 

@@ -26,7 +26,7 @@ Capture = pytest.CaptureFixture[str]
 KINDS = ("mha", "mhe_mul")
 #: How often run-table is killed, and an upper bound on the changes to its files before each kill: a
 #: whole table takes about 300.
-KILLS, CHANGES = 4, 150
+KILLS, CHANGES = 2, 150
 #: Values that depend on the clock.
 CLOCK = {"tokens_per_second", "sentences_per_second"}
 

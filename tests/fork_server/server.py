@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import inspect
 import itertools
 import json
 import logging
@@ -42,6 +43,7 @@ def load() -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     OverridesParser.create().parse_overrides(["model.a_b=null", "common.a='b c'", "x.y=[1,0.5]"])
+    inspect.stack()  # as hydra does; the first call looks up the file of every module
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
     gc.collect()
