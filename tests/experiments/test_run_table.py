@@ -3,7 +3,6 @@ done twice.
 """
 
 import json
-import random
 import shutil
 import subprocess
 import sys
@@ -24,9 +23,8 @@ from tests.fixtures.trained import TABLE_UPDATES, snapshot, table_script, table_
 Capture = pytest.CaptureFixture[str]
 
 KINDS = ("mha", "mhe_mul")
-#: How often run-table is killed, and an upper bound on the changes to its files before each kill: a
-#: whole table takes about 300.
-KILLS, CHANGES = 2, 150
+#: Files that appear while run-table trains, and while it translates.
+MOMENTS = ("*/checkpoints/checkpoint_*_2.pt", "*/test/generate.log")
 #: Values that depend on the clock.
 CLOCK = {"tokens_per_second", "sentences_per_second"}
 
@@ -82,55 +80,27 @@ def trained_at(out: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("*/metrics.json")}
 
 
-def killed_after(process: subprocess.Popen[Any], out: Path, changes: int) -> bool:
-    """Kill a process after some changes to the files of its folder; return False if it ends before.
-
-    Changes, not seconds, so that each start comes equally far on every machine.
-    """
-    before = snapshot(out)
-    while process.poll() is None:
-        now = snapshot(out)
-        changes -= len(now.items() - before.items())
-        if changes < 0:
-            kill(process)
-            return True
-        before = now
-        time.sleep(0.01)
-    assert not process.returncode
-    return False
-
-
 @pytest.mark.early
-def test_run_table_killed_at_random_moments_ends_with_the_same_table(
+def test_run_table_killed_twice_ends_with_the_same_table(
     miniature: Path, environment: Path, table: Path, tmp_path: Path
 ) -> None:
-    """Kill each start by -9 after a random number of changes to files.
-
-    If a table ends before its kill, another table begins in a new folder.
-    """
-    command = [sys.executable, "-m", "fairseq_mhe.cli", "run-table"]
-    chance, killed, half_done = random.Random(4), 0, 0
-    outs, finished = [tmp_path / "1"], {}
-    while killed < KILLS:
-        out = outs[-1]
-        words, nowhere = table_words(miniature, out), subprocess.DEVNULL
-        process = subprocess.Popen([*command, *words], stdout=nowhere, stderr=nowhere)
-        ended = not killed_after(process, out, chance.randrange(CHANGES))
-        now = trained_at(out)
-        assert finished.items() <= now.items(), "a finished training must not run again"
-        killed += not ended
-        half_done += not ended and any(out.rglob("*.pt"))
-        finished = {} if ended else now
-        if ended:
-            outs.append(tmp_path / str(len(outs) + 1))
-    assert half_done, "at least one kill must hit a training"
-    for out in outs:
-        before = trained_at(out)
-        line = table_script(environment, *table_words(miniature, out))
-        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=1800)
-        assert done.returncode == 0, done.stderr
-        assert before.items() <= trained_at(out).items()
-        assert_same_table(out, table)
+    """Kill two starts by -9: the first while it trains, the second while it translates."""
+    words, nowhere = table_words(miniature, tmp_path), subprocess.DEVNULL
+    command = [sys.executable, "-m", "fairseq_mhe.cli", "run-table", *words]
+    for moment in MOMENTS:
+        process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere)
+        while not any(tmp_path.glob(moment)):
+            assert process.poll() is None, "it ended before its kill"
+            time.sleep(0.01)
+        kill(process)
+    finished = trained_at(tmp_path)
+    assert finished, "a training must be finished"
+    done = subprocess.run(
+        table_script(environment, *words), capture_output=True, text=True, check=False, timeout=1800
+    )
+    assert done.returncode == 0, done.stderr
+    assert finished.items() <= trained_at(tmp_path).items(), "it must not run again"
+    assert_same_table(tmp_path, table)
 
 
 def assert_same_table(out: Path, table: Path) -> None:
