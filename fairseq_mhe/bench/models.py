@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from fairseq import options
-from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq import options, utils
+from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import DictConfig
 from torch import nn
@@ -19,13 +18,14 @@ from torch import nn
 from fairseq_mhe.bench.benchmark import STOCK, Values
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.convert.compare import random_dataset
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import build as build_model
 from fairseq_mhe.models.families import TRANSLATION, make_task
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.models.packed import PackedLinear
-from fairseq_mhe.prepare.data_folder import open_binary
+from fairseq_mhe.prepare.data_folder import load_task, open_binary
 
 #: Suffixes of variants: a kind of attention that generates with 8-bit weights, or in bf16.
 INT8, BF16 = "_int8", "_bf16"
@@ -102,31 +102,38 @@ def random_batches(
     longest = min(_LONGEST, max_tokens)
     source = random_lengths(random, _PAIRS, _SPREAD).round().clip(_SHORTEST, longest)
     target = source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS))
-    sides = source, target.round().clip(_SHORTEST, longest)
-    pairs = _dataset(dictionary, seed, *(lengths.astype(np.int64) for lengths in sides))
+    target = target.round().clip(_SHORTEST, longest)
+    sides = [(lengths.astype(np.int64), dictionary) for lengths in (source, target)]
+    pairs = random_dataset(seed, *sides)
     batches = pairs.batch_by_size(pairs.ordered_indices(), max_tokens, None, _MULTIPLE)
     chosen = random.choice(len(batches), size=count, replace=count > len(batches))
     sentences = [[pairs[index] for index in batches[number]] for number in chosen]
     return list(map(pairs.collater, sentences))
 
 
-def real_batches(
-    folder: Path, cfg: DictConfig, vocabulary: int, max_tokens: int
-) -> Iterable[Values]:
-    """Return an epoch of a data folder's batches; UserError if ``vocabulary`` is too small."""
-    data = open_binary(folder)
-    cfg = copy.deepcopy(cfg)
-    cfg.data = str(data.binary)
-    cfg.source_lang, cfg.target_lang = data.languages
-    dictionaries = map(str, data.binary.glob("dict.*.txt"))
-    words = max(len(Dictionary.load(path)) for path in dictionaries)
+def real_batches(folder: Path, vocabulary: int, max_tokens: int) -> Iterable[Values]:
+    """Return an epoch of a data folder's batches, without pairs that are longer than a batch.
+
+    fairseq-train leaves them out, too. Raises UserError if no pair remains, or if ``vocabulary`` is
+    too small.
+    """
+    task = load_task(open_binary(folder))
+    words = max(len(task.source_dictionary), len(task.target_dictionary))
     if words > vocabulary:
         raise UserError(f"{folder} has {words} words: give --vocab-size {words} or more")
-    task = make_task(vocabulary, config=cfg)
     task.load_dataset("train")
-    pairs = task.dataset("train")
-    limits = {"max_tokens": max_tokens, "required_batch_size_multiple": _MULTIPLE}
-    epoch = task.get_batch_iterator(pairs, **limits, seed=1)
+    pairs: Any = task.dataset("train")
+    shortest = pairs.sizes.max(axis=1).min()  # of the longer sides
+    if shortest > max_tokens:
+        advice = f"give --max-tokens {shortest} or more"
+        raise UserError(f"{folder} has only pairs of {shortest} or more tokens: {advice}")
+    epoch = task.get_batch_iterator(
+        pairs,
+        max_tokens=max_tokens,
+        max_positions=utils.resolve_max_positions(task.max_positions(), max_tokens),
+        ignore_invalid_inputs=True,
+        required_batch_size_multiple=_MULTIPLE,
+    )
     return epoch.next_epoch_itr()
 
 
@@ -144,23 +151,6 @@ def translation_batch(
     """
     shortest = max(2.0, length * _SHORTEST_SHARE)
     lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)
-    sides = [lengths, lengths] if with_target else [lengths]
-    dataset = _dataset(dictionary, seed, *sides)
-    return dataset.collater([dataset[index] for index in range(sentences)])
-
-
-def _dataset(
-    dictionary: Dictionary, seed: int, *lengths: np.ndarray
-) -> LanguagePairDataset:
-    """Return random sources of these lengths, and targets if ``lengths`` has two arrays."""
-    sides: list[Any] = []
-    for side, counts in enumerate(lengths):
-        random = torch.Generator().manual_seed(seed + side)
-        first = dictionary.nspecial
-        tokens = torch.randint(first, len(dictionary), (counts.sum(),), generator=random)
-        sentences = tokens.split(counts.tolist())
-        for sentence in sentences:
-            sentence[-1] = dictionary.eos()
-        sides += [sentences, counts, dictionary]
-    # The sentences are random already; shuffle=True would depend on numpy's global seed.
-    return LanguagePairDataset(*sides, shuffle=False)
+    sides = [(lengths, dictionary)] * (1 + with_target)
+    dataset = random_dataset(seed, *sides)
+    return dataset.collater(list(dataset))

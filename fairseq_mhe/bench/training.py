@@ -13,6 +13,7 @@ from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch
 from fairseq_mhe.common.arguments import positive, positive_list
+from fairseq_mhe.common.errors import UserError
 
 _MAX_TOKENS = "tokens of a batch (default: 1024, GPU 4096)"
 
@@ -30,20 +31,14 @@ class TrainingBenchmark(Benchmark):
     options: ClassVar = (
         ("--max-tokens", _MAX_TOKENS, positive_list, None, "N,..."),
         ("--batches", "updates of a repetition", positive, 4, "N"),
-        (
-            "--data",
-            "data folder; each repetition takes the next batches (default: random pairs)",
-            Path,
-            None,
-            "DATA",
-        ),
+        ("--data", "folder of real pairs (default: random pairs)", Path, None, "DATA"),
     )
-    flags: ClassVar = {
-        "--cuda-graphs": "train our models with CUDA graphs, recorded beforehand"
-    }
+    flags: ClassVar = {"--cuda-graphs": "train our models with CUDA graphs, on a GPU"}
 
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Values]:
+        if args.cuda_graphs and args.device == "cpu":
+            raise UserError("--cuda-graphs is for --device cuda: leave it out on a CPU")
         default = [4096 if args.device == "cuda" else 1024]
         return combinations(max_tokens=args.max_tokens or default, dtype=args.dtype)
 
@@ -59,7 +54,7 @@ class TrainingBenchmark(Benchmark):
         self.trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
         if settings.data:
             words = settings.vocab_size
-            batches = models.real_batches(settings.data, cfg.task, words, tokens)
+            batches = models.real_batches(settings.data, words, tokens)
         else:
             batches = models.random_batches(
                 task.source_dictionary, tokens, settings.batches, settings.seed

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from fairseq.data import LanguagePairDataset
+from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
@@ -185,6 +185,23 @@ def pair_batches(
     return batches
 
 
+def random_dataset(
+    seed: int, *sides: tuple[np.ndarray, Dictionary]
+) -> LanguagePairDataset:
+    """Return random sentences of the given lengths, </s> included: sources, or also targets."""
+    parts: list[Any] = []
+    for number, (lengths, dictionary) in enumerate(sides):
+        random = torch.Generator().manual_seed(seed + number)
+        ids = dictionary.nspecial, len(dictionary)
+        tokens = torch.randint(*ids, (lengths.sum(),), generator=random)
+        sentences = tokens.split(lengths.tolist())
+        for sentence in sentences:
+            sentence[-1] = dictionary.eos()
+        parts += [sentences, lengths, dictionary]
+    # The sentences are random already; shuffle=True would depend on numpy's global seed.
+    return LanguagePairDataset(*parts, shuffle=False)
+
+
 def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
     """Return one batch of random words, with sources padded on the left, targets on the right.
 
@@ -192,19 +209,11 @@ def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
     """
     model: Any = source.model
     task = source.task()
-    generator = torch.Generator().manual_seed(1)
-    positions = model.max_positions()  # a language model has one number, not a pair
-    limits = positions if isinstance(positions, tuple) else [positions]
-    longest = min(_LONGEST, *limits)
-    sides: list[Any] = []
-    for dictionary in (task.source_dictionary, task.target_dictionary):
-        lengths = torch.randint(1, longest, (sentences,), generator=generator).tolist()
-        end = torch.tensor([dictionary.eos()])
-        ids = 4, len(dictionary)  # all ids but those of the special symbols
-        words = [torch.randint(*ids, (n,), generator=generator) for n in lengths]
-        sides += [[torch.cat((line, end)) for line in words], lengths, dictionary]
-    dataset = LanguagePairDataset(*sides)
-    batch: Batch = dataset.collater([dataset[index] for index in range(sentences)])
+    longest = min(_LONGEST, np.min(model.max_positions()))  # one, or one a side
+    lengths = np.random.default_rng(1).integers(2, longest + 1, (2, sentences))
+    dictionaries = task.source_dictionary, task.target_dictionary
+    dataset = random_dataset(1, *zip(lengths, dictionaries, strict=True))
+    batch: Batch = dataset.collater(list(dataset))
     if source.family is not TRANSLATION:
         batch["net_input"] = {"src_tokens": batch["net_input"]["prev_output_tokens"]}
     return [batch]

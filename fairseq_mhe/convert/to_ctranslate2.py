@@ -105,11 +105,8 @@ def compare_probabilities(
 
 def _words(dictionary: Dictionary, tokens: Tensor) -> list[list[str]]:
     """Turn tokens (B, T) into words, without padding and </s>, which CTranslate2 adds itself."""
-    special = dictionary.eos(), dictionary.pad()
-    sentences = []
-    for line in tokens.tolist():
-        sentences.append([dictionary[token] for token in line if token not in special])
-    return sentences
+    lines = dictionary.string(tokens, extra_symbols_to_ignore={dictionary.pad()})
+    return [line.split(" ") for line in lines.split("\n")]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

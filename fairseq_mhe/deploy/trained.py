@@ -145,7 +145,7 @@ class FairseqEngine:
             ids = [*map(dictionary.index, sentence), dictionary.eos()]
             tokens.append(torch.tensor(ids))
         dataset = task.build_dataset_for_inference(tokens, list(map(len, tokens)))
-        batch = dataset.collater([dataset[index] for index in range(len(tokens))])
+        batch = dataset.collater(list(dataset))
         if self._cuda:
             batch = utils.move_to_cuda(batch)
         generator = task.build_generator([self._model], decoding)

@@ -84,16 +84,19 @@ def test_random_batches_fill_max_tokens_with_sentences_of_realistic_lengths() ->
 
 
 def test_real_batches_come_from_the_data_folder() -> None:
-    cfg = models.configuration("mha", SETTINGS, "float32").task
-    batches = list(real_batches(SMALL / "data", cfg, 10_000, 512))
+    batches = list(real_batches(SMALL / "data", 10_000, 512))
     shapes = {tuple(batch["target"].shape) for batch in batches}
     assert len(shapes) > 3
     assert sum(batch["nsentences"] for batch in batches) == 150
     assert max(rows * columns for rows, columns in shapes) <= 512
+    short = real_batches(SMALL / "data", 10_000, 16)
+    assert 0 < sum(batch["nsentences"] for batch in short) < 150, "longer pairs are left out"
+    with pytest.raises(UserError, match="only pairs of 3 or more tokens: give --max-tokens 3 or"):
+        real_batches(SMALL / "data", 10_000, 1)
     with pytest.raises(UserError, match=r"has \d+ words: give --vocab-size \d+ or more"):
-        real_batches(SMALL / "data", cfg, VOCABULARY, 512)
+        real_batches(SMALL / "data", VOCABULARY, 512)
     with pytest.raises(UserError, match="is no data folder"):
-        real_batches(Path(__file__).parent, cfg, VOCABULARY, 512)
+        real_batches(Path(__file__).parent, VOCABULARY, 512)
 
 
 def test_translation_batch_is_padded_on_the_left_and_shortens_by_a_tenth() -> None:
