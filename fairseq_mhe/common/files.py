@@ -54,29 +54,16 @@ def check_output(path: Path, *inputs: Path) -> None:
         raise UserError(f"cannot write {path}: {problem}")
     for parent in path.parents:
         if parent.exists() and not parent.is_dir():
-            raise UserError(f"cannot write {path}: {parent} is a file; name a folder")
+            raise UserError(f"{parent} is a file: name a folder for the output")
 
 
-def atomic_path(path: Path) -> AbstractContextManager[Path]:
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
     """Give the block a temporary path; the file there replaces ``path`` if the block succeeds.
 
     Raises UserError if ``path`` cannot be written.
     """
     check_output(path)
-    return _renamed_on_success(path)
-
-
-def new_folder(path: Path) -> AbstractContextManager[Path]:
-    """Give the block a temporary path for a folder, like `atomic_path`; ``path`` must be new."""
-    if path.exists():
-        raise UserError(f"{path} exists: remove it, or name another folder")
-    check_output(path)
-    return _renamed_on_success(path)
-
-
-@contextlib.contextmanager
-def _renamed_on_success(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; rename it to ``path`` if the block succeeds, otherwise remove it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +80,13 @@ def _renamed_on_success(path: Path) -> Iterator[Path]:
         raise UserError(f"cannot write {path}: {reason}") from error
     finally:
         _remove(temporary)
+
+
+def new_folder(path: Path) -> AbstractContextManager[Path]:
+    """Give the block a temporary path for a folder, like `atomic_path`; ``path`` must be new."""
+    if path.exists():
+        raise UserError(f"{path} exists: remove it, or name another folder")
+    return atomic_path(path)
 
 
 def _remove(path: Path) -> None:
@@ -157,6 +151,7 @@ def output_folder(path: Path) -> Path:
     """Create a folder if needed, return its absolute path; UserError if it is not writable."""
     folder = path.resolve()
     check_no_colon(folder)
+    check_output(folder / "file")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -116,16 +116,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser, source, "checkpoint to write: an equal model of fairseq's own")
     use = "data folder to compare both models on, also by beam search (default: random words)"
     add_data(parser, use, sentences=500)
-    help_ = "split of DATA to compare on (default: %(default)s)"
-    parser.add_argument("--subset", default="test", help=help_)
+    help_ = "split of DATA to compare on (default: test)"
+    parser.add_argument("--subset", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:
     """Fold the checkpoint, and print how the fold differs from it."""
     check_files(args)
+    if args.subset and not args.data:
+        raise UserError("--subset is a split of --data: give --data, or leave it out")
     with quiet_fairseq():
         source = open_source(args.input)
-        material = open_material(source, args.data, args.sentences, args.subset)
+        subset = args.subset or "test"
+        material = open_material(source, args.data, args.sentences, subset)
         logits, same = fold(material, args.output)
     count = sum(len(batch["target"]) for batch in material.compared)
     stock = source.family.stock

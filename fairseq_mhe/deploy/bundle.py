@@ -25,9 +25,7 @@ class Bundle:
 def open_bundle(folder: Path) -> Bundle:
     """Read bundle.json; raises UserError if it is missing or damaged, or the subword model is."""
     path = folder / CONFIG
-    if not path.is_file():
-        advice = "make one with fairseq-mhe export"
-        raise UserError(f"{folder} is no bundle: it has no {CONFIG}; {advice}")
+    check_input(path, "give a bundle, which fairseq-mhe export makes")
     config = read_json(path)
     try:
         text = TextProcessing(config["text"], folder)

@@ -48,7 +48,9 @@ class CTranslate2Engine:
             if on_gpu:  # only a translation shows whether CUDA's libraries are missing
                 self._translator.translate_batch([["a"]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:
-            raise UserError(f"CTranslate2 cannot load {folder}: {error}") from None
+            advice = "use --cpu" if on_gpu else "export or copy the bundle again"
+            problem = f"CTranslate2 cannot load {folder}: {error}"
+            raise UserError(f"{problem}; {advice}") from None
         self._longest = longest
 
     def translate(

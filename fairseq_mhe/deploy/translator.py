@@ -66,7 +66,12 @@ class Translator:
         for value, known in ((engine, ENGINES), (precision, PRECISIONS)):
             if value not in known:
                 raise UserError(f"{value!r} is unknown: choose one of {', '.join(known)}")
+        if not path.exists():
+            advice = "give a bundle, a run folder or a checkpoint (a .pt file)"
+            raise UserError(f"{path} does not exist: {advice}")
         bundle = open_bundle(path) if (path / CONFIG).is_file() else None
+        if bundle and data:
+            raise UserError(f"{path} is a bundle, which needs no data: leave --data out")
         format = bundle.format if bundle else "fairseq"
         if engine not in _READERS.get(format, ()):
             raise UserError(
@@ -74,9 +79,7 @@ class Translator:
                 "example.py, or export the model with --format fairseq"
             )
         if precision == "bf16" and "ctranslate2" in (engine, format):
-            raise UserError(
-                "CTranslate2 has no bf16 on a CPU: choose --engine fairseq, or float32"
-            )
+            raise UserError("CTranslate2 has no bf16 on a CPU: choose float32 or int8")
         if bundle and format == "ctranslate2":
             longest = bundle.positions[1]
             return cls(bundle, CTranslate2Engine(path, longest, precision, cpu, threads))

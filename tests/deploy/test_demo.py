@@ -42,7 +42,7 @@ def test_show_returns_the_translation_the_cache_size_and_a_picture(
 @pytest.mark.parametrize(
     ("format", "message"),
     [
-        (None, "is no bundle: it has no bundle.json"),
+        (None, "bundle.json does not exist: give a bundle, which fairseq-mhe export"),
         ("ctranslate2", "is no bundle for fairseq: export one with --format fairseq"),
     ],
 )

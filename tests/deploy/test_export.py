@@ -154,9 +154,10 @@ def test_the_card_has_the_facts_of_the_run_and_of_the_options(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["DATA", "BUNDLE/README.md/out"], "README.md is a file; name a folder"),
+        (["DATA", "BUNDLE/README.md/out"], "README.md is a file: name a folder for the out"),
         (["BUNDLE", "OUT"], "is no run folder: it has no config.json of a training"),
         (["RUN/model.pt", "OUT"], "give the data folder that"),
+        (["RUN/m", "OUT"], "give the path of a fairseq checkpoint (a .pt file) or run folder"),
         (["DATA", "RUN", "--data", "DATA"], "exists: remove it, or name another folder"),
     ],
 )
@@ -167,10 +168,9 @@ def test_wrong_paths_end_in_one_line(
     message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    paths = {"RUN": str(run_of("mha")), "OUT": str(tmp_path / "out"), "DATA": str(SMALL / "data")}
-    paths["BUNDLE"] = str(exported)
-    for name, path in paths.items():
-        words = [word.replace(name, path) for word in words]
+    dirs = {"RUN": run_of("mha"), "OUT": tmp_path / "o", "DATA": SMALL / "data", "BUNDLE": exported}
+    for name, path in dirs.items():
+        words = [word.replace(name, str(path)) for word in words]
     assert cli.main(["export", *words]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
@@ -202,6 +202,7 @@ def test_a_damaged_or_unsuitable_bundle_json_is_refused(
     ("name", "content", "message"),
     [
         ("model.safetensors", b"{", "my bundle cannot be read .*get the bundle again"),
+        ("model.bin", b"\x06", "cannot load .*my bundle: .*; export or copy the bundle again"),
         ("dict.en.txt", b"\xff", "my bundle cannot be read .*get the bundle again"),
         ("dict.en.txt", b"", "my bundle has dictionaries of another model: get the bundle again"),
         ("bpe.codes", b"\xff", "bpe.codes is no subword model"),
@@ -211,13 +212,15 @@ def test_a_damaged_or_unsuitable_bundle_json_is_refused(
 )
 def test_a_damaged_file_of_a_bundle_is_refused(
     exported: Path,
+    for_ctranslate2: Path,
     tmp_path: Path,
     name: str,
     content: bytes | None,
     message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    bundle = Path(shutil.copytree(exported, tmp_path / "my bundle"))
+    whole = for_ctranslate2 if name == "model.bin" else exported
+    bundle = Path(shutil.copytree(whole, tmp_path / "my bundle"))
     (bundle / name).unlink()
     if content is not None:
         (bundle / name).write_bytes(content)

@@ -154,7 +154,7 @@ def test_bf16_and_int8_by_fairseq_are_approximations(
 @pytest.mark.parametrize(
     ("precision", "engine", "message"),
     [
-        ("bf16", "ctranslate2", "CTranslate2 has no bf16"),
+        ("bf16", "ctranslate2", "CTranslate2 has no bf16 on a CPU: choose float32 or int8"),
         ("fp16", "auto", "'fp16' is unknown: choose one of float32, bf16, int8, auto"),
         ("int8", "fairseq", "generation in int8 is for a float32 model on an x86"),
     ],
