@@ -134,7 +134,10 @@ def test_a_killed_quickstart_resumes_to_the_same_models(finished: Finished, tmp_
 
 @pytest.mark.parametrize(
     ("out", "message"),
-    [("with:colon", "fairseq splits paths at colons"), ("file/below", "cannot write in")],
+    [
+        ("with:colon", "fairseq splits paths at colons"),
+        ("file/below", "file is a file: name a folder"),
+    ],
 )
 def test_an_unusable_folder_is_refused_before_anything_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, message: str
