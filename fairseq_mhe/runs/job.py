@@ -180,7 +180,8 @@ def read_job(folder: Path) -> Job:
     path = folder / "config.json"
     config = read_json(path) if path.is_file() else {}
     if "settings" not in config:  # a bundle has a config.json too, without settings
-        raise UserError(f"{folder} is no run folder: it has no config.json of a training")
+        problem = "is no run folder: it has no config.json of a training"
+        raise UserError(f"{folder} {problem}; give a folder that a training made")
     check_folder_version(folder, config, "choose another --out and train again")
     return Job(folder, config)
 

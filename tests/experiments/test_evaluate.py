@@ -135,7 +135,7 @@ def test_keep_copies_all_runs_or_none(table: Path, tmp_path: Path, capsys: Captu
     out = tmp_path / "out"
     for folder, error in (
         (unfinished, "is not finished: it has no scores"),
-        (tmp_path, "is no run folder: it has no config.json"),
+        (tmp_path, "is no run folder: it has no config.json of a training; give a folder"),
     ):
         assert cli.main(["keep", str(table / NAMES[1]), str(folder), "--out", str(out)]) == 2
         assert f"{folder} {error}" in capsys.readouterr().err
