@@ -10,7 +10,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,convert,test "$@"
 set -- "${options[@]}"
-options=() out="$repository/runs/gpu" data="" minutes=8 status=0 limit=() ctranslate2=(--ctranslate2)
+options=() out="$repository/runs/gpu" data="" minutes=8 status=0 limit=() ctranslate2=(--ctranslate2) graphs=(--cuda-graphs)
 sizes=(--row base --device cuda --threads 1) quickstart=(--precision fp16 --updates 200)
 generation=(--beams 5 --sentences 200 --batch-sizes "32,200" --dtype fp16 --repetitions 1)
 training=(--attention "mha,mhe_mul,mhe_conv" --max-tokens "4096,16384" --dtype "bf16,fp16" --batches 20 --repetitions 1)
@@ -21,7 +21,7 @@ while (($#)); do
             [[ -n "${2:-}" ]] || fail "$1 needs a value"
             declare "${1#--}=$2" && shift ;;
         --cpu)
-            limit=(--limit 200) quickstart=(--limit 200 --updates 20 --cpu)
+            limit=(--limit 200) quickstart=(--limit 200 --updates 20 --cpu) graphs=()
             sizes=(--row tiny --device cpu --threads 1 --vocab-size 10000)
             generation=(--beams 2 --sentences 3 --batch-sizes 2 --repetitions 1)
             training=(--attention mha --max-tokens 512 --batches 1 --repetitions 1) without=()
@@ -56,7 +56,7 @@ if [[ "${sizes[*]}" == *cuda* ]] && ! "$python" -P -c 'import ctypes, torch; cty
 fi
 part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" "${ctranslate2[@]}" \
     --out "$out/generation"
-part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" --cuda-graphs --data "$data" \
+part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${graphs[@]}" --data "$data" \
     --out "$out/training"
 part -m fairseq_mhe.cli quickstart --attention mhe_mul "${quickstart[@]}" --out "$out/quickstart"
 # Without graphs; and torch's variable keeps stock fairseq from cuDNN's attention, which our models avoid anyway.

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from fairseq_mhe import cli
+from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.prepare.corpora.__main__ import CORPORA
 from studies.__main__ import OTHERS, STUDIES
 from tests.fixtures.processes import python
@@ -99,7 +100,8 @@ def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: i
     assert quickstart.precision == {"cuda": "fp16", "cpu": "auto"}[device]
     assert (prepare[1], prepare[-1]) == ("home_assistant_en_de", str(training.data))
     graphs = training.cuda_graphs, without.cuda_graphs
-    assert (graphs, generation.ctranslate2) == ((True, False), not left_out)
+    assert (graphs, generation.ctranslate2) == ((device == "cuda", False), not left_out)
+    assert all(map(TrainingBenchmark.cells, (training, without))), "UserError for --cuda-graphs"
     assert len({args.out for args in parsed}) == len(parsed)
 
 
