@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.report.significance import MIN_BASELINE_BLEU
 from fairseq_mhe.report.translation_table import PAPER_FILES
-from tests.fixtures.processes import kill
+from tests.fixtures.processes import kill, wait_for
 from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import TABLE_UPDATES, snapshot, table_script, table_words
 
@@ -89,9 +88,7 @@ def test_run_table_killed_twice_ends_with_the_same_table(
     command = [sys.executable, "-m", "fairseq_mhe.cli", "run-table", *words]
     for moment in MOMENTS:
         process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere)
-        while not any(tmp_path.glob(moment)):
-            assert process.poll() is None, "it ended before its kill"
-            time.sleep(0.01)
+        wait_for(process, lambda pattern=moment: any(tmp_path.glob(pattern)))
         kill(process)
     finished = trained_at(tmp_path)
     assert finished, "a training must be finished"
