@@ -151,7 +151,7 @@ def output_folder(path: Path) -> Path:
     """Create a folder if needed, return its absolute path; UserError if it is not writable."""
     folder = path.resolve()
     check_no_colon(folder)
-    check_output(folder / "file")
+    check_output(folder / ".part")  # a file that cannot be there yet
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -33,6 +33,8 @@ def test_an_output_folder_is_created_or_rejected(
     for check, path in ((output_folder, __file__), (check_output, f"{__file__}/folder/file")):
         with pytest.raises(UserError, match=f"^{__file__} is a file: name a folder for the output"):
             check(Path(path))
+    (tmp_path / "new" / "file").mkdir()
+    assert output_folder(tmp_path / "new") == tmp_path / "new"
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
