@@ -80,17 +80,17 @@ def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
             board.tick()
             time.sleep(0.2)
     finally:
-        for job, children in active:
+        for _, children in active:
             for child in children:
                 child.stop()
+        for job, _ in active:
             _free_untrained(job)
 
 
 def _free_untrained(job: Job) -> None:
     """Remove config.json if nothing is trained, so that a corrected recipe can use the folder."""
-    if any(job.checkpoints.glob("*")):
-        return
-    if "| train_inner | " not in job.log.read_text("utf-8", "replace"):
+    no_update = "| train_inner | " not in job.log.read_text("utf-8", "replace")
+    if no_update and not any(job.checkpoints.glob("*")):
         (job.folder / "config.json").unlink()
 
 

@@ -6,6 +6,7 @@ import io
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -155,6 +156,17 @@ def test_a_failed_model_stops_the_models_beside_it(
     # The use of `failed` keeps the loop's frame alive, so that garbage collection stops no process.
     assert [child.stopped for child in fake.children] == [True, True], failed.value
     assert len(list(tmp_path.glob("*/config.json"))) == (0 if len(state) == 2 else 2)
+
+
+def test_all_trainings_stop_if_a_folder_cannot_be_freed(
+    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(fake, "failing", 0)
+    jobs = [open_run(tmp_path / kind, settings(kind), INPUT_PATHS) for kind in ("mha", "sha")]
+    monkeypatch.setattr(training, "_free_untrained", Mock(side_effect=OSError("removed")))
+    with pytest.raises(OSError, match="removed") as failed:
+        train(*jobs)
+    assert [child.stopped for child in fake.children] == [True, True], failed.value
 
 
 def test_a_finished_training_is_not_repeated(tmp_path: Path, fake: type[FakeChild]) -> None:
