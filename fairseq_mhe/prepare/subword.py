@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from pathlib import Path
 
 import sentencepiece
-from subword_nmt.apply_bpe import BPE
+from subword_nmt import apply_bpe
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_mhe.common.errors import UserError
@@ -123,52 +123,30 @@ def _load(model: SubwordModel, modified: int) -> Callable[[list[str]], list[str]
             return lambda lines: [" ".join(line) for line in encode(lines, out_type=str)]
         # If the merges are damaged, subword-nmt prints a message and exits.
         with open(file, encoding="utf-8") as codes, redirect_stderr(io.StringIO()):
-            subwords_of = _BpeCache(BPE(codes).bpe_codes)
+            encode_word = _bpe_encoder(apply_bpe.BPE(codes))
     except (RuntimeError, ValueError, SystemExit):
         raise UserError(
             f"{file} is no subword model ({model.kind}): restore it"
         ) from None
-    return lambda lines: [
-        " ".join(map(subwords_of.__getitem__, line.split())) for line in lines
-    ]
+    return lambda lines: [" ".join(map(encode_word, line.split())) for line in lines]
 
 
-class _BpeCache(dict[str, str]):
-    """Word -> its subwords, with spaces between them; a new word is segmented and added."""
+def _bpe_encoder(bpe: apply_bpe.BPE) -> Callable[[str], str]:
+    """Return a function from a word to its subwords, with spaces between them."""
 
-    def __init__(self, ranks: dict[tuple[str, str], int]) -> None:
-        """``ranks``: pair of symbols -> its position in the list of merges."""
-        self._ranks = ranks
-        self._no_merge = len(ranks)
-
-    def __missing__(self, word: str) -> str:
-        symbols = self._merged(word)
-        last = symbols[-1]
+    @lru_cache(CACHED_WORDS)
+    def subwords_of(word: str) -> str:
+        # The last argument is subword-nmt's own cache, which has no limit.
+        *symbols, last = apply_bpe.encode(
+            word, bpe.bpe_codes, None, None, NOT_LAST, bpe.version, {}
+        )
         # The word itself may look like a symbol of fairseq or end in @@: split it once more.
         if last in SPECIAL_SYMBOLS or last.endswith(NOT_LAST):
-            symbols[-1:] = [last[:-1], last[-1]]
-        pieces = f"{NOT_LAST} ".join(symbols)
-        if len(self) < CACHED_WORDS:
-            self[word] = pieces
-        return pieces
+            symbols.append(last[:-1])
+            last = last[-1]
+        return f"{NOT_LAST} ".join([*symbols, last])
 
-    def _merged(self, word: str) -> list[str]:
-        """Merge as ``subword_nmt.apply_bpe.encode`` does: first the pair that was learnt first."""
-        # This takes 0.4 of subword-nmt's time (26,000 German words).
-        rank_of, no_merge = self._ranks.get, self._no_merge
-        symbols = [*word[:-1], word[-1] + END_OF_WORD]
-        ranks = [rank_of(pair, no_merge) for pair in pairwise(symbols)]
-        while ranks and (lowest := min(ranks)) < no_merge:
-            while lowest in ranks:  # every occurrence of the pair, from left to right
-                i = ranks.index(lowest)
-                symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
-                del ranks[i]
-                if i:
-                    ranks[i - 1] = rank_of((symbols[i - 1], symbols[i]), no_merge)
-                if i < len(ranks):
-                    ranks[i] = rank_of((symbols[i], symbols[i + 1]), no_merge)
-        symbols[-1] = symbols[-1].removesuffix(END_OF_WORD)
-        return symbols
+    return subwords_of
 
 
 def segment_text(
