@@ -29,7 +29,7 @@ from fairseq_mhe.prepare.text import (
     write_lines,
 )
 from fairseq_mhe.prepare.text_processing import model_text, normalise
-from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser, tokeniser
+from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser
 
 #: The texts of a split: for each the files of its two sides, or one table.
 Corpora = list[tuple[Path, ...]]
@@ -47,7 +47,6 @@ _WARN_ABOVE = 10  # percent of dropped pairs
 _CLEANING = ("max_tokens", "max_ratio", "punctuation", "lowercase")
 #: Why a pair is dropped: the key of its count -> the words of messages.
 _REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
-_REFERENCES = 2000  # lines of the test set that `_say_not_restored` compares
 
 
 def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
@@ -68,8 +67,6 @@ def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
         dropped, outcomes = _summary(count)
         warning = f"warning: {dropped:.0f}% dropped: " if dropped > _WARN_ABOVE else ""
         say(f"{warning}{split}: {outcomes}")
-    if config.tokenizer == "moses":
-        _say_not_restored(config)
     return config.out
 
 
@@ -203,25 +200,6 @@ def _summary(counts: Mapping[str, int]) -> tuple[float, str]:
     ]
     dropped = sum(counts.get(name, 0) for name in _REASONS)
     return 100 * dropped / max(1, counts["read"]), ", ".join(parts)
-
-
-def _say_not_restored(config: PrepareConfig) -> None:
-    """Print how many references Moses' detokeniser does not restore, and the commonest words."""
-    lang = config.target_lang
-    tokenise, detokenise = tokeniser("moses", lang), detokeniser("moses", lang)
-    lines = list(islice(read_lines(config.out / "raw" / f"test.{lang}"), _REFERENCES))
-    not_restored: Counter[str] = Counter()
-    for line in lines:
-        restored = detokenise(tokenise(line))
-        if restored != line:
-            restored_words = set(restored.split())
-            lost = [word for word in line.split() if word not in restored_words]
-            not_restored[" ".join(lost or [line])] += 1
-    if not_restored:
-        common = [f"{n} with {words!r}" for words, n in not_restored.most_common(4)]
-        share = f"{not_restored.total():,} of {len(lines):,} references"
-        problem = "which no translation can match fully"
-        say(f"test: Moses' rules do not restore {share}, {problem}: {'; '.join(common)}")
 
 
 def prepare_segmented(

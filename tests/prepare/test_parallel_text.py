@@ -313,14 +313,3 @@ def test_lowercase_changes_raw_and_punctuation_does_not(
     assert raw(data, "test") == ["\u201eja\u201c \u2013 herr schmidt"]
     seen = (data / "tokenised" / "test.en").read_text(encoding="utf-8")
     assert seen == {"moses": '" yes " - mr. smith\n', "none": '"yes" - mr. smith\n'}[tokenizer]
-
-
-def test_references_that_moses_does_not_restore_are_counted(
-    config: PrepareConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    targets = ["Ein gutes Haus.", "Ja und/oder nein", "Zu 50 % leer", "Nur und/oder"]
-    pairs = [("A good house.", target) for target in targets]
-    prepare(replace(config, max_ratio=None, test=write_parallel(tmp_path / "odd", pairs)))
-    printed = " ".join(capsys.readouterr().err.split())
-    assert "Moses' rules do not restore 3 of 4 references" in printed
-    assert "fully: 2 with 'und/oder'; 1 with '50 %'" in printed
