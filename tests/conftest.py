@@ -9,7 +9,7 @@ import pytest
 pytest_plugins = ["tests.fixtures.processes"]
 FIXTURES = [
     f"tests.fixtures.{name}"
-    for name in ("repeatable", "models", "checkpoints", "runs", "sandbox", "trained", "text")
+    for name in ("repeatable", "models", "checkpoints", "refusals", "runs", "trained", "text")
 ]
 
 

@@ -17,6 +17,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.deploy import translate
 from fairseq_mhe.deploy.translator import Translation, Translator
 from tests.deploy.conftest import SOURCES
+from tests.fixtures.refusals import Refused
 
 BY_FAIRSEQ = ["--engine", "fairseq", "--cpu"]
 
@@ -104,15 +105,13 @@ def test_nbest_numbers_lines_across_chunks_and_reports_progress_and_cuts(
     ],
 )
 def test_bad_input_ends_in_one_line(
-    brief: Path, text: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    brief: Path, text: Path, words: list[str], message: str, refused: Refused
 ) -> None:
     bad = text.with_name("bad")
     bad.write_bytes(b"Good.\nB\xff\n")
     paths = {"BUNDLE": str(brief), "TEXT": str(text), "BAD": str(bad)}
-    assert cli.main(["translate", *(paths.get(word, word) for word in words), *BY_FAIRSEQ]) == 2
-    out, error = capsys.readouterr()
-    assert (out, error.count("\n")) == ("", 1)
-    assert message in error
+    words = ["translate", *(paths.get(word, word) for word in words), *BY_FAIRSEQ]
+    assert message in refused(*words)
 
 
 def test_standard_input_is_translated_up_to_an_invalid_line(brief: Path) -> None:

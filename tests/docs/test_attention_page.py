@@ -35,6 +35,7 @@ from tests.attention.test_variants import (  # noqa: F401
 )
 from tests.fixtures.checkpoints import save
 from tests.fixtures.models import make_batch, make_model, search
+from tests.fixtures.refusals import Refused
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, TUTORIAL = ((DOCS / name).read_text() for name in ("attention.md", "add_a_kind.md"))
@@ -179,13 +180,11 @@ def checkpoint(registered: Path, tmp_path: Path) -> Path:
     "words", [["fold"], ["to-collaborative", "--dim", "4"], ["convert", "--to", "mqa"]]
 )
 def test_conversions_refuse_a_kind_without_stock_form_in_one_line(
-    checkpoint: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+    checkpoint: Path, words: list[str], refused: Refused
 ) -> None:
     command, *options = words
     out = checkpoint.with_name("out")
-    assert cli.main([command, str(checkpoint), str(out), *options]) == 2
-    error = capsys.readouterr().err
-    assert error == (
+    assert refused(command, checkpoint, out, *options) == (
         f"fairseq-mhe {command}: error: {NEW} attention is not written out as ordinary heads: "
         "its keys are normalised, which no projection does; use the model in fairseq as it is\n"
     )

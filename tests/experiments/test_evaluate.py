@@ -10,6 +10,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.report.significance import compare
 from fairseq_mhe.runs.job import read_job
 from fairseq_mhe.runs.scoring import score
+from tests.fixtures.refusals import Refused
 from tests.fixtures.trained import TABLE_SIZE, TABLE_UPDATES, snapshot, table_words
 from tests.fixtures.translations import BAD, GOOD, REFERENCES, write
 
@@ -40,29 +41,25 @@ def test_a_trained_run_is_not_trained_again(miniature: Path, table: Path, capsys
     assert snapshot(table) == before
 
 
-def test_refuses_other_data(miniature: Path, table: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_refuses_other_data(miniature: Path, table: Path, tmp_path: Path, refused: Refused) -> None:
     other = tmp_path / "other"
     shutil.copytree(miniature, other)
     manifest = json.loads((other / "manifest.json").read_text())
     first = next(iter(next(iter(manifest["steps"].values()))["files"].values()))
     first["sha256"] = "0" * 64
     (other / "manifest.json").write_text(json.dumps(manifest))
-    words = ["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data"]
     for data, error in ((other, "is not the data of"), (tmp_path / "moved", "is missing: give")):
-        assert cli.main([*words, str(data)]) == 2
-        assert error in capsys.readouterr().err
+        assert error in refused("evaluate", table / "tiny-mha-seed1", "--cpu", "--data", data)
 
 
-def test_evaluate_refuses_a_half_trained_run(table: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_evaluate_refuses_a_half_trained_run(table: Path, tmp_path: Path, refused: Refused) -> None:
     run = tmp_path / "tiny-mha-seed1"
     shutil.copytree(table / run.name, run)
     for name in ("model.pt", "metrics.json"):
         (run / name).unlink()
-    assert cli.main(["evaluate", str(run), "--cpu", "--subset", "valid"]) == 2
     advice = f"has no model.pt of all {TABLE_UPDATES} updates; give its training command again"
-    assert advice in capsys.readouterr().err
-    assert cli.main(["evaluate", str(tmp_path), "--cpu"]) == 2
-    assert "is no run folder" in capsys.readouterr().err
+    assert advice in refused("evaluate", run, "--cpu", "--subset", "valid")
+    assert "is no run folder" in refused("evaluate", tmp_path, "--cpu")
 
 
 def test_a_missing_average_is_made_again_without_training(
@@ -79,7 +76,9 @@ def test_a_missing_average_is_made_again_without_training(
     assert read_job(run).metrics.stat().st_mtime_ns == trained
 
 
-def test_score_prints_signatures_and_the_comparison(tmp_path: Path, capsys: Capture) -> None:
+def test_score_prints_signatures_and_the_comparison(
+    tmp_path: Path, capsys: Capture, refused: Refused
+) -> None:
     write(tmp_path, ref=REFERENCES, good=GOOD, bad=BAD)
     files = ["--reference", str(tmp_path / "ref"), "--hypothesis", str(tmp_path / "bad")]
     assert cli.main(["score", *files, "--baseline", str(tmp_path / "good")]) == 0
@@ -90,17 +89,13 @@ def test_score_prints_signatures_and_the_comparison(tmp_path: Path, capsys: Capt
     assert comparison.startswith(f"PRR {compare([BAD], [GOOD], REFERENCES).prr:.1f} [")
     assert cli.main(["score", *files, "--json", "--language", "de"]) == 0
     assert json.loads(capsys.readouterr().out)["comparison"] is None
-    assert cli.main(["score", *files, "--language", "xx"]) == 2
-    assert "--language xx: unknown; give a code" in capsys.readouterr().err
+    assert "--language xx: unknown; give a code" in refused("score", *files, "--language", "xx")
 
 
-def keep(table: Path, out: Path) -> int:
-    return cli.main(["keep", *(str(table / name) for name in NAMES), "--out", str(out)])
-
-
-def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, refused: Refused) -> None:
     runs = tmp_path / "kept runs"
-    assert keep(table, runs) == 0
+    keep = ["keep", *(str(table / name) for name in NAMES), "--out", str(runs)]
+    assert cli.main(keep) == 0
     # Without --finished-only, too: the command finds every run finished, and trains nothing.
     assert cli.main(["run-table", *table_words(miniature, runs)]) == 0
     assert not list(runs.rglob("*.pt"))
@@ -109,27 +104,21 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, capsys
     for path in (table / NAMES[1] / "test").iterdir():
         assert (runs / NAMES[1] / "test" / path.name).read_bytes() == path.read_bytes()
 
-    words = ["evaluate", str(runs / NAMES[0]), "--subset", "valid", "--cpu"]
-    assert cli.main(words) == 2
     error = f"{runs / NAMES[0]} has no model.pt and no checkpoints to average"
-    assert error in capsys.readouterr().err
-    words = ["run-table", *table_words(miniature, runs, "--subset", "valid")]
-    assert cli.main(words) == 2
-    assert error in capsys.readouterr().err
+    assert error in refused("evaluate", runs / NAMES[0], "--subset", "valid", "--cpu")
+    assert error in refused("run-table", *table_words(miniature, runs, "--subset", "valid"))
     options = ["--data", str(miniature), "--out", str(runs), *TABLE_SIZE]
-    assert cli.main(["train", "tiny", "mha", *options]) == 2, "it is not trained again"
-    assert error in capsys.readouterr().err
+    assert error in refused("train", "tiny", "mha", *options), "it is not trained again"
     assert (runs / NAMES[0] / "test" / "scores.json").is_file()
     assert not list(runs.rglob("*.pt"))
     shutil.rmtree(runs / NAMES[1])  # as if keep was killed after the first run
-    assert keep(table, runs) == 0
+    assert cli.main(keep) == 0
     assert (runs / NAMES[1] / "test" / "scores.json").is_file()
     (runs / NAMES[1] / "metrics.json").write_text("{}")
-    assert keep(table, runs) == 2
-    assert f"{runs / NAMES[1]} exists and has other results" in capsys.readouterr().err
+    assert f"{runs / NAMES[1]} exists and has other results" in refused(*keep)
 
 
-def test_keep_copies_all_runs_or_none(table: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_keep_copies_all_runs_or_none(table: Path, tmp_path: Path, refused: Refused) -> None:
     unfinished = tmp_path / "runs" / NAMES[0]
     shutil.copytree(table / NAMES[0], unfinished, ignore=shutil.ignore_patterns("scores.json"))
     out = tmp_path / "out"
@@ -137,6 +126,5 @@ def test_keep_copies_all_runs_or_none(table: Path, tmp_path: Path, capsys: Captu
         (unfinished, "is not finished: it has no scores"),
         (tmp_path, "is no run folder: it has no config.json of a training; give a folder"),
     ):
-        assert cli.main(["keep", str(table / NAMES[1]), str(folder), "--out", str(out)]) == 2
-        assert f"{folder} {error}" in capsys.readouterr().err
+        assert f"{folder} {error}" in refused("keep", table / NAMES[1], folder, "--out", out)
         assert not out.exists()

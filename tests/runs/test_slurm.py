@@ -11,6 +11,7 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.runs import slurm
 from fairseq_mhe.runs.job import read_job
+from tests.fixtures.refusals import Refused
 from tests.fixtures.small_runs import SMALL
 
 Capture = pytest.CaptureFixture[str]
@@ -92,7 +93,7 @@ def test_the_batch_script_runs_its_cell_and_requeues_it_when_time_is_up(
 
 
 def test_run_jobs_trains_the_cell_of_its_number(
-    tmp_path: Path, submitted: Path, capsys: Capture, monkeypatch: Patch
+    tmp_path: Path, submitted: Path, refused: Refused, monkeypatch: Patch
 ) -> None:
     """The cell keeps the precision and batch of its submission, and writes no table."""
     out = tmp_path / "out"
@@ -116,9 +117,8 @@ def test_run_jobs_trains_the_cell_of_its_number(
     assert (run.subset("valid") / "scores.json").is_file()
     assert not list(out.glob("table.*"))
     assert not (out / "tiny-mha-seed1" / "metrics.json").exists()
-    capsys.readouterr()
-    assert cli.main(["run-jobs", str(out / "jobs.json"), "8"]) == 2
-    assert "has no job 8: its 8 jobs are numbered from 0" in capsys.readouterr().err
+    error = refused("run-jobs", out / "jobs.json", "8")
+    assert "has no job 8: its 8 jobs are numbered from 0" in error
 
 
 def test_failed_submissions_are_one_line_errors(

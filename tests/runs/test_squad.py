@@ -8,6 +8,7 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.runs.squad import Answer, answers_up_to, gold_answers, squad_scores, threshold
+from tests.fixtures.refusals import Refused
 
 Capture = pytest.CaptureFixture[str]
 
@@ -55,7 +56,7 @@ def test_the_best_gold_answer_counts_and_none_is_empty(tmp_path: Path, capsys: C
     ]
 
 
-def test_bad_predictions_are_one_line_errors(tmp_path: Path, capsys: Capture) -> None:
+def test_bad_predictions_are_one_line_errors(tmp_path: Path, refused: Refused) -> None:
     path, predictions = dataset(tmp_path, a=[], b=[]), tmp_path / "predictions.json"
     for text, message in (
         ('{"a": ""}', "1 of 2 questions have no prediction, such as b: add them"),
@@ -63,8 +64,7 @@ def test_bad_predictions_are_one_line_errors(tmp_path: Path, capsys: Capture) ->
         ('{"a": 1, "b": 2}', f"{predictions} is not a JSON object of question id: answer"),
     ):
         predictions.write_text(text)
-        assert cli.main(["score-squad", str(path), str(predictions)]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refused("score-squad", path, predictions)
 
 
 def random_answers(seed: int) -> tuple[dict[str, Answer], dict[str, list[str]]]:

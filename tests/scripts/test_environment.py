@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.sandbox import Sandbox, stub
+from tests.scripts.conftest import Sandbox, stub
 
 RAN = ["ran", "-P", "-m", "fairseq_mhe.cli", "quickstart"]
 CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu torch"

@@ -9,7 +9,7 @@ from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.prepare.corpora.__main__ import CORPORA
 from studies.__main__ import OTHERS, STUDIES
 from tests.fixtures.processes import python
-from tests.fixtures.sandbox import REPOSITORY, Sandbox
+from tests.scripts.conftest import REPOSITORY, Sandbox
 
 SCRIPTS = sorted(
     str(path.relative_to(REPOSITORY))
