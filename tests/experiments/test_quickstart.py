@@ -7,18 +7,20 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from sacrebleu.metrics import BLEU
 
-from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.translation_table import FILES
 from tests.fixtures.processes import kill, wait_for
+from tests.fixtures.refusals import Refused
 from tests.fixtures.trained import (
     QUICKSTART_UPDATES,
     Finished,
@@ -31,6 +33,8 @@ from tests.fixtures.trained import (
 KINDS = ("mha", "mhe_mul")
 #: Words of lines that must not reach the screen.
 NOISE = ("DEBUG", "INFO", "Warning", "warn", "hydra", "Traceback")
+#: Values of a table that depend on the clock.
+CLOCK = {"tokens_per_second", "sentences_per_second"}
 
 
 @pytest.mark.early
@@ -101,35 +105,56 @@ def test_a_second_quickstart_changes_nothing(finished: Finished) -> None:
     assert snapshot(out) == before
 
 
-def test_a_killed_quickstart_resumes_to_the_same_models(finished: Finished, tmp_path: Path) -> None:
-    """Kill both trainings by -9, and cut the last checkpoint of one in half: weights and
-    translations must equal those of the uninterrupted quickstart.
+def kill_when(out: Path, condition: Callable[[], object]) -> None:
+    """Start a quickstart, and end it by kill -9 as soon as the condition holds."""
+    process = subprocess.Popen(quickstart_command(out), stderr=subprocess.DEVNULL)
+    try:
+        wait_for(process, condition)
+    finally:
+        kill(process)
+
+
+def cells(out: Path) -> list[dict[str, Any]]:
+    """Return table.json without the values that depend on the clock."""
+    entries = json.loads((out / "table.json").read_text())
+    return [{name: value for name, value in cell.items() if name not in CLOCK} for cell in entries]
+
+
+def test_a_quickstart_killed_twice_ends_with_the_same_table(
+    finished: Finished, tmp_path: Path
+) -> None:
+    """Kill it by -9 while it trains, cut a model's last checkpoint in half, and kill it again while
+    it translates: weights, translations and table must equal those of the uninterrupted quickstart.
     """
     first_out = finished.out
     shutil.copytree(first_out / "data-limit200", tmp_path / "data-limit200")
-    killed = subprocess.Popen(quickstart_command(tmp_path), stderr=subprocess.DEVNULL)
     folders = [run_folder(tmp_path, kind) for kind in KINDS]
-    try:
-        saved = "checkpoints/checkpoint_[0-9]*.pt"
-        wait_for(killed, lambda: all(len(list(f.glob(saved))) >= 3 for f in folders))
-    finally:
-        kill(killed)
+    saved = "checkpoints/checkpoint_[0-9]*.pt"
+    kill_when(tmp_path, lambda: all(len(list(f.glob(saved))) >= 3 for f in folders))
     assert not (folders[0] / "model.pt").exists(), "it was killed too late to prove anything"
     last = folders[0] / "checkpoints" / "checkpoint_last.pt"
     os.truncate(last, last.stat().st_size // 2)
+    kill_when(tmp_path, lambda: any(tmp_path.glob("*/test/generate.log")))
+    trained = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.json")}
+    assert trained, "a training must be finished"
 
     done = quickstart(tmp_path)
     assert done.returncode == 0, done.stderr
+    assert trained == {path: path.stat().st_mtime_ns for path in trained}, "it must not run again"
+    assert cells(tmp_path) == cells(first_out)
     for kind, folder in zip(KINDS, folders, strict=True):
         log = (folder / "train.log").read_text()
-        starts = re.findall(r"^--- .* from update (\d+),", log, re.MULTILINE)
-        assert [start == "0" for start in starts] == [True, False], "a start, then a resume"
+        start, *resumed = re.findall(r"^--- .* from update (\d+),", log, re.MULTILINE)
+        assert start == "0"
+        assert resumed
+        assert not {"0", str(QUICKSTART_UPDATES)} & {*resumed}
         uninterrupted = run_folder(first_out, kind)
         expected = read_checkpoint(uninterrupted / "model.pt")["model"]
-        resumed = read_checkpoint(folder / "model.pt")["model"]
-        assert all(torch.equal(resumed[name], value) for name, value in expected.items())
+        weights = read_checkpoint(folder / "model.pt")["model"]
+        assert all(torch.equal(weights[name], value) for name, value in expected.items())
         texts = [run / "test" / "hypotheses.txt" for run in (folder, uninterrupted)]
         assert texts[0].read_text() == texts[1].read_text()
+    assert not list(tmp_path.rglob("*.part"))
 
 
 @pytest.mark.parametrize(
@@ -140,9 +165,8 @@ def test_a_killed_quickstart_resumes_to_the_same_models(finished: Finished, tmp_
     ],
 )
 def test_an_unusable_folder_is_refused_before_anything_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, message: str
+    tmp_path: Path, refused: Refused, out: str, message: str
 ) -> None:
     (tmp_path / "file").touch()
-    assert cli.main(["quickstart", "--out", str(tmp_path / out)]) == 2
-    assert message in capsys.readouterr().err.strip().split("\n")[-1]
+    assert message in refused("quickstart", "--out", tmp_path / out)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
