@@ -5,6 +5,7 @@ collaborative attention is exact for D = n d, and near for less.
 import itertools
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,12 +163,12 @@ def test_fairseq_train_continues_from_a_converted_model(
 ) -> None:
     """fairseq-train gets the flags that the command prints, and a learning rate of almost 0."""
     options = {"attention": "mha", "attention_bias": True}
-    path, out = save(tmp_path / "a.pt", trained(**options), **options), tmp_path / "out.pt"
+    path, out = save(tmp_path / "a.pt", trained(**options), **options), tmp_path / "my out.pt"
     decompose(path, out, 10, "--data", str(data), "--sentences", "20")
     printed = capsys.readouterr().out
     assert len(re.findall(r"^\| \S+attn *\| *[0-9.e-]+ \| *\d+ \|$", printed, re.M)) == 6
     pattern = r"train further: fairseq-train DATA-BIN --user-dir fairseq_mhe (.*) \.\.\."
-    flags = re.search(pattern, printed)[1].split()
+    flags = shlex.split(re.search(pattern, printed)[1])
     words = "--cpu --optimizer adam --lr 1e-30 --criterion cross_entropy --max-tokens 200"
     words += f" --max-update 1 --num-workers 0 --user-dir {Path(fairseq_mhe.__file__).parent}"
     run = tmp_path / "run"

@@ -1,10 +1,7 @@
-"""fairseq's own commands with the user-dir: training, resuming, every way of decoding."""
+"""fairseq's own commands with the user-dir: training, every way of decoding."""
 
 import re
-import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,28 +69,6 @@ def test_training_runs_with_options_of_fairseq(folder: Path, tmp_path: Path, opt
     done = train(folder, tmp_path, *options.split())
     assert "num_updates 2" in done.stderr + done.stdout
     assert (tmp_path / "checkpoint_last.pt").exists()
-
-
-def test_the_command_that_convert_prints_trains_on(folder: Path, tmp_path: Path) -> None:
-    sizes = "--encoder-layers 2 --decoder-layers 2 --encoder-ffn-embed-dim 512"
-    post_norm = f"--arch transformer_mhe_multi30k {sizes} --decoder-ffn-embed-dim 512"
-    train(folder, tmp_path / "run", *post_norm.split())
-    source, converted = tmp_path / "run" / "checkpoint_last.pt", tmp_path / "my converted.pt"
-    words = ["convert", str(source), str(converted), "--to", "mqa"]
-    line = [sys.executable, "-m", "fairseq_mhe.cli", *words]
-    printed = subprocess.run(line, capture_output=True, text=True, check=True).stdout
-    command = printed.splitlines()[-1].removeprefix("train further: fairseq-train DATA-BIN")
-    train(folder, tmp_path / "on", *shlex.split(command.removesuffix(" ...")))
-
-
-def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Path) -> None:
-    words, losses = ("--dropout", "0", "--save-interval-updates", "2"), []
-    train(folder, tmp_path / "parts", *words)
-    for name in ("whole", "parts"):
-        done = train(folder, tmp_path / name, *words, updates=4)
-        pattern = r"valid on 'valid' subset \| loss (\S+) .*num_updates 4"
-        losses.append(re.findall(pattern, done.stderr + done.stdout)[-1])
-    assert losses[0] == losses[1]
 
 
 @pytest.mark.parametrize(("kind", "beam"), [("mhe_mul", 1), ("mha+mhe_mul+mhe_add", 5)])
