@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source, save_model
 from fairseq_mhe.common.errors import UserError
@@ -65,25 +64,6 @@ def test_a_saved_model_loads_by_fairseq_and_has_its_provenance(tmp_path: Path) -
     assert (record["made_by"], record["source"]["name"]) == ("a test", "a.pt")
     assert record["before"] is None
     assert saved.state["optimizer_history"][-1]["num_updates"] == 9
-
-
-def test_ctranslate2s_own_converter_reads_a_fold(tmp_path: Path) -> None:
-    """The fold is plain data: torch loads it without any class that fairseq's checkpoints need."""
-    converters = pytest.importorskip("ctranslate2.converters")
-    model = make_model(attention="mhe_mul")
-    path = save(tmp_path / "a.pt", model, attention="mhe_mul")
-    assert cli.main(["fold", str(path), str(tmp_path / "b.pt")]) == 0
-    for language in ("en", "de"):
-        model.decoder.dictionary.save(str(tmp_path / f"dict.{language}.txt"))
-    allowed = torch.serialization.get_safe_globals()
-    torch.serialization.clear_safe_globals()
-    try:
-        languages = {"source_lang": "en", "target_lang": "de"}
-        converter = converters.FairseqConverter(str(tmp_path / "b.pt"), str(tmp_path), **languages)
-        converter.convert(str(tmp_path / "out"))
-    finally:
-        torch.serialization.add_safe_globals(allowed)
-    assert (tmp_path / "out" / "model.bin").exists()
 
 
 def test_a_weight_that_is_not_finite_is_rejected_by_name(tmp_path: Path) -> None:
