@@ -1,6 +1,5 @@
 """``average`` writes the plain mean, and only of checkpoints of the same model."""
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,8 @@ from torch import Tensor
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.common.errors import UserError
-
-
-def save(path: Path, weights: dict[str, Tensor], updates: int = 1, **options: Any) -> Path:
-    """Save a small checkpoint in the format of fairseq-train."""
-    model = {"arch": "transformer_mhe_tiny", "encoder_attention_heads": 4, **options}
-    state = {"cfg": {"model": argparse.Namespace(**model)}, "model": weights}
-    state["optimizer_history"] = [{"num_updates": updates}]
-    state["last_optimizer_state"] = {"state": torch.ones(1000)}
-    torch.save(state, path)
-    return path
+from tests.fixtures.checkpoints import save_weights as save
+from tests.fixtures.refusals import Refused
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -112,10 +103,9 @@ def test_last_averages_the_newest_ones(folder: Path, capsys: pytest.CaptureFixtu
         ("--output {0}/checkpoint_last.pt --last 2 {0}", "is an input"),
     ],
 )
-def test_bad_input_ends_in_one_line(folder: Path, capsys: Any, line: str, message: str) -> None:
+def test_bad_input_ends_in_one_line(
+    folder: Path, refused: Refused, line: str, message: str
+) -> None:
     words = [word.format(folder) for word in line.split()]
-    assert cli.main(["average", "--output", str(folder / "out.pt"), *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refused("average", "--output", folder / "out.pt", *words)
     assert not (folder / "out.pt").exists()

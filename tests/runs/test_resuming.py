@@ -9,16 +9,11 @@ import torch
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.job import LAST
 from fairseq_mhe.runs.train import DAMAGED, restore
+from tests.fixtures.checkpoints import save_weights
 
 
 def save(folder: Path, name: str, updates: int) -> Path:
-    state = {
-        "model": {"w": torch.full((500,), float(updates))},
-        "optimizer_history": [{"num_updates": updates}],
-        "cfg": {"distributed_training": {"distributed_world_size": 1}},
-    }
-    torch.save(state, folder / name)
-    return folder / name
+    return save_weights(folder / name, {"w": torch.full((500,), float(updates))}, updates)
 
 
 def cut(path: Path, fraction: float) -> bytes:

@@ -19,6 +19,7 @@ from fairseq_mhe.runs import train as training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.train import learning_curve, training_arguments
+from tests.fixtures.checkpoints import save_weights
 from tests.fixtures.runs import TRAINING, open_run, settings
 
 Patch = pytest.MonkeyPatch
@@ -82,13 +83,8 @@ class FakeChild:
         self.children.append(self)
         folder = Path(arguments[arguments.index("--save-dir") + 1])
         folder.mkdir(exist_ok=True)
-        state = {
-            "model": {"w": torch.ones(1)},
-            "optimizer_history": [{"num_updates": self.updates}],
-            "cfg": {"distributed_training": {"distributed_world_size": 1}},
-        }
         if self.updates:
-            torch.save(state, folder / "checkpoint_last.pt")
+            save_weights(folder / "checkpoint_last.pt", {"w": torch.ones(1)}, self.updates)
         where = f"{START} 0, on the CPU\n" * 2 + f"{START} 9, on a GPU\n"
         log.write_text(f"{where}{self.logged}\n")
 
