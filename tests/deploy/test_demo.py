@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -19,7 +18,8 @@ from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
 from tests.deploy.conftest import SOURCES, trained
-from tests.fixtures.processes import PYTHON
+from tests.fixtures.processes import PYTHON, wait_for
+from tests.fixtures.refusals import Refused
 
 
 def test_show_returns_the_translation_the_cache_size_and_a_picture(
@@ -51,7 +51,7 @@ def test_a_folder_without_a_fairseq_bundle_is_refused_in_one_line(
     tmp_path: Path,
     format: str | None,
     message: str,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(demo, "require", lambda package: None)
@@ -60,10 +60,7 @@ def test_a_folder_without_a_fairseq_bundle_is_refused_in_one_line(
         shutil.copyfile(exported / "bpe.codes", tmp_path / "bpe.codes")
         config = {**json.loads((exported / CONFIG).read_text()), "format": format}
         (tmp_path / CONFIG).write_text(json.dumps(config))
-    assert cli.main(["demo", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert message in error
+    assert message in refused("demo", tmp_path)
 
 
 def test_each_column_shows_the_error_for_a_bad_sentence(
@@ -111,7 +108,7 @@ def test_a_browser_shows_both_models(exported: Path, tmp_path: Path) -> None:
     server = subprocess.Popen(line, env=port_of_streamlit)
     with server as process, api.sync_playwright() as playwright:
         try:
-            _wait_for(port, 120)
+            wait_for(process, lambda: _answers(port))
             browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
             page = browser.new_page(viewport={"width": 1200, "height": 900})
             page.goto(f"http://127.0.0.1:{port}", timeout=60_000)
@@ -129,11 +126,6 @@ def test_a_browser_shows_both_models(exported: Path, tmp_path: Path) -> None:
     assert shown.count("key/value cache:") == 2
 
 
-def _wait_for(port: int, seconds: int) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        with socket.socket() as trial:
-            if trial.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise AssertionError("the server does not answer")
+def _answers(port: int) -> bool:
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) == 0

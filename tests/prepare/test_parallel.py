@@ -5,13 +5,14 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.parallel import ordered_map
+from tests.fixtures.processes import PYTHON
 
 
 def slow_when_even(number: int) -> int:
@@ -63,9 +64,11 @@ list(ordered_map(work, range(2), 2))
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_their_parent(ending: signal.Signals) -> None:
+def test_workers_end_with_their_parent(tmp_path: Path, ending: signal.Signals) -> None:
     """The parent is killed, or gets a Ctrl-C that does not reach the workers."""
-    command = [sys.executable, "-c", WORKING]
+    program = tmp_path / "fairseq-mhe"  # under this name our package loads no fairseq
+    program.write_text(WORKING)
+    command = [PYTHON, str(program)]
     parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert parent.stdout is not None

@@ -1,11 +1,11 @@
 """Child processes: their log, the reason of a failure, their end with the parent process."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs import processes
 from fairseq_mhe.runs.processes import Child, logged_warnings
-from tests.fixtures.processes import LOADED, kill
+from tests.fixtures.processes import LOADED, kill, wait_for
 
 
 @pytest.fixture
@@ -110,36 +110,15 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path, module: str) -> 
     parent = subprocess.Popen(
         [sys.executable, LOADED, "-c", parent_code], cwd=tmp_path, stderr=subprocess.DEVNULL
     )
+    log = tmp_path / "log"
     try:
-        child = int(wait_for(lambda: (tmp_path / "log").read_text().split("\n")[1]))
-        os.kill(child, 0)
+        wait_for(parent, lambda: log.exists() and log.read_text().count("\n") == 2)
+        child = os.pidfd_open(int(log.read_text().split("\n")[1]))
         # `parent` is a stand-in: if it is killed, the fork server kills the child, too.
         os.kill(int((tmp_path / "parent").read_text()), signal.SIGKILL)
-        parent.wait(timeout=30)
+        assert select.select([child], [], [], 200)[0], "it has not ended"
     finally:
         kill(parent)
-    assert wait_for(lambda: not alive(child))
-
-
-def alive(pid: int) -> bool:
-    """Return whether a process runs, and is no zombie that nobody has waited for."""
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-
-
-def wait_for(condition, seconds: float = 200):  # type: ignore[no-untyped-def]
-    """Return the value of ``condition()`` as soon as it is true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if value := condition():
-                return value
-        except (OSError, IndexError):
-            pass
-        time.sleep(0.05)
-    raise AssertionError("it did not happen in time")
 
 
 def test_warnings_that_fairseq_logs_are_shown_and_nothing_else() -> None:
