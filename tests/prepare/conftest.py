@@ -1,5 +1,6 @@
 """Fixtures of the tests of preparation: small parallel texts, a prepared folder of each kind."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from tests.fixtures.language import small_text
+from tests.fixtures.miniature import Server, serve
 from tests.fixtures.text import Pairs, read_corpus, write_parallel
 
 #: The lines of `language_text`.
@@ -32,6 +34,14 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     out = tmp_path_factory.mktemp(f"data {request.param}")
     corpus = HomeAssistant(out=out, subword=request.param, vocab_size=300, limit=300, workers=2)
     return corpus.prepare()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of the files in the folder ``served``."""
+    (tmp_path / "served").mkdir()
+    with serve(tmp_path / "served") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,13 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fairseq_mhe.prepare.corpora import __main__ as corpora
 from fairseq_mhe.prepare.manifest import read_manifest
-from tests.fixtures.processes import PYTHON
 from tests.fixtures.task_files import put_task
 from tests.prepare.conftest import LINES
 
@@ -22,7 +22,7 @@ def test_a_script_prepares_a_folder_with_a_space_in_its_name(
     """Standard error has only our own lines, none of fairseq's."""
     data, files = tmp_path / "my data", put_task(tmp_path / "in", "rte", LINES, 4)
     command = ["bash", GLUE, "rte", "--folder", files, "--text", language_text, "--out", data]
-    environment = {**os.environ, "PYTHON": PYTHON}
+    environment = {**os.environ, "PYTHON": sys.executable}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{data}\n"), done.stderr
     begins = [line.partition(":")[0] for line in done.stderr.splitlines()]

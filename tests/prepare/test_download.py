@@ -3,7 +3,6 @@
 import gzip
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,24 +11,21 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.download import BLOCK, RemoteFile, download, extract
-from tests.fixtures.miniature import Server, serve, write_archive
+from tests.fixtures.miniature import Server, write_archive
 
 CONTENT = bytes(range(256)) * 2000
 
 
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairseq_mhe.prepare.download.PAUSE", 0.0)
-    (tmp_path / "served").mkdir()
-    (tmp_path / "served" / "file.tgz").write_bytes(CONTENT)
-    with serve(tmp_path / "served") as running:
-        yield running
 
 
 @pytest.fixture
 def file(server: Server, tmp_path: Path) -> RemoteFile:
-    checksum = sha256(tmp_path / "served" / "file.tgz")
-    return RemoteFile(f"{server.url}/file.tgz", checksum)
+    path = tmp_path / "served" / "file.tgz"
+    path.write_bytes(CONTENT)
+    return RemoteFile(f"{server.url}/file.tgz", sha256(path))
 
 
 def obtain(file: RemoteFile, folder: Path) -> bytes:

@@ -23,7 +23,7 @@ from fairseq_mhe.prepare.task_files import read_task, task_file
 from fairseq_mhe.prepare.task_folder import open_task, open_tasks, prepare_task
 from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, truncate, windows
 from fairseq_mhe.prepare.tasks import TASKS, Task
-from tests.fixtures.miniature import Server, remote_file, serve
+from tests.fixtures.miniature import Server, remote_file
 from tests.fixtures.task_files import TABLES, put_task, squad_content, superglue_rows, table
 from tests.prepare.conftest import LINES
 
@@ -300,14 +300,6 @@ def test_open_tasks_refuses_two_folders_of_one_task(language_text: Path, tmp_pat
         prepare_task(TASKS["wnli"], tmp_path / "in", language_text, other.folder, block=64)
     with pytest.raises(UserError, match=r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"):
         prepare_task(TASKS["rte"], tmp_path, language_text, tmp_path / "out", block=64)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A server of the files in ``served``."""
-    (tmp_path / "served").mkdir()
-    with serve(tmp_path / "served") as running:
-        yield running
 
 
 def published_as(name: str, *paths: Path) -> Task:
