@@ -114,15 +114,15 @@ def test_logits_and_translations_equal_fairseqs(
         bundle, output_loading_info=True
     )
     assert not any(problems.values())  # no weight is missing or unused
-    lines = [pair[0] for pair in corpus["test"][:500]]
+    lines = [pair[0] for pair in corpus["test"][:300]]
     assert_same_logits(trained, tokenizer, model, lines)
     by_fairseq = Translator(trained, FairseqEngine(trained, "float32", cpu=True)).translate
     greedy = by_transformers(tokenizer, model, lines, num_beams=1, early_stopping=False)
     assert [text for text, _ in greedy] == by_fairseq(lines, beam=1)
-    some = lines[:100]
+    some = lines[:60]
     best, expected = by_transformers(tokenizer, model, some), by_fairseq(some)
     ended = [index for index, (_, has_ended) in enumerate(best) if has_ended]
-    assert len(ended) >= 25
+    assert len(ended) >= 15
     assert [best[index][0] for index in ended] == [expected[index] for index in ended]
     # The bundle's example program prints the same translation.
     line = lines[ended[0]]
