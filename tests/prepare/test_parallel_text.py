@@ -20,7 +20,6 @@ from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.manifest import Manifest, file_hashes, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import clean_pairs, median_ratio, prepare
 from fairseq_mhe.prepare.text import write_lines
-from tests.fixtures.processes import python
 from tests.fixtures.text import Pairs
 from tests.prepare.conftest import write_parallel
 
@@ -242,25 +241,6 @@ def test_invalid_text_leaves_no_files(
     with pytest.raises(UserError, match=message):
         prepare(config)
     assert not config.out.exists() or os.listdir(config.out) == [".lock"]
-
-
-RUN = """
-import resource, sys
-from fairseq_mhe import cli
-resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))
-sys.exit(cli.main(sys.argv[1:]))
-"""
-
-
-def test_a_full_disk_ends_in_one_line(config: PrepareConfig, corpus: dict[str, Pairs]) -> None:
-    """The system refuses to let a file grow beyond a limit, as on a full disk."""
-    write_parallel(config.train[0], corpus["train"][:3000])
-    words = ["--train", *config.train, "--valid", config.valid, "--test", config.test]
-    words += ["--source-lang", "en", "--target-lang", "de", "--out", config.out]
-    done = python(RUN, "prepare", *map(str, words))
-    assert done.returncode == 2
-    assert "error: cannot read or write" in done.stderr.strip().splitlines()[-1]
-    assert [path.name for path in config.out.iterdir()] == [".lock"]
 
 
 def test_hold_out_takes_missing_splits_from_clean_train(
