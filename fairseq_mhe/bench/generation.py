@@ -22,6 +22,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import convert
+from fairseq_mhe.prepare.data_folder import DataFolder
 
 #: CTranslate2's variants are named [KIND_]ctranslate2_PRECISION; without KIND the model is stock.
 CTRANSLATE2 = "ctranslate2_"
@@ -171,8 +172,9 @@ class CTranslate2Benchmark(GenerationBenchmark):
             output = dictionaries / "model"
             for language in LANGUAGES:
                 self._dictionary.save(str(dictionaries / f"dict.{language}.txt"))
+            data = DataFolder(dictionaries, LANGUAGES)
             to = (output, precision, bool(kind))
-            convert(self.variant, options, weights, dictionaries, LANGUAGES, *to)
+            convert(self.variant, options, weights, data, *to)
             import ctranslate2  # `convert` raises UserError if it is not installed
 
             speed = {"compute_type": precision, "intra_threads": settings.threads}

@@ -14,7 +14,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from fairseq.tasks.translation import TranslationConfig
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
@@ -59,7 +59,7 @@ class Source:
     state: dict[str, Any]
     options: dict[str, Any]  # of ``model``
     family: Family
-    model: nn.Module
+    model: Any
 
     @property
     def row(self) -> str:

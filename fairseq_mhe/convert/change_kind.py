@@ -12,7 +12,7 @@ from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
 from fairseq_mhe.common.arguments import as_words, positive
-from fairseq_mhe.common.files import atomic_path
+from fairseq_mhe.common.files import Json, atomic_path
 from fairseq_mhe.common.progress import tracked
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import align
@@ -31,7 +31,7 @@ _ROUNDS = 200
 
 def convert(
     output: Path, kind: str, material: Material, iterations: int = 100, **sizes: Any
-) -> dict[str, Any]:
+) -> Json:
     """Write the material's source with attention of ``kind`` at all places to ``output``.
 
     ``iterations``: most rounds of least squares; ``sizes``: the kind's options, by fairseq-train's

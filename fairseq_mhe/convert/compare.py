@@ -207,9 +207,8 @@ def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
 
     No sentence is longer than the model's positions. A language model reads the targets only.
     """
-    model: Any = source.model
     task = source.task()
-    longest = min(_LONGEST, np.min(model.max_positions()))  # one, or one a side
+    longest = min(_LONGEST, np.min(source.model.max_positions()))  # one, or one a side
     lengths = np.random.default_rng(1).integers(2, longest + 1, (2, sentences))
     dictionaries = task.source_dictionary, task.target_dictionary
     dataset = random_dataset(1, *zip(lengths, dictionaries, strict=True))

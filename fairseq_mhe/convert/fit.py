@@ -6,7 +6,6 @@ with the least mean square error over inputs x and y of given moments (moments.p
 truncated SVDs, which are exact minimisers, or a CP decomposition (cp.py), which is not.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -233,7 +232,7 @@ def fit_collaborative(p: Problem) -> Parameters:
     return parameters
 
 
-FIT: dict[str, Callable[[Problem], Parameters]] = {
+FIT = {
     "mhe_mul": fit_mhe_mul,
     "mhe_add": fit_mhe_add,
     "mqa": fit_grouped,

@@ -18,7 +18,7 @@ from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.compare import random_batches, task_of
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.prepare.data_folder import open_binary
+from fairseq_mhe.prepare.data_folder import DataFolder, open_binary
 
 _QUANTIZATIONS = (
     *("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16"),
@@ -34,17 +34,15 @@ def convert(
     name: object,
     options: Mapping[str, Any],
     parameters: Mapping[str, Tensor],
-    dictionaries: Path,
-    languages: tuple[str, str],
+    data: DataFolder,
     output: Path,
     quantization: str,
     shared_heads: bool,
 ) -> None:
     """Run CTranslate2's converter on a model ``transformer``; it writes the new folder ``output``.
 
-    ``options`` and ``parameters`` are what fairseq's checkpoint has; the folder ``dictionaries``
-    holds dict.LANG.txt of both ``languages``. Raises UserError if CTranslate2 is not installed or
-    cannot hold the model, which the message calls ``name``.
+    ``options`` and ``parameters`` are what fairseq's checkpoint has; ``data`` has dictionaries.
+    Raises UserError if CTranslate2 is not installed or cannot hold the model, called ``name``.
     """
     require("ctranslate2")
     from ctranslate2.converters import FairseqConverter
@@ -52,14 +50,14 @@ def convert(
     from fairseq_mhe.convert.shared_heads import SharedHeadsConverter
 
     converter = SharedHeadsConverter if shared_heads else FairseqConverter
-    pair = dict(zip(("source_lang", "target_lang"), languages, strict=True))
+    pair = dict(zip(("source_lang", "target_lang"), data.languages, strict=True))
     # CTranslate2 reads the options of the model and of the task from one namespace.
     args = argparse.Namespace(**{**options, "task": "translation", **pair})
     try:
         with tempfile.TemporaryDirectory() as folder:
             checkpoint = Path(folder) / "model.pt"
             torch.save({"args": args, "model": dict(parameters)}, checkpoint)
-            converted = converter(str(checkpoint), str(dictionaries), **pair)
+            converted = converter(str(checkpoint), str(data.binary), **pair)
             converted.convert(str(output), quantization=quantization)
     except OSError:  # for example a full disk, which `new_folder` reports
         raise
@@ -132,7 +130,7 @@ def run(args: argparse.Namespace) -> None:
         data = open_binary(args.data)
         task = task_of(data, source)
         weights = folded_parameters(source.model)
-        to = data.binary, data.languages, folder, quantization, args.shared_heads
+        to = data, folder, quantization, args.shared_heads
         convert(source.path, source.stock_options, weights, *to)
         tolerance = _ROUNDING if quantization == "float32" else float("inf")
         error = compare_probabilities(source, task, folder, tolerance)

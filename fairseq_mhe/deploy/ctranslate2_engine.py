@@ -21,6 +21,10 @@ class Translation(NamedTuple):
     score: float
 
 
+Sentences = list[list[str]]  # of each its subwords
+NBest = list[list[Translation]]  # of each sentence, the best first
+
+
 class CTranslate2Engine:
     """Translates by CTranslate2, on a GPU if it sees one, at most ``longest`` tokens with </s>."""
 
@@ -53,9 +57,7 @@ class CTranslate2Engine:
             raise UserError(f"{problem}; {advice}") from None
         self._longest = longest
 
-    def translate(
-        self, sentences: list[list[str]], decoding: Decoding, nbest: int
-    ) -> list[list[Translation]]:
+    def translate(self, sentences: Sentences, decoding: Decoding, nbest: int) -> NBest:
         """Return the ``nbest`` hypotheses of each sentence of a batch, best first, without </s>."""
         # As in fairseq, the batch's longest source, with </s>, sets one limit for the batch.
         longest_source = max(map(len, sentences)) + 1

@@ -6,7 +6,6 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import provenance, updates_made
 from fairseq_mhe.common.files import new_folder, read_json, sha256, write_json, write_text
@@ -26,7 +25,7 @@ from fairseq_mhe.runs.scoring import described
 
 _HERE = Path(__file__).parent
 #: Format -> function that writes the files of this format to a new folder.
-FORMATS: dict[str, Any] = {
+FORMATS = {
     "fairseq": write_fairseq,
     "ctranslate2": write_ctranslate2,
     "huggingface": huggingface_format.write,
@@ -57,7 +56,7 @@ def export(
 def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     """Return the text of the model card, with "not known" for missing facts."""
     source, run, decoding = trained.source, trained.run, trained.decoding
-    manifest = trained.data.manifest if trained.data else {}
+    manifest = trained.data.manifest
     command = provenance(source.state).get("made_by")
     training, scores = None, []
     if run:
@@ -78,7 +77,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
         "spdx": json.dumps(licence or "unknown"),
         "licence": licence,
         "pairs": ", ".join(pairs),
-        "fingerprint": trained.data and trained.data.fingerprint,
+        "fingerprint": trained.data.fingerprint,
         "updates": updates_made(source.state),
         "command": command and f"`fairseq-mhe {command}`",
         "training": training,

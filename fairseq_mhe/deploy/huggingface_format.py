@@ -7,14 +7,13 @@ FSMT (post-norm only, another tokenizer) and M2M100 (no bias of the logits) are 
 """
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json, yaml_beside
+from fairseq_mhe.common.files import Json, write_json, yaml_beside
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
@@ -62,7 +61,7 @@ def _check(trained: Trained) -> None:
 @torch.no_grad()
 def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     """Return all weights by transformers' names; ``rows`` comes from `make_tokenizer`."""
-    model: Any = trained.source.model
+    model = trained.source.model
     parameters = folded_parameters(model)
     unknown = trained.task.source_dictionary.unk()
     known_rows = torch.tensor([unknown if row is None else row for row in rows])
@@ -79,7 +78,7 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     return {name: value.detach().contiguous() for name, value in weights.items()}
 
 
-def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
+def _config(trained: Trained, vocabulary: int) -> Json:
     """Return config.json; each class ignores the options that only the other has."""
     options = trained.source.options
     model_type, class_name = "marian", "MarianMTModel"
@@ -96,7 +95,7 @@ def _config(trained: Trained, vocabulary: int) -> dict[str, Any]:
     }
 
 
-def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
+def _generation(trained: Trained, ids: dict[str, int]) -> Json:
     """Return generation_config.json. As it has no ``max_len_a``, the positions limit the length."""
     decoding = trained.decoding
     longest = trained.positions[1] - 1

@@ -5,7 +5,6 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 import torch
 from fairseq import utils
@@ -23,6 +22,8 @@ from fairseq_mhe.convert.to_ctranslate2 import compare_probabilities, convert
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.ctranslate2_engine import (
     CTranslate2Engine,
+    NBest,
+    Sentences,
     Translation,
     exact_int8,
 )
@@ -44,15 +45,14 @@ class Trained:
     source: Source
     text: TextProcessing
     task: TranslationTask
-    folder: Path  # with dict.LANG.txt of both languages
+    data: DataFolder  # of a bundle: its folder, which holds the dictionaries alone
     decoding: Decoding
-    data: DataFolder | None = None  # None: unknown, as in a bundle
     run: Job | None = None
 
     @property
     def positions(self) -> tuple[int, int]:
         """The most tokens that a source and a target may have, </s> included."""
-        return cast(Any, self.source.model).max_positions()
+        return self.source.model.max_positions()
 
 
 def open_trained(path: Path, folder: Path | None = None) -> Trained:
@@ -72,7 +72,7 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
         raise UserError(f"give the data folder that {path} was trained on (--data)")
     decoding = run.decoding if run else recipe(source.row).decoding
     task = task_of(data, source)
-    return Trained(source, data.processing(), task, data.binary, decoding, data, run)
+    return Trained(source, data.processing(), task, data, decoding, run)
 
 
 def read_bundle(bundle: Bundle) -> Trained:
@@ -87,17 +87,17 @@ def read_bundle(bundle: Bundle) -> Trained:
         task = TranslationTask(
             TranslationConfig(), *map(Dictionary.load, map(str, files))
         )
+        options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
+        state = {"cfg": {"model": options}, "model": weights}
+        source = source_of(folder / WEIGHTS, state)
+        words = len(task.source_dictionary), len(task.target_dictionary)
+        if words != source.vocab_sizes:
+            raise ValueError("its dictionaries are of another model")
     except (Exception, ErrorExit) as error:  # each kind of damage raises another one
         problem = f"{folder} cannot be read ({error.__cause__ or error})"
         raise UserError(f"{problem}: get the bundle again") from None
-    options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
-    state = {"cfg": {"model": options}, "model": weights}
-    source = source_of(folder / WEIGHTS, state)
-    if source.vocab_sizes != (len(task.source_dictionary), len(task.target_dictionary)):
-        raise UserError(
-            f"{folder} has dictionaries of another model: get the bundle again"
-        )
-    return Trained(source, bundle.text, task, folder, bundle.decoding)
+    data = DataFolder(folder, bundle.text.languages)
+    return Trained(source, bundle.text, task, data, bundle.decoding)
 
 
 def write_fairseq(trained: Trained, folder: Path) -> None:
@@ -119,7 +119,7 @@ def write_fairseq(trained: Trained, folder: Path) -> None:
     write_json(folder / OPTIONS, plain(trained.source.options))
     for language in trained.text.languages:
         name = f"dict.{language}.txt"
-        shutil.copyfile(trained.folder / name, folder / name)
+        shutil.copyfile(trained.data.binary / name, folder / name)
 
 
 class FairseqEngine:
@@ -129,15 +129,13 @@ class FairseqEngine:
 
     def __init__(self, trained: Trained, precision: str, cpu: bool) -> None:
         self._cuda = torch.cuda.is_available() and not cpu
-        self._task, self._model = trained.task, cast(Any, trained.source.model)
+        self._task, self._model = trained.task, trained.source.model
         self._model.generation_precision = precision
         if self._cuda:
             self._model.cuda()
         self._model.make_generation_fast_()
 
-    def translate(
-        self, sentences: list[list[str]], decoding: Decoding, nbest: int
-    ) -> list[list[Translation]]:
+    def translate(self, sentences: Sentences, decoding: Decoding, nbest: int) -> NBest:
         """Return the ``nbest`` hypotheses of each sentence of a batch, best first, without </s>."""
         task, dictionary = self._task, self._task.source_dictionary
         tokens = []
@@ -150,7 +148,7 @@ class FairseqEngine:
             batch = utils.move_to_cuda(batch)
         generator = task.build_generator([self._model], decoding)
         results = task.inference_step(generator, [self._model], batch)
-        translations: list[list[Translation]] = [[] for _ in sentences]
+        translations: NBest = [[] for _ in sentences]
         for index, hypotheses in zip(batch["id"].tolist(), results, strict=True):
             for hypothesis in hypotheses[:nbest]:
                 text = task.target_dictionary.string(hypothesis["tokens"].int().cpu())
@@ -181,16 +179,9 @@ def open_engine(
 def write_ctranslate2(trained: Trained, folder: Path) -> None:
     """Write a CTranslate2 model in float32, equal heads once; UserError if it is not exact."""
     source = trained.source
-    convert(
-        source.path,
-        source.stock_options,
-        folded_parameters(source.model),
-        trained.folder,
-        trained.text.languages,
-        folder,
-        quantization="float32",
-        shared_heads=True,
-    )
+    weights = folded_parameters(source.model)
+    to = trained.data, folder, "float32", True
+    convert(source.path, source.stock_options, weights, *to)
     compare_probabilities(source, trained.task, folder)
 
 

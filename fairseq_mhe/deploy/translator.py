@@ -11,7 +11,12 @@ from typing import Any, Self
 import fairseq_mhe
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
-from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Translation
+from fairseq_mhe.deploy.ctranslate2_engine import (
+    CTranslate2Engine,
+    NBest,
+    Sentences,
+    Translation,
+)
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.prepare.languages import has_spaces
 from fairseq_mhe.prepare.text_processing import normalise
@@ -66,9 +71,6 @@ class Translator:
         for value, known in ((engine, ENGINES), (precision, PRECISIONS)):
             if value not in known:
                 raise UserError(f"{value!r} is unknown: choose one of {', '.join(known)}")
-        if not path.exists():
-            advice = "give a bundle, a run folder or a checkpoint (a .pt file)"
-            raise UserError(f"{path} does not exist: {advice}")
         bundle = open_bundle(path) if (path / CONFIG).is_file() else None
         if bundle and data:
             raise UserError(f"{path} is a bundle, which needs no data: leave --data out")
@@ -116,7 +118,7 @@ class Translator:
         beam: int | None = None,
         batch_tokens: int | None = None,
         on_cut: Callable[[int], None] = _warn_of_cut,
-    ) -> list[list[Translation]]:
+    ) -> NBest:
         """Return the ``count`` best translations of each line with their scores, best first.
 
         If a line is cut, its n-th translation joins the n-th translations of its parts. ``on_cut``
@@ -146,12 +148,10 @@ class Translator:
                 results.append(self._join(translations, count))
             return results
 
-    def _segment(self, lines: Sequence[str]) -> list[list[str]]:
+    def _segment(self, lines: Sequence[str]) -> Sentences:
         return [line.split() for line in self.model.text.segment(lines)]
 
-    def _parts(
-        self, lines: list[str], on_cut: Callable[[int], None]
-    ) -> list[list[list[str]]]:
+    def _parts(self, lines: list[str], on_cut: Callable[[int], None]) -> list[Sentences]:
         """Return the subwords of each line's parts: no part, the whole line, or several parts."""
 
         def fits(part: str) -> bool:
@@ -168,9 +168,7 @@ class Translator:
             parts.append(self._segment(texts))
         return parts
 
-    def _search(
-        self, sentences: list[list[str]], decoding: Decoding, count: int
-    ) -> list[list[Translation]]:
+    def _search(self, sentences: Sentences, decoding: Decoding, count: int) -> NBest:
         """Return ``count`` hypotheses of each sentence, searched in batches of similar length."""
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
         batches: list[list[int]] = []
@@ -186,7 +184,7 @@ class Translator:
             results.update(zip(batch, hypotheses, strict=True))
         return [results[index] for index in range(len(sentences))]
 
-    def _join(self, parts: list[list[Translation]], count: int) -> list[Translation]:
+    def _join(self, parts: NBest, count: int) -> list[Translation]:
         """Join the ``count`` translations of each part of a line to translations of the line."""
         if not parts:
             return [Translation("", 0.0)] * count

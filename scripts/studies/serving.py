@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from fairseq_mhe.common.arguments import positive
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.system import cores
@@ -43,8 +42,6 @@ def run(args: Namespace) -> None:
     translators = []
     with quiet_fairseq(), TemporaryDirectory(dir=output_folder(args.out)) as bundles:
         trained = open_trained(args.model, args.data)
-        if trained.data is None:
-            raise UserError(f"{args.model} does not have its data folder here: give --data DATA")
         lines = list(read_lines(trained.data.text(args.subset, 0)))
         for engine, precision in product(("fairseq", "ctranslate2"), ("float32", "int8")):
             folder = Path(bundles, engine)

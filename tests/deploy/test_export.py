@@ -198,7 +198,7 @@ def test_a_damaged_or_unsuitable_bundle_json_is_refused(
         ("model.safetensors", b"{", "my bundle cannot be read .*get the bundle again"),
         ("model.bin", b"\x06", "cannot load .*my bundle: .*; export or copy the bundle again"),
         ("dict.en.txt", b"\xff", "my bundle cannot be read .*get the bundle again"),
-        ("dict.en.txt", b"", "my bundle has dictionaries of another model: get the bundle again"),
+        ("dict.en.txt", b"", "my bundle cannot be read .its dictionaries are of another model"),
         ("bpe.codes", b"\xff", "bpe.codes is no subword model"),
         ("bpe.codes", b"", "bpe.codes is no subword model"),
         ("bpe.codes", None, "bpe.codes does not exist: get the bundle again"),

@@ -19,6 +19,7 @@ from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import FairseqEngine, Trained
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.build import build
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.decoding import Decoding
 from tests.deploy.test_tokenizer_json import Sample, make_sample
 from tests.fixtures.checkpoints import flat_options, save, stir
@@ -48,7 +49,8 @@ def make_trained(folder: Path, sample: Sample, **options: Any) -> Trained:
     with torch.no_grad():  # so that translations end
         model.decoder.embed_tokens.weight[words.eos()] += 30 * norm.bias
     source = open_source(save(folder / "model.pt", model, **options))
-    return Trained(source, sample.text, task, folder, DECODING)
+    data = DataFolder(folder, ("en", "de"), {"steps": {}})
+    return Trained(source, sample.text, task, data, DECODING)
 
 
 def by_transformers(

@@ -97,7 +97,7 @@ def test_nbest_numbers_lines_across_chunks_and_reports_progress_and_cuts(
     [
         (["BUNDLE", "BAD"], "bad, line 2: byte 2 (0xff) is not valid UTF-8; convert the file"),
         (["BUNDLE", "nowhere"], "cannot read nowhere: No such file or directory"),
-        (["nowhere", "TEXT"], "nowhere does not exist: give a bundle, a run folder or a check"),
+        (["nowhere", "TEXT"], "nowhere does not exist: give the path of a fairseq checkpoint"),
         (["BUNDLE", "TEXT", "--data", "x"], "is a bundle, which needs no data: leave --data out"),
         (["BUNDLE", "TEXT", "--nbest", "9"], "a beam of 5 has no 9 translations"),
         (["TEXT", "TEXT"], "a text.en is truncated or no fairseq checkpoint: use an"),
