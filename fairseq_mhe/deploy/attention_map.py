@@ -53,14 +53,6 @@ def encode(trained: Trained, text: str, side: int) -> Tensor:
     return tokens
 
 
-def translate(trained: Trained, source: Tensor) -> Tensor:
-    """Return the translation (1, T) that ``fairseq-mhe translate`` gives of ``source`` (1, S)."""
-    engine = FairseqEngine(trained, "float32", cpu=True)
-    *pieces, _end = _symbols(source, trained.task.source_dictionary)
-    [[best]] = engine.translate([pieces], trained.decoding, nbest=1)
-    return _tokens(best.text, trained.task.target_dictionary)
-
-
 def _tokens(pieces: str, dictionary: Dictionary) -> Tensor:
     return dictionary.encode_line(pieces, add_if_not_exist=False).long().unsqueeze(0)
 
@@ -86,11 +78,13 @@ def draw_sentence(
 ) -> AttentionMap:
     """Draw the weights at ``place`` for plain text; without a translation, the model makes one."""
     source = encode(trained, sentence, 0)  # (1, S)
-    target = (
-        translate(trained, source)
-        if translation is None
-        else encode(trained, translation, 1)
-    )
+    if translation is None:
+        engine = FairseqEngine(trained, "float32", cpu=True)
+        *pieces, _end = _symbols(source, trained.task.source_dictionary)
+        [[best]] = engine.translate([pieces], trained.decoding, nbest=1)
+        target = _tokens(best.text, trained.task.target_dictionary)  # (1, T)
+    else:
+        target = encode(trained, translation, 1)
     attention = attention_map(trained.source.model, trained.task, place, source, target)
     kind = trained.source.attention[place]
     draw(attention, f"{place} attention, {kind}: {normalise(sentence)}", output)
@@ -102,10 +96,10 @@ def _weights(model: nn.Module, place: str, *inputs: Tensor) -> list[Tensor]:
     """Run the model on one sentence; return the weights (H, T, S) of each sublayer at ``place``."""
     layers: list[Tensor] = []
 
-    def request(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+    def request(_: nn.Module, args: Any, kwargs: Any) -> Any:
         return args, {**kwargs, "need_head_weights": True}
 
-    def record(module: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> None:
+    def record(_: nn.Module, args: Any, output: Any) -> None:
         layers.append(output[1].squeeze(1))  # (H, 1, T, S) -> (H, T, S)
 
     with ExitStack() as hooks:

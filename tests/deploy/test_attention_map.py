@@ -89,7 +89,7 @@ def run(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[str
 def test_the_command_writes_a_picture_of_the_given_translation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairseq_mhe.deploy.attention_map.translate", None)  # --target is given
+    monkeypatch.setattr("fairseq_mhe.deploy.attention_map.FairseqEngine", None)  # --target is given
     out = tmp_path / "new folder" / "map.png"
     words = ["--sentence", "A lamp.", "--target", "Die Lampe.", "--place", "encoder"]
     printed, _ = run(capsys, out, *words)
