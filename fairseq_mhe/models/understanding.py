@@ -14,7 +14,6 @@ from fairseq.tasks import sentence_prediction as stock
 from torch import Tensor
 from torch.nn import functional
 
-CLASS_HEAD = "sentence_classification_head"  # fairseq's
 ANSWER_HEAD = "answer_head"
 WORDS_HEAD = "words_head"
 

@@ -25,23 +25,14 @@ from fairseq_mhe.common.files import (
     yaml_beside,
 )
 from fairseq_mhe.models.families import ROBERTA, training_options
-from fairseq_mhe.models.understanding import (
-    ANSWER_HEAD,
-    CLASS_HEAD,
-    WORDS_HEAD,
-    passage,
-    span_scores,
-)
+from fairseq_mhe.models.understanding import passage, span_scores
 from fairseq_mhe.prepare.task_folder import TaskFolder
-from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Task
+from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, Task
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs import devices, squad
 from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.squad import Answer
-
-#: Form of a task -> classification head; all other forms have CLASS_HEAD.
-_HEADS = {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD}
 
 
 def _task_options(row: str, data: TaskFolder, epochs: int | None) -> Json:
@@ -54,8 +45,6 @@ def _task_options(row: str, data: TaskFolder, epochs: int | None) -> Json:
     default_epochs = options.pop("epochs")
     batches = math.ceil(data.training_examples / options["batch_size"])  # in an epoch
     updates = batches * (epochs or default_epochs)
-    if task.form != CHOICE:
-        options["classification_head_name"] = _HEADS.get(task.form, CLASS_HEAD)
     return {
         **options,
         "max_update": updates,
@@ -76,8 +65,8 @@ def describe(checkpoint: Path) -> Json:
             f"{checkpoint} is a {source.family.stock}, not a roberta: fine-tuning starts from a "
             "masked language model"
         )
-    model: Any = source.model
-    options = training_options(source.options) | {"max_positions": model.max_positions()}
+    positions = source.model.max_positions()
+    options = training_options(source.options) | {"max_positions": positions}
     facts = {"row": source.row, "attention": source.attention, "options": options}
     return {"sha256": sha256(checkpoint), **facts}
 
@@ -193,7 +182,7 @@ def validation_loss(checkpoint: Path, data: Path, gpu: bool) -> Json:
 
 def labels(task: Task, language_model: LanguageModel, batch: Json) -> list[str]:
     """Return the label or number of each example; for a candidate the log odds that it is right."""
-    head = _HEADS.get(task.form, CLASS_HEAD)
+    (head,) = language_model.model.classification_heads  # a fine-tuned model has one
     options = {"features_only": True, "classification_head_name": head}
     # A task of choices has one net_input for each choice.
     inputs = [batch[name] for name in batch if name.startswith("net_input")]

@@ -9,12 +9,7 @@ import torch
 from fairseq.criterions.sentence_prediction import SentencePredictionConfig
 from torch import Tensor, nn
 
-from fairseq_mhe.models.understanding import (
-    ANSWER_HEAD,
-    CLASS_HEAD,
-    WORDS_HEAD,
-    AnswerSpanCriterion,
-)
+from fairseq_mhe.models.understanding import ANSWER_HEAD, WORDS_HEAD, AnswerSpanCriterion
 from tests.fixtures.language import make_language_model, sentences
 from tests.fixtures.models import make_dictionary
 
@@ -23,7 +18,7 @@ from tests.fixtures.models import make_dictionary
 def model() -> nn.Module:
     """A small masked language model with a head of each sort."""
     roberta: Any = make_language_model("roberta_mhe", attention="mhe_mul")
-    for name in (CLASS_HEAD, ANSWER_HEAD, WORDS_HEAD):
+    for name in ("sentence_classification_head", ANSWER_HEAD, WORDS_HEAD):
         roberta.register_classification_head(name, num_classes=2)
     return roberta.eval()
 
