@@ -26,7 +26,7 @@ _ERROR_LINE = re.compile(
 )
 #: A warning or error in fairseq's log: date | LEVEL | logger | message; tracebacks do not match.
 _WARNING = re.compile(
-    r"\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| \S+ \| ((?!Traceback).*)"
+    r"(?m)^\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| \S+ \| ((?!Traceback).*)"
 )
 
 
@@ -99,9 +99,7 @@ class Child:
         lines = list(filter(None, map(str.strip, text.split("\n"))))
         errors = list(filter(_ERROR_LINE.match, lines))
         reason = (errors or lines)[-1].removeprefix(ERROR_PREFIX)
-        free = shutil.disk_usage(self.log.parent).free
-        was_cut = not errors or not text.endswith("\n")  # a full disk cuts the log too
-        is_full = was_cut and free < _MIN_FREE_BYTES
+        is_full = shutil.disk_usage(self.log.parent).free < _MIN_FREE_BYTES
         if is_full or any(sign in reason for sign in _SIGNS_OF_A_FULL_DISK):
             return "No space left on device: make room and give the same command again"
         # An error of argparse may list 170 architectures.
@@ -110,4 +108,4 @@ class Child:
 
 def logged_warnings(lines: Iterable[str]) -> list[str]:
     """Return the warnings and errors in lines of fairseq's log."""
-    return [match[1] for line in lines if (match := _WARNING.match(line))]
+    return _WARNING.findall("\n".join(lines))

@@ -9,7 +9,6 @@ import socket
 import statistics
 import time
 import zipfile
-import zlib
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from fairseq_mhe.runs.job import LAST, Job
 from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
 
 #: The line that `_start` writes into the log; its group describes the device.
-_HEADLINE = re.compile(r"--- .* fairseq-train from update \d+, (.*)")
+_HEADLINE = re.compile(r"(?m)^--- .* fairseq-train from update \d+, (.*)$")
 
 
 def train_and_score(
@@ -160,10 +159,9 @@ def _write_metrics(job: Job) -> None:
         raise UserError(
             f"training {job.name} ended after {updates} of {total} updates; see its log {job.log}"
         )
-    lines = job.log.read_text("utf-8", "replace").split("\n")
-    starts = (_HEADLINE.fullmatch(line) for line in lines)
-    where = ", then ".join(dict.fromkeys(start[1] for start in starts if start))
-    metrics = {**learning_curve(lines), "measured": where}
+    log = job.log.read_text("utf-8", "replace")
+    where = ", then ".join(dict.fromkeys(_HEADLINE.findall(log)))
+    metrics = {**learning_curve(log.split("\n")), "measured": where}
     if updates < total:
         metrics["ended_by_patience"] = updates
     write_json(job.metrics, metrics)
@@ -192,7 +190,7 @@ def learning_curve(lines: Sequence[str]) -> Json:
     speed = [entry["wps"] for entry in train.values()]
     return {
         "train": [[updates, train[updates]["loss"]] for updates in sorted(train)],
-        "valid": [list(point) for point in sorted(valid.items())],
+        "valid": sorted(valid.items()),
         "tokens_per_second": round(statistics.median(speed), 1) if speed else None,
     }
 
@@ -204,7 +202,7 @@ DAMAGED = ".damaged"
 def restore(folder: Path, workers: int = 1) -> int:
     """Make checkpoint_last.pt the newest whole checkpoint; return its number of updates, or 0.
 
-    fairseq writes it by copying another checkpoint, so that a kill can leave half a file. Damaged
+    fairseq writes it by copying another checkpoint, so that a kill can leave half a file. Such
     files are renamed. Raises UserError if a checkpoint cannot be read for another reason, or if
     another number of ``workers`` trained it, since each worker reads its share of an epoch.
     """
@@ -216,8 +214,9 @@ def restore(folder: Path, workers: int = 1) -> int:
         try:
             states[path] = read_checkpoint(path)
         except UserError as error:
-            if not _is_damaged(path):
-                raise UserError(f"cannot resume the training: {error}") from error
+            with path.open("rb") as stream:
+                if zipfile.is_zipfile(stream):  # whole: its end is written last
+                    raise UserError(f"cannot resume the training: {error}") from error
             os.replace(path, path.with_name(f"{path.name}{DAMAGED}"))
     if not states:
         return 0
@@ -231,14 +230,3 @@ def restore(folder: Path, workers: int = 1) -> int:
         with atomic_path(folder / LAST) as temporary:
             shutil.copyfile(newest, temporary)
     return updates_made(states[newest])
-
-
-def _is_damaged(path: Path) -> bool:
-    """Return whether a readable file is not a whole zip archive, the format of torch.save."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is not None
-    except OSError:
-        return False
-    except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError, zlib.error):
-        return True

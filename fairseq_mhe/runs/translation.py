@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
 #: fairseq's file name for the checkpoint at the end of an epoch.
 _END_OF_EPOCH = re.compile(r"checkpoint\d+\.pt")
 _SPEED = re.compile(r"Translated [\d,]+ sentences .* \(([\d.]+) sentences/s")
-_HYPOTHESIS = re.compile(r"^H-(\d+)\t[^\t]*\t(.*)$", re.DOTALL)
+_HYPOTHESIS = re.compile(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$")
 
 
 def make_model(job: Job) -> None:
@@ -45,20 +44,15 @@ def make_model(job: Job) -> None:
         last = saved[-training.average :]  # a short training has fewer
         average_checkpoints(last, job.model)
     if not job.counts.exists():
-        count(job)
-
-
-def count(job: Job) -> None:
-    """Write counts.json of a job's model: parameters, and cache sizes as `counting.CacheBytes`."""
-    model = open_source(job.model).model
-    cache = counting.cache_bytes(model)
-    counts = {
-        "attention_parameters": counting.attention_parameters(model),
-        "total_parameters": counting.total_parameters(model),
-        "kv_bytes_per_token": cache.per_target_token,
-        "kv_bytes_per_source_token": cache.per_source_token,
-    }
-    write_json(job.counts, counts)
+        model = open_source(job.model).model
+        cache = counting.cache_bytes(model)
+        counts = {
+            "attention_parameters": counting.attention_parameters(model),
+            "total_parameters": counting.total_parameters(model),
+            "kv_bytes_per_token": cache.per_target_token,
+            "kv_bytes_per_source_token": cache.per_source_token,
+        }
+        write_json(job.counts, counts)
 
 
 def translate(
@@ -78,8 +72,8 @@ def translate(
     sources = list(read_lines(data.text(subset, 0)))
     references = list(read_lines(data.text(subset, 1)))
     board.add(job.name, len(references))
-    lines = _generate(job, data, subset, device, board)
-    subwords = parse_hypotheses(lines, len(references), folder)
+    log = _generate(job, data, subset, device, board)
+    subwords = parse_hypotheses(log, len(references), folder)
     hypotheses = data.processing().plain(subwords)
     texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
     if tokens := data.given_tokens(subwords):
@@ -90,7 +84,7 @@ def translate(
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
     # fairseq-generate measures the search alone, without loading.
-    *_, speed = (match[1] for line in lines if (match := _SPEED.search(line)))
+    *_, speed = _SPEED.findall(log)
     generation = {
         "sentences": len(references),
         "sentences_per_second": float(speed),
@@ -101,8 +95,8 @@ def translate(
 
 def _generate(
     job: Job, data: DataFolder, subset: str, device: Device, board: Board
-) -> list[str]:
-    """Run fairseq-generate; return the lines of its log."""
+) -> str:
+    """Run fairseq-generate; return its log."""
     options = {"user_dir": user_dir(), "path": job.model, "gen_subset": subset}
     # Stock fairseq drops the last batch if its size is no multiple of this number (default: 8).
     options |= {"required_batch_size_multiple": 1, "num_workers": 0, "log_format": "none"}
@@ -122,15 +116,14 @@ def _generate(
         child.check(f"generating with {job.name}'s model")
     finally:
         child.stop()
-    return log.read_text("utf-8", "replace").split("\n")
+    return log.read_text("utf-8", "replace")
 
 
-def parse_hypotheses(lines: Iterable[str], count: int, folder: Path) -> list[str]:
+def parse_hypotheses(log: str, count: int, folder: Path) -> list[str]:
     """Return each sentence's best hypothesis in generate.log; UserError if a sentence has none."""
     hypotheses: dict[int, str] = {}
-    for line in lines:
-        if match := _HYPOTHESIS.match(line):  # the first of several is the best
-            hypotheses.setdefault(int(match[1]), match[2])
+    for index, subwords in _HYPOTHESIS.findall(log):  # the first of several is the best
+        hypotheses.setdefault(int(index), subwords)
     if sorted(hypotheses) != list(range(count)):
         raise UserError(
             f"{len(hypotheses)} hypotheses for {count} sentences, so nothing is scored: look into "

@@ -48,7 +48,7 @@ def test_the_curve_counts_repeated_updates_once_and_skips_cut_lines() -> None:
     ]
     assert learning_curve(lines) == {
         "train": [[10, 9.5], [20, 8.9], [30, 8.0]],
-        "valid": [[20, 8.4]],
+        "valid": [(20, 8.4)],
         "tokens_per_second": 200.0,
     }
     assert learning_curve([])["tokens_per_second"] is None

@@ -29,14 +29,15 @@ OUTPUT = [
 
 
 def test_hypotheses_are_in_order_whatever_characters_they_hold() -> None:
-    assert parse_hypotheses(OUTPUT, 3, FOLDER) == ["▁Aus\u2028 ▁und\x85 mehr", "", "▁Ein schalten"]
+    expected = ["▁Aus\u2028 ▁und\x85 mehr", "", "▁Ein schalten"]
+    assert parse_hypotheses("\n".join(OUTPUT), 3, FOLDER) == expected
 
 
 @pytest.mark.parametrize(("lost", "count"), [("none", 2), ("none", 4), ("H-1", 3)])
 def test_missing_or_extra_hypotheses_are_an_error(lost: str, count: int) -> None:
-    lines = [line for line in OUTPUT if not line.startswith(lost)]
+    log = "\n".join(line for line in OUTPUT if not line.startswith(lost))
     with pytest.raises(UserError, match=rf"hypotheses for {count} sentences.*generate\.log"):
-        parse_hypotheses(lines, count, FOLDER)
+        parse_hypotheses(log, count, FOLDER)
 
 
 def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Path) -> None:
