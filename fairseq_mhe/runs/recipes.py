@@ -128,39 +128,29 @@ class Training:
         batch = batch or self.batch_tokens
         largest = min(largest or self.mini_batch, batch)
         smallest = min(smallest, largest)
-
-        def fitting_size(devices: int) -> int:
-            """Return the largest mini-batch that divides the batch evenly, or 0 if none does."""
-            sizes = range(largest, smallest - 1, -1)
-            return next((size for size in sizes if batch % (devices * size) == 0), 0)
-
-        if size := fitting_size(workers):
-            return {self._size_option: size, "update_freq": [batch // workers // size]}
-        fitting = ", ".join(str(n) for n in range(1, 65) if fitting_size(n))
-        devices = f"{fitting} devices, or " if fitting else ""
+        for size in range(largest, smallest - 1, -1):
+            if batch % (workers * size) == 0:
+                update_freq = batch // workers // size
+                return {self._size_option: size, "update_freq": [update_freq]}
         raise UserError(
             f"an update of {batch:,} {unit} in mini-batches of {smallest:,} to {largest:,} cannot "
-            f"be shared evenly by {workers} devices: take {devices}another batch"
+            f"be shared evenly by {workers} devices: take another number of devices or batch"
         )
 
     def words(self, workers: int = 1) -> list[str]:
         """Return fairseq-train's arguments, with CUDA graphs, faster Adam and loss if possible."""
         options = {**self.options, **self.shared_by(workers)}
-        if _can_use_graphs(options, workers):
+        # A kind of attention in the user's own --user-dir may do what a graph cannot replay.
+        own_kinds = OWN_USER_DIR in os.environ
+        has_decoder = options["arch"].startswith(_WITH_DECODERS)
+        one_gpu = workers == 1 and torch.cuda.is_available()
+        if one_gpu and has_decoder and not (own_kinds or option_without_graphs(options)):
             options.setdefault("cuda_graphs", True)
         if options.get("optimizer") == "adam":
             options["optimizer"] = optimizer_for(self.precision)
         if options.get("criterion") in _CRITERIONS:
             options["criterion"] = criterion_for(self.precision, options["criterion"])
         return as_words(options)
-
-
-def _can_use_graphs(options: Json, workers: int) -> bool:
-    """Return whether CUDA graphs fit a training: on one GPU, of a model with a decoder."""
-    if workers > 1 or not torch.cuda.is_available() or option_without_graphs(options):
-        return False
-    # A kind of attention in the user's own --user-dir may do what a graph cannot replay.
-    return options["arch"].startswith(_WITH_DECODERS) and OWN_USER_DIR not in os.environ
 
 
 @dataclass(frozen=True)
@@ -181,7 +171,8 @@ def read_recipe(path: Path) -> Recipe:
     """Return the recipe in a file, whose name is the row; raises UserError for other files."""
     check_input(path, "give the path of a recipe (a .yaml file)")
     try:
-        groups: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+        loaded = OmegaConf.load(path)
+        groups: Any = OmegaConf.to_container(loaded, resolve=True)
         options = dict(_options(groups))
         expected = OmegaConf.create({"generation": Decoding})
         OmegaConf.set_readonly(expected.generation, False)  # the class is frozen
@@ -191,15 +182,11 @@ def read_recipe(path: Path) -> Recipe:
     except (OmegaConfBaseException, yaml.YAMLError, *_WRONG_VALUE) as error:
         problem = "is no recipe in fairseq-hydra-train's form"
         raise UserError(f"{path} {problem}: {error}") from None
-    needed = {
-        "arch": "model._name",
-        "dropout": "model.dropout",
-        "max_update": "optimization.max_update",
-    }
+    needed = ["model._name", "model.dropout", "optimization.max_update"]
     if not _UNITS.keys() & options.keys():
-        needed["max_tokens"] = "dataset.max_tokens"
-    for name, key in needed.items():
-        if name not in options:
+        needed.append("dataset.max_tokens")
+    for key in needed:
+        if OmegaConf.select(loaded, key) is None:
             raise UserError(f"{path} has no {key}: add it")
     training = Training(options)
     try:

@@ -64,7 +64,8 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
     if jobs:
         out = args.out.resolve()
         path = out / "jobs.json"
-        script = out / "slurm" / "job.sh"
+        folder = out / "slurm"
+        script = folder / "job.sh"
         # Jobs of an earlier submission may still run, and read their lines of jobs.json.
         earlier = read_json(path, list) if path.exists() else []
         numbers = range(len(earlier), len(earlier) + len(jobs))
@@ -72,21 +73,17 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
         write_json(path, [*earlier, *new])
         write_text(script, _SCRIPT)
         program = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(path)]
-        options = _options(numbers, script.parent, args)
-        array = _sbatch([*options, str(script), *program])
+        options = [f"array={numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}"]
+        options += [f"output={folder}/%A_%a.log", "time=24:00:00", "cpus-per-task=8"]
+        if not (args.cpu or args.processes):
+            options.append(f"gpus-per-node={args.gpus or 1}")
+        flags = [f"--{option}" for option in (*options, *args.slurm_option)]
+        array = _sbatch([*flags, str(script), *program])
         for name, number in zip(jobs, numbers, strict=True):
             job = f"{array}_{number}"
-            print(f"{name}: job {job}, output {script.parent}/{job}.log")
+            print(f"{name}: job {job}, output {folder}/{job}.log")
     advice = "for the table of the finished cells give --finished-only instead of --slurm"
     print(f"{len(jobs)} of {total} cells submitted; {advice}")
-
-
-def _options(numbers: range, folder: Path, args: Namespace) -> list[str]:
-    options = [f"array={numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}"]
-    options += [f"output={folder}/%A_%a.log", "time=24:00:00", "cpus-per-task=8"]
-    if not (args.cpu or args.processes):
-        options.append(f"gpus-per-node={args.gpus or 1}")
-    return [f"--{option}" for option in (*options, *args.slurm_option)]
 
 
 def _sbatch(words: list[str]) -> str:

@@ -133,16 +133,9 @@ def test_the_batch_is_the_same_on_any_number_of_devices(
     assert words[words.index("--update-freq") + 1] == str(update_freq)
 
 
-@pytest.mark.parametrize(
-    ("row", "devices", "fitting"),
-    [
-        ("base", 3, "1, 2, 4, 8, 16, 32, 64"),
-        ("tiny", 8, "1, 2, 4"),
-        ("roberta_mhe_tiny", 3, "1, 2, 4, 8, 16"),
-    ],
-)
-def test_devices_that_cannot_share_evenly_are_refused(row: str, devices: int, fitting: str) -> None:
-    with pytest.raises(UserError, match=f"by {devices} devices: take {fitting} devices"):
+@pytest.mark.parametrize(("row", "devices"), [("base", 3), ("tiny", 8), ("roberta_mhe_tiny", 3)])
+def test_devices_that_cannot_share_evenly_are_refused(row: str, devices: int) -> None:
+    with pytest.raises(UserError, match=f"by {devices} devices: take another number of devices"):
         RECIPES[row].training.words(devices)
 
 
@@ -154,7 +147,7 @@ def test_smaller_mini_batches_keep_the_batch() -> None:
     assert base.batched(2048).options["update_freq"] == [1]
     for batch, largest, problem in (
         (32771, None, "an update of 32,771 tokens in mini-batches of 256 to 4,096"),
-        (1000, 300, "256 to 300 cannot be shared evenly by 1 devices: take another batch"),
+        (1000, 300, "256 to 300 cannot be shared evenly by 1 devices: take another"),
         (1024, 10, "in mini-batches of 10 to 10 "),
     ):
         with pytest.raises(UserError, match=problem):
