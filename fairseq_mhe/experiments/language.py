@@ -228,9 +228,9 @@ class LanguageTable:
 
     def finished(self, kind: str) -> bool:
         """Return whether all jobs of a kind have scores; raises UserError for other settings."""
-        if not all(job.scores.exists() for job in self._pretrainings(kind)):
-            return False  # fine-tuning cannot even be planned
-        return all(job.scores.exists() for job in self._finetunings(kind))
+        # Fine-tuning can be planned after pre-training only: `all` stops before that.
+        stages = self._pretrainings, self._finetunings
+        return all(job.scores.exists() for jobs_of in stages for job in jobs_of(kind))
 
     def write(self, kinds: Sequence[str]) -> None:
         """Write the table, JSON and picture of the finished kinds, and print the table."""

@@ -262,9 +262,8 @@ def evaluate_job(job: Job, board: Board, data: DataFolder, args: Namespace) -> N
 
 def check_subset(data: DataFolder, args: Namespace) -> None:
     """Raise UserError if there is no data set --subset, or BLEU's tokeniser is not installed."""
-    source, target = data.languages
-    scoring.bleu_tokeniser(target, args.bleu_tokenizer)
-    subsets = sorted(path.stem for path in (data.folder / "raw").glob(f"*.{source}"))
+    scoring.bleu_tokeniser(data.languages[1], args.bleu_tokenizer)
+    subsets = sorted(data.manifest["lines"])
     if args.subset not in subsets:
         advice = f"give a --subset of {', '.join(subsets)}"
         raise UserError(f"{data.folder} has no {args.subset!r}: {advice}")
@@ -289,8 +288,7 @@ def score(args: Namespace) -> None:
     paths = [args.reference, args.hypothesis]
     if args.baseline:
         paths.append(args.baseline)
-    advice = "score the same sentences in the same order, one a line"
-    references, hypotheses, *baseline = scoring.read_aligned(paths, advice)
+    references, hypotheses, *baseline = scoring.read_aligned(paths)
     if args.language and not is_known(args.language):
         raise UserError(f"--language {args.language}: unknown; give a code like de or zh")
     tokenise = scoring.bleu_tokeniser(args.language, args.bleu_tokenizer)

@@ -20,6 +20,7 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 #: Number of bootstrap resamples for intervals and p-values, and their seed: sacreBLEU's defaults.
 RESAMPLES = 1000
 SEED = 12345
+_BLEU_OF_TOKENS = BLEU(tokenize="none", smooth_method="none", force=True)
 #: sacreBLEU's tokenisers that need no download, as its signatures name them.
 TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 
@@ -74,20 +75,15 @@ def tokenised_bleu(hypotheses: Lines, references: Lines, language: str) -> Json:
     def split(lines: Lines) -> list[str]:
         return [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokenise(line)) for line in lines]
 
-    return _score(_bleu_of_tokens(), split(hypotheses), split(references))
-
-
-def _bleu_of_tokens() -> BLEU:
-    return BLEU(tokenize="none", smooth_method="none", force=True)
+    return _score(_BLEU_OF_TOKENS, split(hypotheses), split(references))
 
 
 def bleu4(hypotheses: Lines, references: Lines) -> Json:
     """Return BLEU of tokens as fairseq-generate counts it: <unk> in a reference never matches."""
     references = [re.sub(r"(?<!\S)<unk>(?!\S)", "<<unk>>", line) for line in references]
-    bleu = _bleu_of_tokens()
-    result = bleu.corpus_score(hypotheses, [references])
+    result = _BLEU_OF_TOKENS.corpus_score(hypotheses, [references])
     line = result.format().replace("BLEU", "BLEU4", 1)
-    return {**_score(bleu, hypotheses, references), "line": line}
+    return {**_score(_BLEU_OF_TOKENS, hypotheses, references), "line": line}
 
 
 def bleu_tokeniser(language: str | None, chosen: str | None = None) -> str:
@@ -116,13 +112,14 @@ def add_tokeniser(parser: ArgumentParser) -> None:
     parser.add_argument("--bleu-tokenizer", choices=TOKENISERS, help=help_)
 
 
-def read_aligned(paths: Sequence[Path], advice: str) -> list[list[str]]:
-    """Return the lines of parallel texts; UserError with ``advice`` if their numbers differ."""
+def read_aligned(paths: Sequence[Path]) -> list[list[str]]:
+    """Return the lines of parallel texts; UserError if their numbers differ."""
     texts = [list(read_lines(path)) for path in paths]
     for path, lines in zip(paths, texts, strict=True):
         if not lines or len(lines) != len(texts[0]):
             raise UserError(
-                f"{path} has {len(lines):,} lines, {paths[0]} has {len(texts[0]):,}: {advice}"
+                f"{path} has {len(lines):,} lines, {paths[0]} has {len(texts[0]):,}: score the "
+                "same sentences in the same order, one a line"
             )
     return texts
 
@@ -132,9 +129,7 @@ def read_translations(folder: Path) -> dict[str, list[str]]:
     names = ["references", "sources", "hypotheses"]
     if (folder / "hypotheses.tokens.txt").exists():
         names += ["references.tokens", "hypotheses.tokens"]
-    advice = f"remove {folder} and evaluate the run again to translate it once more"
-    texts = read_aligned([folder / f"{name}.txt" for name in names], advice)
-    return dict(zip(names, texts, strict=True))
+    return {name: list(read_lines(folder / f"{name}.txt")) for name in names}
 
 
 def described(scores: Json) -> list[str]:

@@ -54,9 +54,7 @@ def test_impossible_options_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
             raise RuntimeError
 
     monkeypatch.setattr("fairseq_mhe.runs.scoring.BLEU", missing)
-    (tmp_path / "raw").mkdir()
-    (tmp_path / "raw" / "test.en").touch()
-    data = DataFolder(tmp_path, ("en", "ja"))
+    data = DataFolder(tmp_path, ("en", "ja"), {"lines": {"test": 1}})
     with pytest.raises(UserError, match="BLEU by ja-mecab needs a dictionary: pip install"):
         table.check_subset(data, argparse.Namespace(subset="test", bleu_tokenizer=None))
     table.check_subset(data, argparse.Namespace(subset="test", bleu_tokenizer="char"))
