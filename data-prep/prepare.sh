@@ -1,5 +1,4 @@
 # The scripts here source this with MODULE OPTION...; it runs the module, and installs fairseq-mhe if needed.
 # shellcheck shell=bash
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
 start fairseq "$@"

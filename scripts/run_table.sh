@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
 # Make the paper's table, rows x kinds of attention x seeds: --data DATA --out OUT. The same command resumes.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 start fairseq fairseq_mhe.cli run-table "$@"

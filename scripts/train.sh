@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
 # Train a row with a kind of attention by the row's recipe: ROW ATTENTION --data DATA --out RUNS. The same command resumes.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 start fairseq fairseq_mhe.cli train "$@"
