@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cycler import cycler
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,21 +14,8 @@ from matplotlib.figure import Figure
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.report.table import Row, deviation
 
-#: Okabe and Ito's colours, distinct with every kind of colour vision, then a dark yellow and grey.
-_BRIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_COLOURS = (*_BRIGHT, "#000000", "#8C8C00", "#7F7F7F")
-#: The style of each series. A colour that comes a second time has another marker.
-LOOKS = cycler(color=_COLOURS * 2, marker="os^DvPX<>s^DvPX<>o")
-_STYLE: Any = {
-    "axes.prop_cycle": LOOKS,
-    "axes.grid": True,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.size": 12,
-    "grid.alpha": 0.3,
-    "savefig.dpi": 200,
-    "text.parse_math": False,
-}
+#: matplotlib's settings, among them the colour and marker of each series.
+STYLE = Path(__file__).with_name("plots.mplstyle")
 #: The minimum distance of two markers, as a share of the largest cost.
 _MIN_DISTANCE = 0.03
 #: Name of a cost in table.json -> label of its axis, and the unit of the axis.
@@ -48,7 +34,7 @@ def picture(
     path: Path, title: str, width: float = 18, height: float = 5.5
 ) -> Iterator[Figure]:
     """Yield a figure (sizes in inches), then write it as PNG with the legend of its first panel."""
-    with rc_context(_STYLE):
+    with rc_context(fname=STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         figure.suptitle(title)
         yield figure

@@ -8,10 +8,11 @@ from pathlib import Path
 from shlex import join
 from typing import Any
 
+from matplotlib import rcParams
 from scipy import stats
 
 from fairseq_mhe.common.system import machine, software
-from fairseq_mhe.report.plots import LOOKS, picture
+from fairseq_mhe.report.plots import picture
 from fairseq_mhe.report.results import Cell, check_scored_alike, mean
 from fairseq_mhe.report.table import Block, Row, Table, columns, deviation, filled, seed_words
 from fairseq_mhe.runs import devices
@@ -35,13 +36,9 @@ def report(
     rows = [_summary(variant, cell) for variant, cell in cells.items()]
     for measure in _MEASURES:
         _compare(rows, measure)
-    shown = []
-    for row in rows:
-        is_reference = row["variant"] == row["reference"]
-        shown.append({**row, "compared_with": None if is_reference else row["reference"]})
     blocks = []
     for question, meaning in study.questions.items():
-        if of_question := [row for row in shown if row["question"] == question]:
+        if of_question := [row for row in rows if row["question"] == question]:
             heading = f"{question}: {meaning}"
             blocks.append(Block(filled(columns("study"), of_question), of_question, heading))
     signature = next(iter(cells.values())).results[0].scores["bleu"]["signature"]
@@ -86,6 +83,7 @@ def _compare(rows: Sequence[dict[str, Any]], measure: str) -> None:
         samples = [row[f"{measure}_of_seeds"] for row in others]
         p_values = dunnett(samples, reference[f"{measure}_of_seeds"])
         for row, p_value in zip(others, p_values, strict=True):
+            row["compared_with"] = row["reference"]
             row[f"{measure}_difference"] = round(row[measure] - reference[measure], 4)
             row[f"{measure}_p"] = p_value
 
@@ -115,8 +113,9 @@ def write(args: Namespace, name: str, table: Table, results: Mapping[str, Any]) 
 
 def _plot(rows: Sequence[Row], path: Path, title: str) -> None:
     """Plot a line for each variant: its seeds, their mean and their standard deviation."""
-    looks = dict(zip(dict.fromkeys(row["question"] for row in rows), LOOKS, strict=False))
+    questions = dict.fromkeys(row["question"] for row in rows)
     with picture(path, title, width=14, height=max(4.0, 0.3 * len(rows) + 1.5)) as figure:
+        looks = dict(zip(questions, rcParams["axes.prop_cycle"], strict=False))
         panels = figure.subplots(1, 2, sharey=True)
         for axes, (measure, name) in zip(panels, _MEASURES.items(), strict=True):
             for line, row in enumerate(rows):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib import rc_params_from_file
 from matplotlib.axes import Axes
 
 from fairseq_mhe.attention import KINDS
@@ -76,5 +77,6 @@ def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn
 
 
 def test_no_two_kinds_look_alike() -> None:
-    looks = {tuple(look.values()) for look in itertools.islice(plots.LOOKS, len(KINDS))}
+    cycle = rc_params_from_file(plots.STYLE)["axes.prop_cycle"]
+    looks = {tuple(look.values()) for look in itertools.islice(cycle, len(KINDS))}
     assert len(looks) == len(KINDS) > 9
