@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from fairseq import utils
+from fairseq.data.data_utils import batch_by_size
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
@@ -204,15 +205,10 @@ def shapes(cell: Values) -> list[tuple[int, int]]:
         return [(cell["batch"], cell["length"])]
     random = np.random.default_rng(1)  # independent of --seed
     news = models.random_lengths(random, cell["sentences"], _SPREAD)
-    clipped = np.clip(news, *_BOUNDS).astype(int)
-    lengths = sorted(clipped.tolist(), reverse=True)
-    batches = []
-    while lengths:
-        longest = lengths[0]
-        size = min(cell["batch"], len(lengths), max(1, _MAX_BATCH_TOKENS // longest))
-        batches.append((size, longest))
-        del lengths[:size]
-    return batches
+    lengths = np.sort(np.clip(news, *_BOUNDS).astype(int))[::-1]  # longest first
+    limits = {"max_tokens": _MAX_BATCH_TOKENS, "max_sentences": cell["batch"]}
+    batches = batch_by_size(np.arange(len(lengths)), lengths.__getitem__, **limits)
+    return [(len(batch), int(lengths[batch[0]])) for batch in batches]
 
 
 def storage_bytes(value: Any) -> int:
