@@ -6,17 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_mhe.prepare.tasks import TASKS
-from fairseq_mhe.report.published import LANGUAGE_MODELS, peop, prr
+from fairseq_mhe.report.published import BENCHMARKS, LANGUAGE_MODELS, peop, prr
 from fairseq_mhe.report.table import Block, Row, columns, seeds_column
-
-#: Suite or task -> the paper's name of the benchmark, and the number of tasks that its score
-#: averages. GLUE's score leaves out WNLI, as is usual.
-_BENCHMARKS = {
-    "glue": ("GLUE", 8),
-    "superglue": ("SuperGLUE", 8),
-    "squad1": ("SQuAD1.1", 1),
-    "squad2": ("SQuAD2.0", 1),
-}
 
 
 def task_blocks(
@@ -30,7 +21,7 @@ def task_blocks(
     """
     tasks = list(commonest)
     blocks = []
-    for suite, (benchmark, task_count) in _BENCHMARKS.items():
+    for suite, (benchmark, task_count) in BENCHMARKS.items():
         included = [t for t in tasks if suite in (t, TASKS[t].suite) and t != "wnli"]
         if included:
             heading = benchmark

@@ -9,6 +9,8 @@ _PRINTED = yaml_beside(__file__, "published.yaml")
 TRANSLATION: dict[str, dict[str, tuple[str, float, float]]] = _PRINTED["translation"]
 #: Kind -> attention parameters of a model of BERT-base's size, in millions.
 BERT_BASE: dict[str, str] = _PRINTED["bert_base"]
+#: Suite or task -> the paper's name of the benchmark, and how many tasks its score averages.
+BENCHMARKS: dict[str, tuple[str, int]] = _PRINTED["benchmarks"]
 #: Benchmark -> kind -> score, PRR and PEoP; sha has no PEoP.
 LANGUAGE_MODELS: dict[str, dict[str, list[float]]] = _PRINTED["language_models"]
 
