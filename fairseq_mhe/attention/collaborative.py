@@ -74,12 +74,9 @@ class CollaborativeAttention(Attention):
 
     def written_out(self) -> WrittenOut:
         """Queries contain m_i. v_i is one more row of the key's weight; a query bias selects it."""
-        mixing = self.mixing.detach().double()  # (n, D)
-        query = self.q_proj.weight.detach().double()  # (D, C)
-        query = query * mixing.unsqueeze(2)  # (n, D, C)
-        key = self.k_proj.weight.detach().double()  # (D, kdim)
-        key = key.expand(self.num_heads, -1, -1)  # (n, D, kdim)
-        query_bias = query.new_zeros(query.shape[:2])
+        query, query_bias = head_projections(self.q_proj, 1, self.num_heads)
+        query = query * self.mixing.detach().double().unsqueeze(2)  # (n, D, C)
+        key, _ = head_projections(self.k_proj, 1, self.num_heads)  # (n, D, kdim)
         if self.content_proj is not None:
             content = self.content_proj.weight.detach().double()  # (n, kdim)
             width = query.size(1) + 1

@@ -1,8 +1,7 @@
 """The costs of a model: parameters, bytes of key/value cache in decoding, multiply-adds."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 from typing import Any
 
 import torch
@@ -82,12 +81,8 @@ class Cost:
     source: float = 0  # multiply-adds for each source token
     target: float = 0  # multiply-adds for each target token of each hypothesis
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.parameters + other.parameters,
-            self.source + other.source,
-            self.target + other.target,
-        )
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(*map(add, astuple(self), astuple(other)))
 
 
 def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:

@@ -67,6 +67,7 @@ class Bf16Linear(PackedLinear):
 
     ITEM_SIZE = 2
     INPUTS = (torch.float32, torch.bfloat16)
+    OUTPUT = torch.float32
 
     def _pack(self) -> Any:
         bias = None if self.bias is None else self.bias.detach().bfloat16()
@@ -74,19 +75,15 @@ class Bf16Linear(PackedLinear):
         return torch.ops.mkldnn._reorder_linear_weight(weight), bias
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
-        return self._product_in_bf16(x, packed).float()
-
-    def _product_in_bf16(self, x: Tensor, packed: Any) -> Tensor:
         product = torch.ops.mkldnn._linear_pointwise
         y: Tensor = product(x.bfloat16(), *packed, "none", [], "")
-        return y
+        return y.to(self.OUTPUT)
 
 
 class Bf16Inner(Bf16Linear):
     """The first layer of a feed-forward network, with outputs in bfloat16 for the second layer."""
 
-    def _multiply(self, x: Tensor, packed: Any) -> Tensor:
-        return self._product_in_bf16(x, packed)
+    OUTPUT = torch.bfloat16
 
 
 class Bf16Logits(Bf16Linear):
