@@ -65,45 +65,40 @@ def _download(url: str, path: Path) -> None:
     """Download to PATH.part, resuming as long as more bytes arrive; then rename it to ``path``."""
     part = path.with_name(f"{path.name}.part")
     part.touch()
-    complete = False
     retries = Retry(
         RETRIES, backoff_factor=PAUSE, status_forcelist=_BUSY, raise_on_status=False
     )
     with requests.Session() as session:
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=retries))
-        while not complete:
+        while True:
             size = part.stat().st_size
             try:
-                complete = _resume(session, url, part)
+                _resume(session, url, part)
+                break
             except requests.RequestException as error:
                 if part.stat().st_size == size:  # no progress
                     raise UserError(
                         f"cannot download {url}: {error}; try again, which resumes, use --mirror, "
                         f"or put the file into {path.parent}"
                     ) from error
-    part.with_suffix(".version").unlink(missing_ok=True)
     part.rename(path)
 
 
-def _resume(session: requests.Session, url: str, part: Path) -> bool:
-    """Download the rest of ``part``, whose ETag is in .version; return whether it is complete."""
+def _resume(session: requests.Session, url: str, part: Path) -> None:
+    """Download the rest of ``part``; raises RequestException if the connection breaks."""
     size = part.stat().st_size
-    version = part.with_suffix(".version")
     headers = {"Accept-Encoding": "identity"}
-    etag = version.read_text("utf-8") if size and version.exists() else ""
-    if etag and not etag.startswith("W/"):  # a weak ETag does not guarantee equal bytes
-        headers |= {"Range": f"bytes={size}-", "If-Range": etag}
+    if size:
+        headers["Range"] = f"bytes={size}-"
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
         if response.status_code == requests.codes.requested_range_not_satisfiable:
-            return True  # the file has no more bytes
+            return  # the file has no more bytes
         response.raise_for_status()
         if response.status_code != requests.codes.partial_content:
-            size = 0  # the server sends the whole file, perhaps a newer version
+            size = 0  # the server sends the whole file
         rest = response.headers.get("Content-Length")
         total = size + int(rest) if rest else None
-        etag = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
-        version.write_text(etag, "utf-8")
         # Some servers call .gz an encoding despite "identity"; requests would decompress it.
         response.raw.headers.pop("Content-Encoding", None)
         with Board("MB") as board, part.open("ab" if size else "wb") as stream:
@@ -112,7 +107,6 @@ def _resume(session: requests.Session, url: str, part: Path) -> bool:
                 size += len(block)
                 if total is not None:
                     board.update(part.stem, size // MB, max(1, total // MB))
-    return total is None or size >= total
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:

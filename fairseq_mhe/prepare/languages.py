@@ -4,18 +4,9 @@ from functools import cache
 
 from langcodes import Language, LanguageTagError
 
-_HAN = frozenset(("Hani", "Hans", "Hant"))
-_KANA = frozenset(("Hira", "Hrkt", "Jpan", "Kana"))
-_HANGUL = frozenset(("Hang", "Kore"))
-#: Scripts of Khmer, Lao, Burmese, Thai and Tibetan, which write no spaces between words.
-_UNSPACED = frozenset(("Khmr", "Laoo", "Mymr", "Thai", "Tibt"))
-# Moses' detokeniser does not restore text of these scripts and languages: up to 300 sentences of
-# Django's catalogues have under 98 BLEU. Single sentences decided on Korean and on other languages
-# of the same scripts, which have other commas and full stops than Moses' rules.
-_SCRIPTS_NOT_RESTORED = frozenset(("Arab", "Armn", "Ethi", *_HANGUL))
-_WITH_DANDA_OR_JOINERS = ("as", "bn", "hi", "ml", "ne", "or", "pa", "si")
-_WITH_APOSTROPHES = ("ast", "be", "br", "ca", "cy", "ga", "gd", "ig", "sq", "uk", "uz")
-_LANGUAGES_NOT_RESTORED = frozenset(_WITH_DANDA_OR_JOINERS + _WITH_APOSTROPHES)
+from fairseq_mhe.common.files import yaml_beside
+
+_FACTS = yaml_beside(__file__, "languages.yaml")
 
 
 @cache
@@ -48,23 +39,17 @@ def script_of(code: str) -> str:
 
 def has_spaces(code: str) -> bool:
     """Whether a language is written with spaces between words."""
-    return script_of(code) not in _HAN | _KANA | _UNSPACED
+    return bleu_tokeniser_of(code) not in _FACTS["without_spaces"]
 
 
 def restored_by_moses(code: str) -> bool:
     """Whether Moses' detokeniser restores tokenised text of a language, up to rare cases."""
-    if not has_spaces(code) or script_of(code) in _SCRIPTS_NOT_RESTORED:
+    if not has_spaces(code) or script_of(code) in _FACTS["scripts_not_restored"]:
         return False
-    return base_code(code) not in _LANGUAGES_NOT_RESTORED
+    return base_code(code) not in _FACTS["languages_not_restored"]
 
 
 def bleu_tokeniser_of(code: str) -> str:
     """Return the sacreBLEU tokeniser that splits text of a language into words or characters."""
-    script = script_of(code)
-    if script in _HAN:
-        return "zh"
-    if script in _KANA:
-        return "ja-mecab"
-    if script in _HANGUL:
-        return "ko-mecab"
-    return "char" if script in _UNSPACED else "13a"
+    tokeniser: str = _FACTS["bleu_tokenisers"].get(script_of(code), "13a")
+    return tokeniser

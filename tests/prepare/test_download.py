@@ -57,24 +57,12 @@ def test_a_broken_download_resumes_after_the_last_whole_block(
     assert [byte_range for _, byte_range in server.requests] == expected
 
 
-def test_parts_of_two_versions_are_not_joined(
-    file: RemoteFile, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_server_without_ranges_sends_the_whole_file_again(
+    file: RemoteFile, server: Server, tmp_path: Path
 ) -> None:
-    """There is no checksum, and the server changes the file after the connection breaks."""
-    unknown = replace(file, sha256=None)
-    server.break_after = [BLOCK + 4000]
-    newer = bytes(reversed(CONTENT))
-
-    def change(board: object, name: str, done: int, total: int) -> None:
-        (tmp_path / "served" / "file.tgz").write_bytes(newer)
-        server.etag = '"2"'
-
-    monkeypatch.setattr("fairseq_mhe.prepare.download.Board.update", change)
-    assert obtain(unknown, tmp_path / "here") == newer
+    server.ranges, server.break_after = False, [BLOCK + 4000]
+    assert obtain(file, tmp_path) == CONTENT
     assert [byte_range for _, byte_range in server.requests] == [None, f"bytes={BLOCK}-"]
-    (tmp_path / "here" / "file.tgz").unlink()
-    (tmp_path / "here" / "file.tgz.part").write_bytes(b"x" * 5000)  # of an unknown version
-    assert obtain(unknown, tmp_path / "here") == newer
 
 
 @pytest.mark.parametrize("status", [408, 429, 503])
@@ -100,7 +88,6 @@ def test_a_complete_part_is_not_downloaded_again(
     file: RemoteFile, server: Server, tmp_path: Path
 ) -> None:
     (tmp_path / "file.tgz.part").write_bytes(CONTENT)
-    (tmp_path / "file.tgz.version").write_text(server.etag)
     assert obtain(file, tmp_path) == CONTENT
     assert server.requests == [("/file.tgz", f"bytes={len(CONTENT)}-")]
 
