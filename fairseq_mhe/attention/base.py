@@ -242,15 +242,22 @@ class Attention(nn.Module):
             nn.init.zeros_(layer.bias)
         return layer
 
-    def queries_by_one_product(
-        self, x: Tensor, weight: Callable[[], Tensor], bias: Callable[[], Tensor]
-    ) -> Tensor:
-        """(T, B, C) -> (B, n, T, width), by one layer with ``weight()`` and ``bias()``.
+    def queries_by_one_product(self, x: Tensor, factors: Tensor) -> Tensor:
+        """(T, B, C) -> (B, n, T, j * d): the outputs of W_Q times ``factors`` (n, j, d).
 
-        Generation on a GPU takes as long as its kernel launches, so both are computed only once.
+        Generation on a GPU takes as long as its kernel launches, so one layer computes both.
         """
-        biases = self.compute_once(bias) if self.bias else None
-        queries = linear(x, self.compute_once(weight), biases)
+
+        def queries_weight() -> Tensor:  # (n * j * d, C)
+            weight = self.q_proj.weight.unflatten(0, (-1, 1, self.head_dim))
+            return (weight * factors.unsqueeze(3)).flatten(0, 2)
+
+        def queries_bias() -> Tensor:  # (n * j * d,)
+            bias = self.q_proj.bias.unflatten(0, (-1, 1, self.head_dim))
+            return (bias * factors).flatten()
+
+        bias = self.compute_once(queries_bias) if self.bias else None
+        queries = linear(x, self.compute_once(queries_weight), bias)
         return split_heads(queries, self.num_heads)
 
     def compute_once(self, compute: Callable[[], Tensor]) -> Tensor:

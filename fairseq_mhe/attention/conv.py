@@ -48,21 +48,9 @@ class MHAConv(Attention):
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, 3, d): Q_i * e_ij."""
         if self._computed is not None and x.is_cuda:
-            layer = self.queries_weight, self.queries_bias
-            return self.queries_by_one_product(x, *layer).unflatten(3, (TAPS, -1))
+            return self.queries_by_one_product(x, self.taps).unflatten(3, (TAPS, -1))
         projected = split_heads(self.q_proj(x), self.query_heads)  # (B, 1 or n, T, d)
         return projected.unsqueeze(3) * self.taps.unsqueeze(1)
-
-    def queries_weight(self) -> Tensor:
-        """(n 3 d, C): W_Q times each tap of each head."""
-        weight = self.q_proj.weight.unflatten(0, (-1, 1, self.head_dim))
-        taps = self.taps.unsqueeze(3)  # (n, 3, d, 1)
-        return (weight * taps).flatten(0, 2)
-
-    def queries_bias(self) -> Tensor:
-        """(n 3 d,): the bias of W_Q times each tap of each head."""
-        bias = self.q_proj.bias.unflatten(0, (-1, 1, self.head_dim))
-        return (bias * self.taps).flatten()
 
     def queries_keys_values(
         self, query: Tensor, memory: Tensor, padding: Tensor | None

@@ -100,23 +100,16 @@ class MHEMul(_HeadEmbeddingAttention):
 
         psi(Q) psi(K)^T = (Q * (1 + e^Q)) (K * (1 + e^K))^T = (Q * (1 + e^Q) * (1 + e^K)) K^T.
         """
+        factors = self.compute_once(self.score_factors).unsqueeze(1)  # (n, 1, d)
         if self._computed is not None and x.is_cuda:
-            return self.queries_by_one_product(x, self.queries_weight, self.queries_bias)
-        return self.shared_query(x) * self.compute_once(self.score_factors).unsqueeze(1)
+            return self.queries_by_one_product(x, factors)
+        return self.shared_query(x) * factors
 
     def score_factors(self) -> Tensor:
         """(n, d): (1 + e^Q) * (1 + e^K), in generation times the scale of the scores."""
         offset = self.head_embedding_offset
         factors = (offset + self.query_embedding) * (offset + self.key_embedding)
         return factors if self._computed is None else factors * self.scaling
-
-    def queries_weight(self) -> Tensor:
-        """(n d, C): W_Q times each head's factors."""
-        return (self.score_factors().unsqueeze(2) * self.q_proj.weight).flatten(0, 1)
-
-    def queries_bias(self) -> Tensor:
-        """(n d,): the bias of W_Q times each head's factors."""
-        return (self.score_factors() * self.q_proj.bias).flatten()
 
     def query_layer(self) -> tuple[Tensor, Tensor | None]:
         """(n d, C), (n d,): W_Q and its bias times the factors; scaling queries takes longer."""
