@@ -14,7 +14,6 @@ import hashlib
 import json
 import re
 import sys
-import unicodedata
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -35,10 +34,8 @@ TEST_SHARE, VALID_SHARE = 0.12, 0.08
 LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)")
 EMPHASIS = re.compile(r"(\*\*|\*)(?=\S)(.+?)(?<=\S)\1")
 LINE_MARK = re.compile(r"^\s*(?:#+\s+|[-*•]\s+|\d+[.)]\s+)")
-SENTENCE_END = re.compile(r"(?<=[.!?])[\"“”)\]]*\s+(?=[\"„“(\[]*[A-ZÄÖÜ])")
-ABBREVIATION = re.compile(
-    r"\b(?:[A-Za-z]|e\.g|i\.e|etc|vs|bzw|usw|ca|Nr|No|St|evtl|ggf|vgl|inkl|max|min|approx)\.$"
-)
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"„“(\[]*[A-ZÄÖÜ])")
+ABBREVIATION = re.compile(r"\b(?:[A-Za-z]|e\.g|i\.e|etc|bzw)\.$")
 PLACEHOLDER = re.compile(r"[{}]|\[%|%\d*[sd]\b")
 CODE = re.compile(
     r"[`*|\\]|\w_|_\w|_$|<\w|</|[A-Za-z]\(\)|\w=\w|://|\bwww\.|(?:^|[\s\"'])[.~]*/\w"
@@ -71,10 +68,8 @@ def sentences(line: str) -> list[str]:
     parts: list[str] = []
     start = 0
     for gap in SENTENCE_END.finditer(line):
-        # Closing quotes matched with the gap belong to the sentence before it.
-        end = gap.start() + len(gap.group().rstrip())
-        if not ABBREVIATION.search(line[start:end]):
-            parts.append(line[start:end])
+        if not ABBREVIATION.search(line[start : gap.start()]):
+            parts.append(line[start : gap.start()])
             start = gap.end()
     return [*parts, line[start:]]
 
@@ -128,21 +123,20 @@ def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     for key, value in node.items():
         if isinstance(value, dict):
             yield from flatten(value, f"{prefix}/{key}")
-        elif isinstance(value, str):
-            yield f"{prefix}/{key}", unicodedata.normalize("NFC", value)
+        else:
+            yield f"{prefix}/{key}", value
 
 
 def read_messages(wheel: Path) -> Iterator[Pair]:
     """Yield every string that has both languages, by integration in alphabetical order."""
     with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-        for name in sorted(name for name in names if name.endswith("/translations/en.json")):
-            german = name.replace("/en.json", "/de.json")
-            if german in names:
-                translated = dict(flatten(json.loads(archive.read(german))))
-                for key, text in flatten(json.loads(archive.read(name))):
-                    if key in translated:
-                        yield Pair(name.split("/")[-3], text, translated[key])
+        names = [name for name in archive.namelist() if name.endswith("/translations/en.json")]
+        for name in sorted(names):
+            german = archive.read(name.replace("/en.json", "/de.json"))
+            translated = dict(flatten(json.loads(german)))
+            for key, text in flatten(json.loads(archive.read(name))):
+                if key in translated:
+                    yield Pair(name.split("/")[-3], text, translated[key])
 
 
 def clean(messages: Iterable[Pair], counts: Counter[str]) -> Iterator[Pair]:
@@ -157,14 +151,6 @@ def clean(messages: Iterable[Pair], counts: Counter[str]) -> Iterator[Pair]:
                 counts[f"dropped: {reason}"] += 1
             else:
                 yield Pair(message.integration, en, de)
-
-
-def split_of(name: str, size: int) -> str:
-    """Return the split of the family ``name``, which has ``size`` pairs."""
-    point = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32
-    if size > MAX_HELD_OUT_FAMILY or point >= TEST_SHARE + VALID_SHARE:
-        return "train"
-    return "test" if point < TEST_SHARE else "valid"
 
 
 def one_translation_each(pairs: Iterable[Pair]) -> list[Pair]:
@@ -204,7 +190,10 @@ def split(pairs: Iterable[Pair], counts: Counter[str]) -> dict[str, list[Pair]]:
         families[pair.integration.split("_")[0]].append(pair)
     groups: dict[str, list[Pair]] = defaultdict(list)
     for name, members in families.items():
-        chosen = split_of(name, len(members))
+        point = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32
+        chosen = "test" if point < TEST_SHARE else "valid"
+        if len(members) > MAX_HELD_OUT_FAMILY or point >= TEST_SHARE + VALID_SHARE:
+            chosen = "train"
         groups[chosen] += members
         counts[f"{chosen} pairs before de-duplication"] += len(members)
     train = one_translation_each(groups["train"])
