@@ -1,7 +1,7 @@
 """The sizes of all models (``--arch``), read from architectures.yaml."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import yaml_beside
@@ -19,7 +19,7 @@ class Row:
     layers: int  # of each side
     dropout: float
     normalize_before: bool = False
-    sides: tuple[str, ...] = ("encoder", "decoder")
+    sides: Sequence[str] = ("encoder", "decoder")
     stock: str = ""  # fairseq's architecture that sets all other options
 
     def options(self) -> dict[str, float]:
@@ -37,18 +37,14 @@ class Row:
 _SIZES = yaml_beside(__file__, "architectures.yaml")
 
 
-def _rows(group: str, **defaults: Any) -> dict[str, Row]:
-    rows = {}
-    for name, row in _SIZES[group].items():
-        rows[name] = Row(**{**defaults, **row})
-    return rows
+def _rows(group: str) -> dict[str, Row]:
+    in_common = _SIZES["in_common"][group]
+    return {name: Row(**{**in_common, **row}) for name, row in _SIZES[group].items()}
 
 
-_CAUSAL = {"normalize_before": True, "sides": ("decoder",), "stock": "transformer_lm_gpt"}
 #: Translation models: the paper's rows, and rows for smaller corpora and for CPUs.
 ROWS, SMALL_ROWS = _rows("paper"), _rows("small")
-ROBERTA_ROWS = _rows("roberta", sides=("encoder",), stock="roberta")
-LM_ROWS = _rows("language_model", **_CAUSAL)
+ROBERTA_ROWS, LM_ROWS = _rows("roberta"), _rows("language_model")
 
 
 def sizes(row: str) -> Row:
