@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
 # Prepare the embedded English-German corpus (home-assistant/) as a data folder for fairseq-train.
-source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora home_assistant_en_de "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/start.sh" fairseq fairseq_mhe.prepare.corpora home_assistant_en_de "$@"

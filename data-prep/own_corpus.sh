@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
 # Prepare your own parallel text, in any language pair, as a data folder for fairseq-train.
-source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.cli prepare "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/start.sh" fairseq fairseq_mhe.cli prepare "$@"

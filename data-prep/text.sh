@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
 # Prepare your own running text for language models.
-source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora text "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/start.sh" fairseq fairseq_mhe.prepare.corpora text "$@"

@@ -1,4 +1,3 @@
 #!/usr/bin/env bash
 # Prepare a small corpus, pre-train and fine-tune two language models, and print a table. The same command resumes.
-source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-start fairseq fairseq_mhe.cli quickstart-lm "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/start.sh" fairseq fairseq_mhe.cli quickstart-lm "$@"

@@ -1,4 +1,3 @@
 #!/usr/bin/env bash
 # Train a row with a kind of attention by the row's recipe: ROW ATTENTION --data DATA --out RUNS. The same command resumes.
-source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-start fairseq fairseq_mhe.cli train "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/start.sh" fairseq fairseq_mhe.cli train "$@"

@@ -15,7 +15,7 @@ SCRIPTS = sorted(
     str(path.relative_to(REPOSITORY))
     for room in ("scripts", "data-prep")
     for path in (REPOSITORY / room).glob("*.sh")
-    if path.name not in ("environment.sh", "prepare.sh")
+    if path.name not in ("environment.sh", "start.sh")
 )
 #: Scripts whose command has another name.
 COMMANDS = {"run-nlu-table": "nlu-table", "benchmark": "bench"}
