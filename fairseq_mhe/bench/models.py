@@ -114,8 +114,7 @@ def random_batches(
 def real_batches(folder: Path, vocabulary: int, max_tokens: int) -> Iterable[Values]:
     """Return an epoch of a data folder's batches, without pairs that are longer than a batch.
 
-    fairseq-train leaves them out, too. Raises UserError if no pair remains, or if ``vocabulary`` is
-    too small.
+    fairseq-train leaves them out, too. Raises UserError if ``vocabulary`` is too small.
     """
     task = load_task(open_binary(folder))
     words = max(len(task.source_dictionary), len(task.target_dictionary))
@@ -123,10 +122,6 @@ def real_batches(folder: Path, vocabulary: int, max_tokens: int) -> Iterable[Val
         raise UserError(f"{folder} has {words} words: give --vocab-size {words} or more")
     task.load_dataset("train")
     pairs: Any = task.dataset("train")
-    shortest = pairs.sizes.max(axis=1).min()  # of the longer sides
-    if shortest > max_tokens:
-        advice = f"give --max-tokens {shortest} or more"
-        raise UserError(f"{folder} has only pairs of {shortest} or more tokens: {advice}")
     epoch = task.get_batch_iterator(
         pairs,
         max_tokens=max_tokens,

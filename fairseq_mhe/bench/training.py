@@ -12,10 +12,10 @@ from fairseq.trainer import Trainer
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch
-from fairseq_mhe.common.arguments import positive, positive_list
+from fairseq_mhe.common.arguments import at_least, list_of, positive
 from fairseq_mhe.common.errors import UserError
 
-_MAX_TOKENS = "tokens of a batch (default: 1024, GPU 4096)"
+_MAX_TOKENS = "tokens of a batch, at least 64 (default: 1024, GPU 4096)"
 
 
 class TrainingBenchmark(Benchmark):
@@ -29,7 +29,7 @@ class TrainingBenchmark(Benchmark):
     columns: ClassVar = {"s": "total", "tokens/s": "units"}
 
     options: ClassVar = (
-        ("--max-tokens", _MAX_TOKENS, positive_list, None, "N,..."),
+        ("--max-tokens", _MAX_TOKENS, list_of(at_least(64)), None, "N,..."),
         ("--batches", "updates of a repetition", positive, 4, "N"),
         ("--data", "folder of real pairs (default: random pairs)", Path, None, "DATA"),
     )

@@ -98,10 +98,9 @@ def gap(args: Namespace, recipe: Recipe) -> list[Variant]:
     add("std-0.1", "embeddings", mhe, head_embedding_std=0.1)
     add("std-0.5", "embeddings", mhe, head_embedding_std=0.5)
     add("offset-0", "embeddings", mhe, head_embedding_offset=0, head_embedding_std=1)
-    add("lr-half", "rate", mhe, lr=[rate * 0.5])
-    add("lr-double", "rate", mhe, lr=[rate * 2.0])
-    add("mha-lr-half", "rate", mha, lr=[rate * 0.5])
-    add("mha-lr-double", "rate", mha, lr=[rate * 2.0])
+    for prefix, attention in (("", mhe), ("mha-", mha)):
+        add(f"{prefix}lr-half", "rate", attention, lr=[rate * 0.5])
+        add(f"{prefix}lr-double", "rate", attention, lr=[rate * 2.0])
     for place in PLACES:
         add(f"only-{place}", "place", {**mha, place: MHE})
     row_heads, row_width = heads_of(recipe.row)

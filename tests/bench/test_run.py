@@ -80,6 +80,7 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
     [
         ("generation --lengths 1", "'1' is not a whole number of at least 2"),
         ("generation --lengths 25,1025", "1025 is more than 1,024"),
+        ("training --max-tokens 1", "'1' is not a whole number of at least 64"),
         ("generation --row huge", "unknown row 'huge'"),
         ("generation --int8 --dtype bf16", "--int8 and --bf16 are for --device cpu"),
         (f"training {_OPTIONS} --cuda-graphs", "--cuda-graphs is for --device cuda: leave it o"),
