@@ -109,10 +109,11 @@ def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     from tokenizers.models import Unigram
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(text.model.path))
-    pieces = list(map(processor.id_to_piece, range(processor.get_piece_size())))
+    piece_ids = list(range(len(processor)))
+    pieces = processor.id_to_piece(piece_ids)
     unk_id = processor.unk_id()
     pieces[unk_id] = _UNKNOWN
-    scores = list(map(processor.get_score, range(len(pieces))))
+    scores = processor.get_score(piece_ids)
     known = {*pieces, *dictionary.symbols[: dictionary.nspecial]}
     names = [*pieces, *(word for word in dictionary.symbols if word not in known)]
     rows = list(map(dictionary.indices.get, names))

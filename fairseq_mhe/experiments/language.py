@@ -18,7 +18,7 @@ from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.manifest import TEXT
-from fairseq_mhe.prepare.task_folder import TaskFolder, open_task, open_tasks
+from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.report.language_table import perplexity_block, perplexity_of, task_blocks
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Table, seed_words
@@ -171,9 +171,9 @@ def nlu_table(args: Namespace) -> None:
             "perplexity"
         )
     data = open_data(args.data, TEXT)
-    tasks = open_tasks(args.tasks)
+    tasks = [open_task(folder) for folder in args.tasks]
     for task in tasks:
-        if task.text_fingerprint != data.fingerprint:
+        if task.manifest["text"] != data.fingerprint:
             raise UserError(
                 f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
                 f"{data.folder}"

@@ -68,16 +68,13 @@ def quickstart_lm_arguments(parser: ArgumentParser) -> None:
     add("--updates", type=positive, default=500, metavar="N", help=help_)
     help_ = "epochs of fine-tuning (default: %(default)s)"
     add("--epochs", type=positive, default=3, metavar="N", help=help_)
+    parser.set_defaults(arch="roberta_mhe_tiny", seeds=[1], tokens=64, batch=16)
     devices.add_arguments(parser)
 
 
 def quickstart_lm(args: Namespace) -> None:
     """Prepare text and task, train and score the unfinished models, and print the table."""
     args.out = output_folder(args.out)
-    args.arch = "roberta_mhe_tiny"
-    args.seeds = [1]
-    args.tokens = 64
-    args.batch = 16
     text, task = prepare_language(args.out, args.tokens)
     say("task: predict to which of ten integrations a message belongs (chance: 13%)")
     data = open_data(text, TEXT)

@@ -151,10 +151,9 @@ def train(args: Namespace) -> None:
     chosen = chosen_recipe(args.row, args)
     table = open_table([chosen], [args.attention], [args.seed], args)
     (job,) = table.jobs
-    if args.evaluate:
-        check_subset(table.data, args)
     _say_batches([chosen], args)
     if args.evaluate:
+        check_subset(table.data, args)
         table.work()
         _print_scores(job, args.subset)
     else:

@@ -12,7 +12,6 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import Attention
 from fairseq_mhe.models.options import PLACES, config
 from fairseq_mhe.models.transformer import Decoder, Encoder, MHEModel
 from fairseq_mhe.models.understanding import HEADS
@@ -90,13 +89,8 @@ def _init_as_bert(model: nn.Module) -> None:
     """Draw weights by fairseq's ``init_bert_params``; keep projections of attention that are 0."""
     if next(model.parameters()).is_meta:
         return
-    zero: set[nn.Module] = set()
-    for attention in model.modules():
-        if isinstance(attention, Attention):
-            linears = [m for m in attention.modules() if isinstance(m, nn.Linear)]
-            zero.update(m for m in linears if not m.weight.any())
     for module in model.modules():
-        if module not in zero:
+        if not isinstance(module, nn.Linear) or module.weight.any():
             init_bert_params(module)
 
 

@@ -79,8 +79,9 @@ class Manifest:
         made_from = {**made_from, "versions": installed(_PACKAGES)}
         if not self._done(step, made_from):
             begin = time.monotonic()
-            with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder) as work:
-                self._finish(step, made_from, action(Path(work)) or {}, Path(work))
+            with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder) as name:
+                work = Path(name)
+                self._finish(step, made_from, action(work) or {}, work)
             say(f"{step}: {time.monotonic() - begin:.0f} s")
         counts: Counts = self.content["steps"][step]["counts"]
         return counts

@@ -135,10 +135,9 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
         for word, count in subword.count_words(train, manifest.workers).items():
             dictionary.add_symbol(word, count)
         dictionary.finalize()
-        # The name train.en-de.de gives ("de",), the name train of running text gives ().
-        for lang in {tuple(name.split(".")[2:]) for name in texts}:
-            file = ".".join(("dict", *lang, "txt"))
-            dictionary.save(str(work / "bin" / file))
+        # The suffix of train.en-de.de is .de; the name train of running text has none.
+        for suffix in {Path(name).suffix for name in texts}:
+            dictionary.save(str(work / "bin" / f"dict{suffix}.txt"))
         log = f"{len(dictionary)} types\n"
         for name, text in texts.items():
             prefix = work / "bin" / name

@@ -1,14 +1,10 @@
 """Make and open the data folder of a task, in the subwords of a language model."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import fairseq_mhe
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256, write_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
@@ -20,27 +16,19 @@ from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, TASKS, Task
 from fairseq_mhe.prepare.text import read_whole, write_lines
 
 
-@dataclass(frozen=True)
-class TaskFolder:
-    """The data folder of a task."""
+class TaskFolder(DataFolder):
+    """The data folder of a task; its ``binary`` has input0, input1 and label with dict.txt."""
 
-    folder: Path
-    task: Task
-    block: int  # limit of the tokens of an example
-    text_fingerprint: str  # of the language model's data folder
-    training_examples: int
-    fingerprint: str  # of this folder
+    @property
+    def task(self) -> Task:
+        """The task, by its name in the manifest."""
+        return TASKS[self.manifest["task"]]
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the settings of a run record about its data."""
-        facts = {"fingerprint": self.fingerprint, "block": self.block}
-        return {"text": self.text_fingerprint, **facts}
-
-    @property
-    def binary(self) -> Path:
-        """The folder that fairseq reads: input0, input1 and label, each with dict.txt."""
-        return self.folder / "bin"
+        """The fingerprints of the language model's text and of this folder, and the block."""
+        text, block = self.manifest["text"], self.manifest["block"]
+        return {"text": text, "fingerprint": self.fingerprint, "block": block}
 
     @property
     def official(self) -> Path:
@@ -55,19 +43,7 @@ class TaskFolder:
 def open_task(folder: Path) -> TaskFolder:
     """Open a complete folder of `prepare_task`; raises UserError as `open_data`."""
     data = open_data(folder, TASK)
-    task, block, text = (data.manifest[key] for key in ("task", "block", "text"))
-    training = data.manifest["lines"]["train"]
-    return TaskFolder(data.folder, TASKS[task], block, text, training, data.fingerprint)
-
-
-def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
-    """Open folders of tasks; raises UserError as `open_task`, or if two hold the same task."""
-    tasks = [open_task(folder) for folder in folders]
-    for task, other in combinations(tasks, 2):
-        if task.task is other.task:
-            both = f"{task.folder} and {other.folder} are both of {task.task.name}"
-            raise UserError(f"{both}: name one of them in --tasks")
-    return tasks
+    return TaskFolder(data.folder, data.languages, data.manifest)
 
 
 def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) -> Path:

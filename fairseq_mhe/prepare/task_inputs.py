@@ -28,14 +28,6 @@ class Inputs(NamedTuple):
     spans: list[str]  # indices of the first and last token of two spans; <s> is token 0
 
 
-class Window(NamedTuple):
-    """An example of SQuAD: a question, and a window over the subwords of its context."""
-
-    texts: tuple[str, str]  # question and window, in subwords
-    label: str  # first and last token of the answer, or `NO_ANSWER`
-    place: tuple[int, ...]  # indices of question and context, start, length in subwords
-
-
 class Aligned(NamedTuple):
     """The subwords of a text, of which subword i stands for text[begins[i] : ends[i]]."""
 
@@ -118,7 +110,9 @@ def _read_windows(
     """
     contexts: list[Any] = []
     questions: list[str] = []
-    examples: list[Window] = []
+    texts: list[tuple[str, str]] = []  # question and window
+    labels: list[str] = []
+    places: list[tuple[int, ...]] = []  # indices of question and context, start, length
     truncated = missed = 0
     for passage, group in groupby(read_squad(path), attrgetter("context")):
         context = align(processing, passage)
@@ -132,19 +126,19 @@ def _read_windows(
             truncated += kept != subwords
             labelled = _labelled_windows(question, context, len(kept), block)
             for start, end, label in labelled:
-                pair = " ".join(kept), " ".join(context.subwords[start:end])
-                place = len(questions), len(contexts), start, end - start
-                examples.append(Window(pair, label, place))
+                window = context.subwords[start:end]
+                texts.append((" ".join(kept), " ".join(window)))
+                labels.append(label)
+                places.append((len(questions), len(contexts), start, end - start))
             if question.answers and all(label == NO_ANSWER for *_, label in labelled):
                 missed += 1
             questions.append(question.identity)
         contexts.append({"text": passage, "begins": context.begins, "ends": context.ends})
-    counts = {"examples": len(examples), "questions": len(questions)}
+    counts = {"examples": len(texts), "questions": len(questions)}
     counts |= {"truncated": truncated, "answers in no window": missed}
-    texts, labels, places = zip(*examples, strict=True)
     columns = list(zip(*texts, strict=True))
     facts = {"contexts": contexts, "questions": questions, "windows": places}
-    return Inputs(columns, counts, list(labels), facts, [])
+    return Inputs(columns, counts, labels, facts, [])
 
 
 def _labelled_windows(

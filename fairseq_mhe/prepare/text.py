@@ -64,9 +64,6 @@ def read_lines(path: Path) -> Iterator[str]:
             raise UserError(f"{path}, line {number}: holds a NUL character: is it text?")
         if number == 1:
             line = line.removeprefix("\ufeff")
-            if "\r" in line.rstrip() and not line.endswith("\n"):
-                problem = "lines end with carriage returns; convert them to line feeds"
-                raise UserError(f"{path}: {problem}")
         yield line.rstrip("\r\n")
 
 

@@ -43,7 +43,8 @@ def _task_options(row: str, data: TaskFolder, epochs: int | None) -> Json:
     row_options = recipes["base" if row == "base" else "small rows"]
     options |= {**row_options["default"], **row_options.get(task.name, {})}
     default_epochs = options.pop("epochs")
-    batches = math.ceil(data.training_examples / options["batch_size"])  # in an epoch
+    examples = data.manifest["lines"]["train"]
+    batches = math.ceil(examples / options["batch_size"])  # in an epoch
     updates = batches * (epochs or default_epochs)
     return {
         **options,
@@ -93,15 +94,16 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
     if (model / "config.json").is_file():
         trained_on = read_job(model).settings["data"]
         # The data of a fine-tuned model are a task, which names the text of its subwords "text".
-        if data.text_fingerprint != trained_on.get("text", trained_on["fingerprint"]):
+        if data.manifest["text"] != trained_on.get("text", trained_on["fingerprint"]):
             raise UserError(
                 f"{data.folder} is not in the subwords of {model}: prepare the task with the "
                 "--text that the model was trained on"
             )
     positions = facts["options"]["max_positions"]
-    if data.block > positions:
+    block = data.manifest["block"]
+    if block > positions:
         raise UserError(
-            f"{data.folder} has examples of up to {data.block} subwords, but the model has "
+            f"{data.folder} has examples of up to {block} subwords, but the model has "
             f"{positions} positions: prepare the task with --block {positions}"
         )
     row = facts["row"]

@@ -11,7 +11,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import lock_folder, output_folder, read_json, write_json
 from fairseq_mhe.experiments.language import finish
 from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
+from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.report.table import Block, Table, columns, seeds_column
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job, read_job
@@ -39,7 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """For each D decompose the models, score them, and fine-tune them again; report all scores."""
     out = output_folder(args.out)
-    tasks = {task.task.name: task for task in open_tasks(args.tasks)}
+    tasks = {task.task.name: task for task in map(open_task, args.tasks)}
     runs = finetuned_jobs(args.runs, tasks)
     before: dict[str, Any] = defaultdict(list, variant="before")
     for job in runs:

@@ -18,8 +18,8 @@ from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.corpora import iwslt14, multi30k
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
-from fairseq_mhe.prepare.corpora.iwslt14 import TEST, TRAIN, Iwslt14, training_sentences
-from fairseq_mhe.prepare.corpora.known import PUBLISHED
+from fairseq_mhe.prepare.corpora.iwslt14 import Iwslt14, training_sentences
+from fairseq_mhe.prepare.corpora.known import KNOWN
 from fairseq_mhe.prepare.corpora.language import WikiText103
 from fairseq_mhe.prepare.corpora.multi30k import NAMES, Multi30k, Multi30kBpe
 from fairseq_mhe.prepare.corpora.wmt14 import PREFIXES, Wmt14, copy_from_sacrebleu
@@ -62,7 +62,8 @@ def test_wmt14_from_archives_to_data(
     data = miniature.prepare(tmp_path / "data", server.url, vocab_size=300)
     manifest = read_manifest(data)
     assert (manifest["state"], manifest["options"]["punctuation"]) == ("complete", True)
-    assert [name for name, _ in server.requests] == [f"/{file.name}" for file in miniature.files]
+    names = [Path(file["url"]).name for file in miniature.files]
+    assert [path for path, _ in server.requests] == [f"/{name}" for name in names]
     assert manifest["steps"]["clean"]["counts"]["train"]["read"] == 900
     for lang in LANGS:
         text = (miniature.newstest / f"newstest2014.{lang}").read_text()
@@ -77,7 +78,7 @@ def test_wmt14_from_archives_to_data(
 def test_an_archive_without_a_side_is_refused_and_unpacks_nothing(
     miniature: Miniature, server: Server, tmp_path: Path
 ) -> None:
-    path = miniature.archives / miniature.files[0].name
+    path = miniature.archives / Path(miniature.files[0]["url"]).name
     write_archive(path, {f"{PREFIXES[0]}.en": "a\n"})
     miniature.files[0] = remote_file(path)
     with pytest.raises(UserError, match=r"nowhere/newstest2013\.en does not exist"):
@@ -141,13 +142,14 @@ def test_iwslt14_is_lower_case_and_every_23rd_clean_pair_is_valid(
     tmp_path: Path, corpus: dict[str, Pairs], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The archive is there already; it has annotations, titles and sentences."""
+    train, *test = KNOWN["iwslt14"]["members"]
     sentences, pairs, members = 92, corpus["train"], {}
     for side, lang in enumerate(LANGS):
         title, *lines = [pair[side] for pair in pairs]
         head = "<url>http://x</url>\n<keywords>talks, x</keywords>\n<talkid>7</talkid>\n"
         text = "".join(f" {line}\n" for line in lines[: sentences - 1])
-        members[TRAIN.format(lang=lang)] = f"{head}<title>{title}</title>\n{text}"
-        for name, line in zip(TEST, lines[sentences - 1 :], strict=False):
+        members[train.format(lang=lang)] = f"{head}<title>{title}</title>\n{text}"
+        for name, line in zip(test, lines[sentences - 1 :], strict=False):
             seg = f'<mteval>\n<doc id="1">\n<seg id="1"> {line} </seg>\n</doc>\n'
             members[name.format(lang=lang)] = seg
     archives = tmp_path / "data" / "original" / "archives"
@@ -188,8 +190,9 @@ def test_multi30k_is_made_from_the_verified_archives(
         for side, text in sides(name, corpus[split][:60]).items():
             (served / f"{side}.gz").write_bytes(gzip.compress(text.encode()))
             (archives / side).write_text("another text\n" * 60)
-    files = [remote_file(served / file.name) for file in PUBLISHED["multi30k"]]
-    monkeypatch.setitem(PUBLISHED, "multi30k", files)
+    known = KNOWN["multi30k"]
+    files = [remote_file(served / Path(file["url"]).name) for file in known["files"]]
+    monkeypatch.setitem(known, "files", files)
     with serve(served) as server:
         out = tmp_path / "data"
         data = Multi30k(out=out, mirror=server.url, vocab_size=100, workers=1).prepare()
@@ -225,7 +228,7 @@ def test_wikitext103_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monk
     with zipfile.ZipFile(path, "w") as packed:
         for split in SPLITS:
             packed.writestr(f"wikitext-103/wiki.{split}.tokens", articles)
-    monkeypatch.setitem(PUBLISHED, "wikitext103", [remote_file(path)])
+    monkeypatch.setitem(KNOWN["wikitext103"], "files", [remote_file(path)])
     with serve(path.parent) as server:
         corpus = WikiText103(out=tmp_path / "data", vocab_size=150, workers=1, mirror=server.url)
         before = times(corpus.prepare())

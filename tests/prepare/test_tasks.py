@@ -20,7 +20,7 @@ from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.subword import join
 from fairseq_mhe.prepare.task_files import read_task, task_file
-from fairseq_mhe.prepare.task_folder import open_task, open_tasks, prepare_task
+from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, truncate, windows
 from fairseq_mhe.prepare.tasks import TASKS, Task
 from tests.fixtures.miniature import Server, remote_file
@@ -49,7 +49,8 @@ def batches(kind: type[SentencePredictionTask], folder: Path, subset: str) -> It
     classes = len(data.task.labels or "1")
     config = SentencePredictionConfig(data=str(data.binary), num_classes=classes, no_shuffle=True)
     config.init_token, config.separator_token, config.seed = 0, 2, 1
-    config.regression_target, config.max_positions = data.task.labels is None, data.block
+    config.regression_target = data.task.labels is None
+    config.max_positions = data.manifest["block"]
     task = kind.setup_task(config)
     task.load_dataset(subset)
     dataset = task.dataset(subset)
@@ -63,7 +64,7 @@ def read_back(folder: Path, subset: str) -> list[tuple[str, Any]]:
     for batch, dictionary in batches(SentencePredictionTask, folder, subset):
         tokens = batch["net_input"]["src_tokens"][0]
         assert tokens[0] == 0
-        assert len(tokens) <= open_task(folder).block
+        assert len(tokens) <= open_task(folder).manifest["block"]
         words = " ".join(dictionary[token] for token in tokens.tolist())
         assert "<unk>" not in words
         parts = plain(words).replace("<s>", "").split("</s>")
@@ -277,34 +278,25 @@ def test_an_invalid_value_gives_one_line(
     assert str(path) in str(caught.value)
 
 
-def test_open_tasks_refuses_two_folders_of_one_task(language_text: Path, tmp_path: Path) -> None:
-    folders = []
-    for number, name in enumerate(("rte", "cola", "rte")):
-        source = put_task(tmp_path / "in", name, LONG, 2)
-        if number == 2:
-            for split in ("train", "dev"):
-                (source / f"{split}.tsv").write_text(table("rte", LONG, 3))
-        out = tmp_path / f"{name}{number}"
-        folders.append(prepare_task(TASKS[name], source, language_text, out, block=64))
-    assert [task.task.name for task in open_tasks(folders[:2])] == ["rte", "cola"]
-    first, _, other = map(open_task, folders)
-    assert (first.training_examples, other.training_examples) == (2, 3)
-    assert first.fingerprint != other.fingerprint
-    with pytest.raises(UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"):
-        open_tasks(folders)
+def test_other_folders_and_tasks_are_refused(language_text: Path, tmp_path: Path) -> None:
+    source = put_task(tmp_path / "in", "rte", LONG, 3)
+    for split in ("train", "dev"):  # these names win over rte.train.tsv
+        (source / f"{split}.tsv").write_text(table("rte", LONG, 2))
+    out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "rte", block=64)
+    assert open_task(out).manifest["lines"]["train"] == 2
     with pytest.raises(UserError, match="holds text data, not task data: give another folder"):
         prepare_task(TASKS["rte"], tmp_path / "in", language_text, language_text, block=64)
     with pytest.raises(UserError, match=r"manifest.json is missing; .* data-prep/text\.sh"):
         prepare_task(TASKS["rte"], tmp_path / "in", tmp_path, tmp_path / "out", block=64)
     with pytest.raises(UserError, match=r"there is no label 'not_entailment', only 0, 1"):
-        prepare_task(TASKS["wnli"], tmp_path / "in", language_text, other.folder, block=64)
+        prepare_task(TASKS["wnli"], tmp_path / "in", language_text, out, block=64)
     with pytest.raises(UserError, match=r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"):
         prepare_task(TASKS["rte"], tmp_path, language_text, tmp_path / "out", block=64)
 
 
 def published_as(name: str, *paths: Path) -> Task:
     """Return the task with ``paths`` as its published files."""
-    return replace(TASKS[name], files=[vars(remote_file(path)) for path in paths])
+    return replace(TASKS[name], files=[remote_file(path) for path in paths])
 
 
 def test_every_task_has_published_files_with_checksums() -> None:
@@ -359,4 +351,4 @@ def test_squad_sh_downloads_and_prepares(
     words = ["squad1", "--text", str(language_text), "--mirror", server.url]
     assert main(["squad", *words, "--out", str(tmp_path / "out")]) == 0
     folder = open_task(tmp_path / "out")
-    assert (folder.task.name, folder.block) == ("squad1", 384)
+    assert (folder.task.name, folder.manifest["block"]) == ("squad1", 384)

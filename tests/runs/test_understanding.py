@@ -39,7 +39,8 @@ MATTHEWS = (TP * TN - FP * FN) / math.sqrt((TP + FP) * (TP + FN) * (TN + FP) * (
 @pytest.mark.parametrize("task", ["cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst_2", "sts_b"])
 def test_row_base_is_fine_tuned_as_by_fairseqs_configurations(task: str) -> None:
     theirs = OmegaConf.load(FINETUNING / f"{task}.yaml")
-    data: Any = SimpleNamespace(task=TASKS[task.replace("_", "")], training_examples=320)
+    manifest = {"lines": {"train": 320}}
+    data: Any = SimpleNamespace(task=TASKS[task.replace("_", "")], manifest=manifest)
     ours = understanding._task_options("base", data, epochs=None)
     assert ours["lr"] == theirs.optimization.lr
     assert ours["batch_size"] == theirs.dataset.batch_size

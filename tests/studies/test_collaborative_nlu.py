@@ -8,16 +8,16 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import FOLDER_VERSION, write_json
 from fairseq_mhe.prepare.task_folder import TaskFolder
-from fairseq_mhe.prepare.tasks import TASKS
 from studies.collaborative_nlu import finetuned_jobs
 
-RTE = TaskFolder(Path("rte"), TASKS["rte"], 128, "its text", 10, "its data")
+MANIFEST = {"task": "rte", "block": 128, "text": "its text", "steps": {}}
+RTE = TaskFolder(Path("rte"), ("", ""), MANIFEST)
+OTHER_FILES = {"binarise": {"files": {"a": {"sha256": "other"}}}}
 
 
 def tuned(folder: Path, start: str = "mha") -> Path:
     """Make the folder of a finished fine-tuning."""
-    data = {"text": "its text", "fingerprint": "its data", "block": 128}
-    settings = {"task": "rte", "seed": 1, "start": start, "data": data}
+    settings = {"task": "rte", "seed": 1, "start": start, "data": RTE.identity}
     write_json(folder / "config.json", {"folder_version": FOLDER_VERSION, "settings": settings})
     write_json(folder / "scores.json", {"task": "rte", "scores": {"score": 60.0}})
     return folder
@@ -32,8 +32,8 @@ def test_other_models_data_and_unfinished_runs_are_refused(tmp_path: Path) -> No
     (unscored / "scores.json").unlink()
     for folder, task, message in (
         (tuned(mhe, "mhe_mul"), RTE, f"{mha} and {mhe} start from different models"),
-        (mha, replace(RTE, fingerprint="other"), "was not trained on rte"),
-        (mha, replace(RTE, block=64), "was not trained on rte"),
+        (mha, replace(RTE, manifest=MANIFEST | {"steps": OTHER_FILES}), "was not trained on rte"),
+        (mha, replace(RTE, manifest=MANIFEST | {"block": 64}), "was not trained on rte"),
         (unscored, RTE, "has no scores yet"),
     ):
         with pytest.raises(UserError, match=message):

@@ -17,7 +17,7 @@ from fairseq_mhe.prepare.corpora.known import Downloads
 from fairseq_mhe.prepare.corpora.language import OwnText, PennTreebank, WikiText103
 from fairseq_mhe.prepare.corpora.multi30k import Multi30k, Multi30kBpe
 from fairseq_mhe.prepare.corpora.wmt14 import Wmt14
-from fairseq_mhe.prepare.download import RemoteFile, extract
+from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import TASKS, Task
 from fairseq_mhe.prepare.text import read_lines, write_lines
@@ -68,7 +68,7 @@ class OfficialTask(Downloads):
                 names = [f"{task.folder}/{split}{task.suffix}" for split in splits]
                 extract(paths[0], names, work)
 
-        self.unpack([RemoteFile(**file) for file in task.files], unpack)
+        self.unpack(task.files, unpack)
         return self.original
 
 
@@ -102,17 +102,14 @@ def _run(arguments: Sequence[str]) -> None:
         )
         add_options(command, options)
         if options is OfficialTask:
-            tasks = [task.name for task in TASKS.values() if task.suite == name]
-            command.add_argument(
-                "task", choices=tasks, metavar="TASK", help=", ".join(tasks)
-            )
+            names = [task.name for task in TASKS.values() if task.suite == name]
+            help_ = ", ".join(names)
+            command.add_argument("task", choices=names, metavar="TASK", help=help_)
             command.set_defaults(block=384 if name == "squad" else 512)
     args = parser.parse_args(arguments)
     corpus: Any = from_options(CORPORA[args.name], args)
-    if isinstance(corpus, OfficialTask):
-        print(corpus.prepare(TASKS[args.task]))
-    else:
-        print(corpus.prepare())
+    tasks = [TASKS[args.task]] if "task" in args else []
+    print(corpus.prepare(*tasks))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ The English side is also a text to pre-train on, and a task: from which of ten i
 message? The task omits messages of several integrations; the text omits the task's dev set.
 """
 
-import bz2
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from fairseq_mhe.prepare.corpora.language import LanguageCorpus
 from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import TASKS
-from fairseq_mhe.prepare.text import write_lines
+from fairseq_mhe.prepare.text import read_lines, write_lines
 from fairseq_mhe.prepare.text_processing import normalise
 
 CORPUS = Path(__file__).with_name("home-assistant") / "pairs.tsv.bz2"
@@ -55,8 +54,8 @@ class HomeAssistant(PairCorpus):
 
 def read_rows() -> list[list[str]]:
     """Return [split, integration, English, German] of each pair."""
-    lines = bz2.decompress(CORPUS.read_bytes()).decode().splitlines()
-    return [line.split("\t") for line in lines[1:]]
+    _header, *rows = (line.split("\t") for line in read_lines(CORPUS))
+    return rows
 
 
 def examples(rows: Iterable[Row]) -> dict[str, Pairs]:

@@ -8,13 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fairseq_mhe.prepare.config import vocabulary
-from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, PairCorpus, out_option
+from fairseq_mhe.prepare.corpora.known import KNOWN, Downloads, PairCorpus, out_option
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import read_lines, write_lines
 
-TRAIN = "de-en/train.tags.de-en.{lang}"
-TED_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
-TEST = tuple(f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml" for name in TED_SETS)
 _NO_TEXT = re.compile("<(url|talkid|keywords)>")
 _MARKS = re.compile(r"</?(?:title|description)>")
 _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
@@ -33,14 +30,14 @@ class Iwslt14(Downloads, PairCorpus):
     hold_out: int = 23
 
     def prepare(self) -> Path:
-        self.unpack(PUBLISHED["iwslt14"], self._unpack)
+        self.unpack(KNOWN["iwslt14"]["files"], self._unpack)
         train, test = self.original / "train", self.original / "test"
         return self.make("iwslt14", train=(train,), test=test)
 
     def _unpack(self, archives: list[Path], work: Path) -> None:
         with TemporaryDirectory(dir=work) as folder:
             for lang in self.langs:
-                names = [name.format(lang=lang) for name in (TRAIN, *TEST)]
+                names = [name.format(lang=lang) for name in KNOWN["iwslt14"]["members"]]
                 extract(archives[0], names, Path(folder))
                 train, *tests = (read_lines(Path(folder) / name) for name in names)
                 write_lines(work / f"train.{lang}", training_sentences(train))

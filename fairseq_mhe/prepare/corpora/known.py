@@ -9,14 +9,11 @@ from fairseq_mhe.common.files import sha256, yaml_beside
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, option
 from fairseq_mhe.prepare.download import RemoteFile, download
-from fairseq_mhe.prepare.manifest import DOWNLOADED, open_manifest, read_manifest
+from fairseq_mhe.prepare.manifest import DOWNLOADED, Facts, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare
 
-_KNOWN = yaml_beside(__file__, "files.yaml")
-PUBLISHED = {
-    name: [RemoteFile(**file) for file in known["files"]]
-    for name, known in _KNOWN.items()
-}
+#: Corpus -> its published files, and the number of lines of each split.
+KNOWN = yaml_beside(__file__, "files.yaml")
 
 
 def out_option(default: str) -> Any:
@@ -39,18 +36,19 @@ class Downloads:
         return self.out / ORIGINAL
 
     def unpack(
-        self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
+        self, published: Sequence[Facts], action: Callable[[list[Path], Path], None]
     ) -> None:
-        """Download ``files``; `original` gets what ``action(paths, work)`` writes into ``work``."""
+        """Download files; `original` gets what ``action(paths, work)`` writes into ``work``."""
+        files = [RemoteFile(**file) for file in published]
 
         def extract(work: Path) -> dict[str, str]:
             paths = download(files, self.original / "archives", self.mirror)
             action(paths, work)
             return {path.name: sha256(path) for path in paths}  # not all are published
 
-        published = {file.name: file.sha256 for file in files}
+        checksums = {file.name: file.sha256 for file in files}
         with open_manifest(self.original, DOWNLOADED, {}) as manifest:
-            manifest.run("extract", published, extract)
+            manifest.run("extract", checksums, extract)
             manifest.complete()
 
 
@@ -74,7 +72,7 @@ class PairCorpus(PrepareConfig):
 
 def warn_of_lines(data: Path, corpus: str) -> None:
     """Warn of splits with another number of lines than files.yaml has for the corpus."""
-    expected = _KNOWN[corpus]["lines"]
+    expected = KNOWN[corpus]["lines"]
     for split, count in read_manifest(data)["lines"].items():
         if count != expected.get(split, count):
             say(f"warning: {split} has {count:,} lines instead of {expected[split]:,}")

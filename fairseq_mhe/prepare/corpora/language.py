@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fairseq_mhe.prepare.config import SPLITS, option
-from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, out_option
+from fairseq_mhe.prepare.corpora.known import KNOWN, Downloads, out_option
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.running_text import FILES, TITLES, TextConfig, prepare_text
 
@@ -47,7 +47,7 @@ class WikiText103(Downloads, LanguageCorpus):
         folder = self.folder or self.original / "wikitext-103"
         if not self.folder:
             members = [f"wikitext-103/{name}" for name in _MEMBERS]
-            published = PUBLISHED["wikitext103"]
+            published = KNOWN["wikitext103"]["files"]
             self.unpack(published, lambda paths, work: extract(paths[0], members, work))
         return self.make("wikitext103", *map(folder.joinpath, _MEMBERS))
 

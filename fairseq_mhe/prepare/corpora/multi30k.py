@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairseq_mhe.prepare.config import option, vocabulary
 from fairseq_mhe.prepare.corpora.known import (
-    PUBLISHED,
+    KNOWN,
     Downloads,
     PairCorpus,
     out_option,
@@ -30,7 +30,7 @@ class Multi30k(Downloads, PairCorpus):
     punctuation: bool = True
 
     def prepare(self) -> Path:
-        self.unpack(PUBLISHED["multi30k"], _unpack)
+        self.unpack(KNOWN["multi30k"]["files"], _unpack)
         train, valid, test = (self.original / name for name in NAMES)
         return self.make("multi30k", train=(train,), valid=valid, test=test)
 

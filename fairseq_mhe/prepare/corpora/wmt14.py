@@ -11,7 +11,7 @@ import sacrebleu
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import option, vocabulary
-from fairseq_mhe.prepare.corpora.known import PUBLISHED, Downloads, PairCorpus, out_option
+from fairseq_mhe.prepare.corpora.known import KNOWN, Downloads, PairCorpus, out_option
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import side_path
 
@@ -44,7 +44,7 @@ class Wmt14(Downloads, PairCorpus):
         if self.newstest:  # refuse a wrong folder before the downloads
             for name, lang in product(_NEWSTEST, self.langs):
                 side_path(self.newstest / name, lang)
-        self.unpack(PUBLISHED["wmt14"], self._unpack)
+        self.unpack(KNOWN["wmt14"]["files"], self._unpack)
         folder = self.newstest or copy_from_sacrebleu(self.original)
         valid, test = (folder / name for name in _NEWSTEST)
         train = tuple(self.original / prefix for prefix in PREFIXES)
