@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from fairseq.criterions import register_criterion
 from fairseq.criterions import sentence_prediction as criterion
@@ -96,9 +97,8 @@ class WordsPredictionTask(stock.SentencePredictionTask):
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> Any:
         """Load fairseq's data set, and add the spans in DATA/spans/SPLIT.spans to its inputs."""
         dataset = super().load_dataset(split, combine, **kwargs)
-        text = Path(self.cfg.data, "spans", f"{split}.spans").read_text("utf-8")
-        lines = text.splitlines()
-        spans = [list(map(int, line.split())) for line in lines]
+        path = Path(self.cfg.data, "spans", f"{split}.spans")
+        spans = np.loadtxt(path, int, ndmin=2).tolist()
         nested = getattr(dataset, "dataset", dataset)  # a SortDataset wraps it
         nested.defn["net_input.spans"] = RawLabelDataset(spans)
         return dataset

@@ -110,7 +110,7 @@ def _resume(session: requests.Session, url: str, part: Path) -> None:
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
-    """Unpack ``members`` of a zip or tar; UserError if the archive is damaged or lacks one."""
+    """Unpack files of a zip or tar; UserError if the archive is damaged or lacks one of them."""
     try:
         if archive.suffix == ".zip":
             with zipfile.ZipFile(archive) as zipped:
@@ -118,7 +118,14 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
                     zipped.extract(name, out)
         else:
             with tarfile.open(archive) as packed:
-                _unpack_tar(packed, members, out)
+                # The data filter is missing in Python before 3.11.4.
+                packed.extraction_filter = getattr(tarfile, "data_filter", None)
+                for member in packed:
+                    if member.isfile() and posixpath.normpath(member.name) in members:
+                        packed.extract(member, out)
+                # Read to the end of the file, where gzip stores the checksum of the whole.
+                while packed.fileobj and packed.fileobj.read(1 << 20):
+                    pass
     except _DAMAGED as error:
         advice = "delete it to download it again"
         raise UserError(f"{archive} is damaged: {error}; {advice}") from error
@@ -127,15 +134,3 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
         raise UserError(
             f"{archive} has no {' and no '.join(missing)}; is it the right archive?"
         )
-
-
-def _unpack_tar(packed: tarfile.TarFile, members: Collection[str], out: Path) -> None:
-    """Unpack the regular files among ``members``, by the data filter that Python 3.11.4 added."""
-    packed.extraction_filter = getattr(tarfile, "data_filter", None)
-    for member in packed:
-        if member.isfile() and posixpath.normpath(member.name) in members:
-            member.mode = 0o644  # an older Python would keep set-user-ID bits
-            packed.extract(member, out)
-    # Read to the end of the file, where gzip stores the checksum of the whole.
-    while packed.fileobj and packed.fileobj.read(1 << 20):
-        pass

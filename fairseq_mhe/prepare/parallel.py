@@ -33,22 +33,10 @@ def ordered_map(
     through. If ``total``, the approximate number of items, is large, a progress line begins with
     ``name``. Raises UserError if a worker is killed, as the system does when memory runs out.
     """
-    results = _results(function, items, workers)
-    return results if total < _SHOWN_FROM else tracked(results, name, total, "chunks")
-
-
-def map_blocks(
-    function: Callable[[bytes], Result], path: Path, size: int, workers: int, verb: str
-) -> Iterator[Result]:
-    """Apply `ordered_map` to a text file in blocks of whole lines of about ``size`` bytes."""
-    blocks, total = text_blocks(path, size), path.stat().st_size // size
-    return ordered_map(function, blocks, workers, f"{verb} {path.name}", total)
-
-
-def _results(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int
-) -> Iterator[Result]:
-    """Yield the results in the order of the items, of which a few for each worker are pending."""
+    if total >= _SHOWN_FROM:
+        results = ordered_map(function, items, workers)
+        yield from tracked(results, name, total, "chunks")
+        return
     items = iter(items)
     first = list(islice(items, 2))
     items = chain(first, items)
@@ -75,3 +63,11 @@ def _results(
         raise
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def map_blocks(
+    function: Callable[[bytes], Result], path: Path, size: int, workers: int, verb: str
+) -> Iterator[Result]:
+    """Apply `ordered_map` to a text file in blocks of whole lines of about ``size`` bytes."""
+    blocks, total = text_blocks(path, size), path.stat().st_size // size
+    return ordered_map(function, blocks, workers, f"{verb} {path.name}", total)
