@@ -96,24 +96,20 @@ def segments(en: str, de: str) -> list[tuple[str, str]] | None:
     return pairs
 
 
-def is_copied(en: str, de: str) -> bool:
-    """Whether most words are equal in both languages, as in lists of names or untranslated text."""
-    words = [Counter(filter(None, map(normalised, text.split()))) for text in (en, de)]
-    copied = (words[0] & words[1]).total()
-    return copied > MAX_COPIED_SHARE * max(words[0].total(), words[1].total())
-
-
 def reason_to_drop(en: str, de: str) -> str | None:
     """Return why a sentence pair is not a translation example, or None if it is one."""
     both = f"{en}\n{de}"
     letters = normalised(en), normalised(de)
+    words = [Counter(filter(None, map(normalised, text.split()))) for text in (en, de)]
+    longer = max(words[0].total(), words[1].total())
     checks = {
         "placeholder": PLACEHOLDER.search(both),
         "code, markup or address": CODE.search(both),
         "no letters": min(map(len, letters)) < 2,
         "identical": letters[0] == letters[1],
         "too long": max(len(en.split()), len(de.split())) > MAX_WORDS,
-        "mostly copied": is_copied(en, de),
+        # Such as a list of names, or an untranslated text.
+        "mostly copied": (words[0] & words[1]).total() > MAX_COPIED_SHARE * longer,
     }
     return next((name for name, failed in checks.items() if failed), None)
 

@@ -11,8 +11,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.architectures import MODEL_NAME, sizes
 from fairseq_mhe.models.options import PLACES
-from fairseq_mhe.report.published import published
-from fairseq_mhe.report.significance import Comparison, compare, rounded_prr
+from fairseq_mhe.report.published import prr, published
+from fairseq_mhe.report.significance import MIN_BASELINE_BLEU, Comparison, compare
 from fairseq_mhe.report.table import deviation
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
@@ -183,7 +183,9 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
         comparison = compare(system, baseline_system, references, first.tokeniser)
     bleu = statistics.mean(cell.of_seeds("bleu"))
     baseline_bleu = statistics.mean(baseline.of_seeds("bleu"))
-    return {**asdict(comparison), "prr": rounded_prr(bleu, baseline_bleu)}
+    has_learned = baseline_bleu >= MIN_BASELINE_BLEU
+    rounded = round(prr(bleu, baseline_bleu), 2) if has_learned else None
+    return {**asdict(comparison), "prr": rounded}
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:

@@ -39,11 +39,6 @@ def too_weak(baseline: str) -> str:
     return f"{baseline} has less than {MIN_BASELINE_BLEU:g} BLEU: it has not learned to translate"
 
 
-def rounded_prr(bleu: float, baseline: float) -> float | None:
-    """Return PRR as tables print it; None if the baseline has less than `MIN_BASELINE_BLEU`."""
-    return round(prr(bleu, baseline), 2) if baseline >= MIN_BASELINE_BLEU else None
-
-
 def compare(
     systems: Sequence[Texts],
     baselines: Sequence[Texts],
