@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.common.files import check_input, sha256
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.common.tables import listed
 from fairseq_mhe.models.build import build_ours
@@ -114,16 +114,9 @@ class Source:
         return {**self.options, **unset, **chosen, **sizes}
 
 
-def checkpoint_path(path: Path) -> Path:
-    """Return the path of a checkpoint, or of a run folder's; UserError if it does not exist."""
-    path = path / "model.pt" if path.is_dir() else path
-    check_input(path, "give the path of a fairseq checkpoint (a .pt file) or run folder")
-    return path
-
-
 def open_source(path: Path) -> Source:
     """Open a checkpoint, or a run folder's model.pt, as a float32 model in evaluation mode."""
-    path = checkpoint_path(path)
+    path = path / "model.pt" if path.is_dir() else path
     return source_of(path, read_checkpoint(path))
 
 

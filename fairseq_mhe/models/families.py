@@ -76,18 +76,16 @@ class Family:
         set_defaults(filled, self.model.CONFIG)
         known = self.option_names
         options = {name: value for name, value in vars(filled).items() if name in known}
-        if self.is_stock(given):
+        if _model_name(given) == self.stock:
             options |= {"attention": "mha", "attention_bias": True}
         return options
 
     def kinds(self, options: Mapping[str, Any]) -> dict[str, str]:
         """Return the kind of attention at each place of a model with these options."""
-        given = {"attention": "mha"} if self.is_stock(options) else options
+        is_stock = _model_name(options) == self.stock
+        given = {"attention": "mha"} if is_stock else options
         chosen = kinds(argparse.Namespace(**given))
         return {place: chosen[place] for place in self.places}
-
-    def is_stock(self, options: Mapping[str, Any]) -> bool:
-        return _model_name(options) == self.stock
 
     def register(self) -> None:
         """Register each row as an architecture of fairseq; the bare name means the first row."""
