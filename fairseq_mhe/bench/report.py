@@ -60,9 +60,8 @@ def memory_saved(cells: Values) -> tuple[str, str]:
         peak = variants[base]["peak_bytes"]
         saved = [100 * (1 - result["peak_bytes"] / peak) for result in variants.values()]
         rows.append([cell, f"{peak / 2**20:,.1f}", *map("{:.1f}".format, saved)])
-    owner = "mha" if base == "mha" else "stock fairseq"
     table = align(["", f"{base}, MiB", *variants], rows)
-    return f"## Memory saved, % of the peak of {owner}", table
+    return f"## Memory saved, % of the peak of {base}", table
 
 
 def _text(result: Values, heading: str, name: str) -> str:
