@@ -53,7 +53,10 @@ def text_facts(
 def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, list[str]]:
     """Return name -> the SHA-256 of its files, as the ``made_from`` of `Manifest.run`."""
     hashes = sha256_of_all(list(chain(*files.values())), workers)
-    return {name: [hashes[path] for path in paths] for name, paths in files.items()}
+    hashes_by_name = {}
+    for name, paths in files.items():
+        hashes_by_name[name] = [hashes[path] for path in paths]
+    return hashes_by_name
 
 
 def make_subwords(

@@ -176,8 +176,11 @@ def align(processing: TextProcessing, text: str) -> Aligned:
         begin, end = word.span()
         bare = [piece.removeprefix(WORD_START).removesuffix(NOT_LAST) for piece in pieces]
         bounds = list(accumulate(map(len, bare), initial=begin))
-        exact = bounds[-1] == end
+        begins, ends = bounds[:-1], bounds[1:]
+        if bounds[-1] != end:
+            begins = [begin] * len(pieces)
+            ends = [end] * len(pieces)
         result.subwords.extend(pieces)
-        result.begins.extend(bounds[:-1] if exact else [begin] * len(pieces))
-        result.ends.extend(bounds[1:] if exact else [end] * len(pieces))
+        result.begins.extend(begins)
+        result.ends.extend(ends)
     return result

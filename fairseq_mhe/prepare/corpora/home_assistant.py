@@ -44,7 +44,8 @@ class HomeAssistant(PairCorpus):
             train, valid, test = (Path(folder) / f"{split}.tsv" for split in SPLITS)
             rows, limit = read_rows(), self.limit
             held_out = limit and limit // _HELD_OUT_PART
-            for path, count in ((train, limit), (valid, held_out), (test, held_out)):
+            for path in (train, valid, test):
+                count = limit if path == train else held_out
                 pairs = [
                     "\t".join(pair) for split, _, *pair in rows if split == path.stem
                 ]
@@ -92,12 +93,12 @@ def prepare_language(out: Path, block: int) -> tuple[Path, Path]:
     sets = examples(rows)
     held_out = {message.lower() for message, _ in sets["dev"]}
     with tempfile.TemporaryDirectory() as folder:
-        train, valid, test = (Path(folder) / f"{split}.txt" for split in SPLITS)
-        for path in (train, valid, test):
+        texts = [Path(folder) / f"{split}.txt" for split in SPLITS]
+        for path in texts:
             write_lines(path, documents(rows, path.stem, held_out))
         for split, pairs in sets.items():
             table = [(*TASK.columns, TASK.label), *pairs]
             write_lines(Path(folder) / f"{split}.tsv", map("\t".join, table))
         corpus = LanguageCorpus(out=out / "text", vocab_size=4000, block=block)
-        text = corpus.make("home_assistant, English", train, valid, test)
+        text = corpus.make("home_assistant, English", *texts)
         return text, prepare_task(TASK, Path(folder), text, out / TASK.name, block)
