@@ -151,7 +151,7 @@ def clean_pairs(
     tokens = []
     for lang, lines in zip(config.langs, raw, strict=True):
         process = model_text(lang, *settings)
-        tokens.append(map(process, lines))
+        tokens.append(process(lines))
     max_ratio = config.max_ratio if split == "train" else None
     kept: list[Row] = []
     outcomes: Counter[str] = Counter()

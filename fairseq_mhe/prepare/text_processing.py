@@ -28,22 +28,26 @@ def normalise(line: str) -> str:
     Python and fairseq also end lines at other characters than the line feed, such as U+2028. These
     would shift one side of a parallel text against the other.
     """
-    line = line.replace(WORD_START, " ")  # SentencePiece would read it as a space
+    if WORD_START in line:  # SentencePiece would read it as a space
+        line = line.replace(WORD_START, " ")
+    # A space is the only printable one among white space and control characters.
+    if line.isprintable() and "  " not in line and unicodedata.is_normalized("NFC", line):
+        return line.strip(" ")
     return " ".join(unicodedata.normalize("NFC", _CONTROL.sub("", line)).split())
 
 
 @cache
 def model_text(
     lang: str, tokenizer: str, punctuation: bool, lowercase: bool
-) -> Callable[[str], str]:
-    """Return a function from a normalised line to the line that is then split into subwords."""
+) -> Callable[[list[str]], list[str]]:
+    """Return a function from normalised lines to the lines that are then split into subwords."""
     tokenise = tokeniser(tokenizer, lang)
-    unify_punctuation = punctuation_normaliser(lang) if punctuation else str
+    normalise_punctuation = punctuation_normaliser(lang) if punctuation else list
 
-    def process(line: str) -> str:
-        tokens = tokenise(unify_punctuation(line))
+    def process(lines: list[str]) -> list[str]:
+        lines = list(map(tokenise, normalise_punctuation(lines)))
         # The tokeniser needs capitals to tell abbreviations from words.
-        return tokens.lower() if lowercase else tokens
+        return [line.lower() for line in lines] if lowercase else lines
 
     return process
 
@@ -65,7 +69,7 @@ class TextProcessing:
         """Return plain lines of the source (``side`` 0) or the target (1) in subwords."""
         language = self.languages[side]
         process = model_text(language, self.tokenizer, self.punctuation, self.lowercase)
-        return segment([process(normalise(line)) for line in lines], self.model)
+        return segment(process([normalise(line) for line in lines]), self.model)
 
     def plain(self, lines: Iterable[str], side: int = 1) -> list[str]:
         """Join the subwords of lines and detokenise them."""

@@ -61,7 +61,7 @@ def make_sample(
     lines = []
     for side, lang in enumerate(("en", "de")):
         tokens = model_text(lang, tokenizer, False, lowercase)
-        lines += [tokens(normalise(line)) for line in sides(corpus, side)]
+        lines += tokens([normalise(line) for line in sides(corpus, side)])
     write_lines(folder / "text", lines)
     if kind == "bpe":
         subword.learn_bpe_model(subword.count_words([folder / "text"], 1), 300, text.model.path)
