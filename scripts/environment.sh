@@ -1,6 +1,6 @@
 # Sourced by the scripts here and in data-prep/: finds a Python that has fairseq-mhe, or installs fairseq-mhe.
 # shellcheck shell=bash
-set -euo pipefail # for the scripts that source this, too
+set -euo pipefail
 
 unset CDPATH # if it is exported, cd may change to another folder
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"

@@ -13,7 +13,7 @@ set -- "${options[@]}"
 options=() out="$repository/runs/gpu" data="" minutes=8 status=0 limit=() ctranslate2=(--ctranslate2) graphs=(--cuda-graphs)
 sizes=(--row base --device cuda --threads 1) quickstart=(--precision fp16 --updates 200)
 generation=(--beams 5 --sentences 200 --batch-sizes "32,200" --dtype fp16 --repetitions 1)
-training=(--attention "mha,mhe_mul,mhe_conv" --max-tokens "4096,16384" --dtype "bf16,fp16" --batches 20 --repetitions 1)
+training=(--attention "mha,mhe_mul,mhe_conv" --max-tokens "4096,16384" --dtype "bf16,fp16" --batches 10 --repetitions 1)
 without=(--dtype bf16 --max-tokens 4096)
 while (($#)); do
     case "$1" in
@@ -48,7 +48,7 @@ if [[ -z "$data" ]]; then
     data="$out/corpus"
     part -m fairseq_mhe.prepare.corpora home_assistant_en_de "${limit[@]}" --out "$data"
 fi
-part -m pytest -q tests/attention/test_devices.py tests/models/test_graphs.py
+part -m pytest -q tests/attention/test_devices.py tests/models/test_graphs.py tests/models/test_decoding_graphs.py
 # CTranslate2 opens the cuBLAS of CUDA 12; torch for CUDA 13 brings another.
 if [[ "${sizes[*]}" == *cuda* ]] && ! "$python" -P -c 'import ctypes, torch; ctypes.CDLL("libcublas.so.12")' 2>/dev/null; then
     echo "gpu_check.sh: CTranslate2 is left out: pip install nvidia-cublas-cu12, and name its folder in LD_LIBRARY_PATH" >&2
@@ -60,7 +60,9 @@ part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${graphs[
     --out "$out/training"
 part -m fairseq_mhe.cli quickstart --attention mhe_mul "${quickstart[@]}" --out "$out/quickstart"
 # Without graphs; and torch's variable keeps stock fairseq from cuDNN's attention, which our models avoid anyway.
-export TORCH_CUDNN_SDPA_DEPRIORITIZED=1
+export TORCH_CUDNN_SDPA_DEPRIORITIZED=1 FAIRSEQ_MHE_CUDA_GRAPHS=0
+part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" \
+    --out "$out/generation-without"
 part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${without[@]}" --data "$data" \
     --out "$out/training-without"
 exit "$status"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Run ruff, mypy, shellcheck and the tests. All options go to pytest; with any option only the tests run.
+set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,test "$@"
 cd "$repository"
