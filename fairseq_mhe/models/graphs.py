@@ -5,6 +5,7 @@ valid only for the shapes and memory addresses with which it was recorded. So ba
 to few shapes. The output layer, the loss and the optimizer run without graphs.
 """
 
+import gc
 import math
 import sys
 import weakref
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.utils._pytree import tree_leaves
 
@@ -49,9 +50,13 @@ def graph_recorder() -> Callable[[Work], Work]:
 
     def record(work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
-        # "thread_local" lets threads that load data call CUDA during the recording.
-        with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
-            work()
+        gc.disable()  # CUDA ends a recording if Python frees another model's graph meanwhile
+        try:
+            # "thread_local" lets threads that load data call CUDA during the recording.
+            with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
+                work()
+        finally:
+            gc.enable()
         return graph.replay
 
     return record
@@ -73,7 +78,8 @@ class Graphs:
         dictionary = model.decoder.dictionary
         self.padding, self.eos = dictionary.pad(), dictionary.eos()
         self._max_lengths = tree_leaves(model.max_positions())  # for S and T, or T
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.weights = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        self.parameters = list(self.weights.values())
         self.gradients = [torch.zeros_like(weight) for weight in self.parameters]
         self._feature_memory = self.parameters[0].new_empty(2, 0)
         self.by_shape: dict[tuple[int, ...], _Graph | None] = {}
@@ -140,19 +146,24 @@ class _Graph:
         ]
         self.features, self.grad_features = graphs.features(sentences, lengths[-1])
         self._computed: Any = None  # features, between the two recordings
-        self.compute, self.weights = graphs.compute, graphs.parameters
+        self.compute = graphs.compute
+        # New leaves: those of a batch that waits for its backward pass belong to another stream.
+        self.weights = {
+            name: nn.Parameter(weight.detach()) for name, weight in graphs.weights.items()
+        }
         self.gradients: list[Any] = list(graphs.gradients)  # None for unused weights
         self.forward = graphs.record(self._forward)
         self.backward = graphs.record(self._backward)
 
     def _forward(self) -> None:
-        self._computed = self.compute(*self.tokens)
+        self._computed = self.compute(self.weights, *self.tokens)
         self.features.copy_(self._computed.detach())
 
     def _backward(self) -> None:
         outputs, self._computed = self._computed, None  # frees memory for later graphs
+        leaves = list(self.weights.values())
         grads = torch.autograd.grad(
-            outputs, self.weights, self.grad_features, allow_unused=True
+            outputs, leaves, self.grad_features, allow_unused=True
         )
         buffers, gradients = [], []
         for index, gradient in enumerate(grads):

@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import os
 from collections import defaultdict
 from textwrap import shorten
 from typing import Any, Self
@@ -16,6 +17,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from fairseq.modules import FairseqDropout, gelu, transformer_layer
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 
 from fairseq_mhe.attention import Attention
@@ -25,6 +27,7 @@ from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
 from fairseq_mhe.models import options as our_options
 from fairseq_mhe.models.architectures import MODEL_NAME
+from fairseq_mhe.models.decoding_graphs import STEP, DecodingGraphs
 from fairseq_mhe.models.graphs import Graphs, option_without_graphs
 from fairseq_mhe.models.packed import pack_linears
 
@@ -135,6 +138,9 @@ class Decoder(stock.TransformerDecoderBase):
             # An inference tensor has no version counter, so each sublayer would read it from a GPU.
             with torch.inference_mode(False):
                 new_order = new_order.clone()
+        if step := state.get(STEP):
+            step.reorder(new_order)
+            return
         for sublayer in self._sublayers_with_cache:
             sublayer.reorder_incremental_state(state, new_order)
 
@@ -143,6 +149,30 @@ class Decoder(stock.TransformerDecoderBase):
         """The sublayers that have a cache; fairseq searches all modules in each decoding step."""
         modules = self.layers.modules()
         return [m for m in modules if hasattr(m, "reorder_incremental_state")]
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Any = None,
+        incremental_state: Any = None,
+        **options: Any,
+    ) -> tuple[Tensor, Any]:
+        """Run fairseq's forward pass; in generation on a GPU replay a graph if one fits."""
+        state = incremental_state
+        if (
+            state is not None
+            and not options
+            and generates_by_graphs(self, prev_output_tokens)
+        ):
+            logits = self._decoding_graphs(prev_output_tokens, encoder_out, state)
+            if logits is not None:
+                return logits, {"attn": None}
+        options |= {"encoder_out": encoder_out, "incremental_state": state}
+        return super().forward(prev_output_tokens, **options)
+
+    @functools.cached_property
+    def _decoding_graphs(self) -> DecodingGraphs:
+        return DecodingGraphs(self)
 
     def extract_features(
         self, tokens: Tensor, *, incremental_state: Any = None, **options: Any
@@ -161,6 +191,13 @@ class Decoder(stock.TransformerDecoderBase):
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
         """Return attention weights from now on only if ``need_attn`` (--print-alignment)."""
         self.need_attn = need_attn
+
+
+def generates_by_graphs(decoder: Decoder, tokens: Tensor) -> bool:
+    """Return whether graphs may run a search, unless FAIRSEQ_MHE_CUDA_GRAPHS=0 forbids it."""
+    on_gpu = tokens.is_cuda and os.environ.get("FAIRSEQ_MHE_CUDA_GRAPHS") != "0"
+    positions = decoder.embed_positions is not None
+    return on_gpu and positions and not (decoder.need_attn or torch.is_grad_enabled())
 
 
 def native_gelu(x: Tensor) -> Tensor:
@@ -261,14 +298,18 @@ class MHEModel(BaseFairseqModel):
         state.pop("_graphs", None)
         return state
 
-    def compute_features(self, *tokens: Tensor) -> Tensor:
-        """tokens (B, S) and (B, T), or (B, T) alone -> (B, T, C); (B, T) is padded on the right."""
+    def compute_features(self, weights: dict[str, Tensor], *tokens: Tensor) -> Tensor:
+        """tokens (B, S) and (B, T), or (B, T) alone -> (B, T, C); (B, T) is padded on the right.
+
+        ``weights`` take the place of the model's parameters of these names.
+        """
         inputs = dict(zip(_TOKENS, tokens, strict=False))
         target = tokens[-1]
         mask = CausalMask(target.size(1), target.device, right_padded=True)
         # The mask's tensors lie in the memory of graphs, so the decoder must not keep the mask.
         with patch.object(self.decoder, "causal", mask):
-            features, _ = self(**inputs, src_lengths=None, features_only=True)
+            options = {**inputs, "src_lengths": None, "features_only": True}
+            features, _ = functional_call(self, weights, (), options, tie_weights=False)
         return features
 
     @functools.cached_property

@@ -93,10 +93,10 @@ def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: i
     assert done.returncode == left_out, done.stderr
     prepare, tests, *calls = (c.splitlines() for c in done.stdout.split("ran\n-P\n-m\n")[1:])
     assert tests[0] == "pytest"
-    assert all((REPOSITORY / name).is_file() for name in tests[-2:])
+    assert all((REPOSITORY / name).is_file() for name in tests[2:])
     parsed = [cli.build_parser(call[1]).parse_args(call[1:]) for call in calls]
-    generation, training, quickstart, without = parsed
-    assert {args.device for args in (generation, training, without)} == {device}
+    generation, training, quickstart, _, without = parsed
+    assert {args.device for args in parsed if hasattr(args, "device")} == {device}
     assert quickstart.precision == {"cuda": "fp16", "cpu": "auto"}[device]
     assert (prepare[1], prepare[-1]) == ("home_assistant_en_de", str(training.data))
     graphs = training.cuda_graphs, without.cuda_graphs
@@ -109,4 +109,4 @@ def test_gpu_check_skips_steps_without_time_left(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     done = sandbox.run("--minutes", "0", script="scripts/gpu_check.sh", NOT_INSTALLED="0")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("failed, or no time was left") == 6
+    assert done.stderr.count("failed, or no time was left") == 7
