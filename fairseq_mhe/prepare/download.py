@@ -122,6 +122,7 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
                 packed.extraction_filter = getattr(tarfile, "data_filter", None)
                 for member in packed:
                     if member.isfile() and posixpath.normpath(member.name) in members:
+                        member.mode = 0o644  # not set-user-ID, if there is no filter
                         packed.extract(member, out)
                 # Read to the end of the file, where gzip stores the checksum of the whole.
                 while packed.fileobj and packed.fileobj.read(1 << 20):
