@@ -42,6 +42,9 @@ class DecodingGraphs:
         cross_attention = [layer.encoder_attn for layer in decoder.layers]
         self.sublayers = [*self.self_attention, *filter(None, cross_attention)]
 
+    # Searches in inference mode and outside of it write to the same tensors.
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def __call__(
         self, tokens: Tensor, encoder_out: Any, state: dict[Any, Any]
     ) -> Tensor | None:
