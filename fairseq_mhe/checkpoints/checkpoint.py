@@ -114,9 +114,14 @@ class Source:
         return {**self.options, **unset, **chosen, **sizes}
 
 
+def checkpoint_path(path: Path) -> Path:
+    """Return the path of a checkpoint, or of the model in a run folder."""
+    return path / "model.pt" if path.is_dir() else path
+
+
 def open_source(path: Path) -> Source:
     """Open a checkpoint, or a run folder's model.pt, as a float32 model in evaluation mode."""
-    path = path / "model.pt" if path.is_dir() else path
+    path = checkpoint_path(path)
     return source_of(path, read_checkpoint(path))
 
 

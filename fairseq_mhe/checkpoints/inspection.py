@@ -32,7 +32,7 @@ def inspect(path: Path) -> dict[str, Any]:
     ``parameters``: shared ones count once; ``made_by``: a command's record, None after training.
     Raises UserError if the file cannot be read safely, or if it is of another model.
     """
-    path = path / "model.pt" if path.is_dir() else path
+    path = checkpoint.checkpoint_path(path)
     state = read_checkpoint(path)
     options = model_options(state)
     try:
