@@ -39,8 +39,8 @@ class DecodingGraphs:
         self.record = graphs.graph_recorder()
         self.steps: dict[tuple[int, ...], Step] = {}  # the one used last is the last
         self.self_attention = [layer.self_attn for layer in decoder.layers]
-        cross_attention = [layer.encoder_attn for layer in decoder.layers]
-        self.sublayers = [*self.self_attention, *filter(None, cross_attention)]
+        #: The first one is self-attention, the last one cross-attention, if there is any.
+        self.sublayers = decoder.sublayers_with_cache
 
     # Searches in inference mode and outside of it write to the same tensors.
     @torch.inference_mode(False)
@@ -74,7 +74,8 @@ class DecodingGraphs:
         if previous is None and (first.padding is not None or not half_is_free()):
             return None
         sentences = len(last.key) if previous is None else previous.sentences
-        source = 0 if last is first else last.key.size(2)
+        is_cross = self.sublayers[-1] not in self.self_attention
+        source = last.key.size(2) if is_cross else 0
         shape = (
             round_up(sentences, _SENTENCE_MULTIPLE),
             len(first.key) // len(last.key),

@@ -141,11 +141,11 @@ class Decoder(stock.TransformerDecoderBase):
         if step := state.get(STEP):
             step.reorder(new_order)
             return
-        for sublayer in self._sublayers_with_cache:
+        for sublayer in self.sublayers_with_cache:
             sublayer.reorder_incremental_state(state, new_order)
 
     @functools.cached_property
-    def _sublayers_with_cache(self) -> list[Any]:
+    def sublayers_with_cache(self) -> list[Any]:
         """The sublayers that have a cache; fairseq searches all modules in each decoding step."""
         modules = self.layers.modules()
         return [m for m in modules if hasattr(m, "reorder_incremental_state")]

@@ -98,3 +98,14 @@ def test_graphs_run_searches_on_a_gpu_without_attention_weights(
         assert not generates_by_graphs(decoder, tokens)
     monkeypatch.undo()
     assert not generates_by_graphs(decoder, tokens)
+
+
+def test_steps_of_a_language_model_have_no_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = models_of(arch="transformer_lm_mhe_tiny")
+    batch = {name: x.to(DEVICE) for name, x in make_batch().items()}
+    results = []
+    for graphs_allowed in "10":
+        monkeypatch.setenv("FAIRSEQ_MHE_CUDA_GRAPHS", graphs_allowed)
+        results.append(found_by(models, batch, min_len=3, max_len_b=20)[0])
+    assert results[0] == results[1]
+    assert {source for _, _, source, _ in models[0].decoder._decoding_graphs.steps} == {0}
