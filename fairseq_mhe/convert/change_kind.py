@@ -18,7 +18,7 @@ from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.compare import Material, add_data, open_material
 from fairseq_mhe.convert.fit import FIT, Problem
-from fairseq_mhe.convert.fold import add_files, check_files, with_sublayers
+from fairseq_mhe.convert.fold import add_files, check_arguments, with_sublayers
 from fairseq_mhe.models.build import build_ours, sublayers
 from fairseq_mhe.models.families import training_options
 from fairseq_mhe.models.options import size_options
@@ -27,6 +27,7 @@ from fairseq_mhe.models.options import size_options
 TARGETS = tuple(kind for kind in FIT if kind != "collaborative")
 #: Most rounds of least squares in ``to-collaborative``.
 _ROUNDS = 200
+_SENTENCES = 1000
 
 
 def convert(
@@ -84,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_report(parser: argparse.ArgumentParser) -> None:
     """Add --data, on which a conversion is fitted and measured, and --json."""
     use = "data folder: train weights the errors of the fit, valid measures the loss"
-    add_data(parser, use, sentences=1000)
+    add_data(parser, use, _SENTENCES)
     help_ = "print the report as JSON, for programs"
     parser.add_argument("--json", action="store_true", help=help_)
 
@@ -110,10 +111,10 @@ def to_collaborative(args: argparse.Namespace) -> None:
 
 
 def _convert_and_report(args: argparse.Namespace, kind: str, **options: Any) -> None:
-    check_files(args)
+    check_arguments(args)
     with quiet_fairseq():
         source = open_source(args.input)
-        material = open_material(source, args.data, args.sentences)
+        material = open_material(source, args.data, args.sentences or _SENTENCES)
         report = convert(args.output, kind, material, **options)
     if args.json:
         print(json.dumps(report, indent=2))

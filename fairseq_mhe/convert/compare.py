@@ -120,11 +120,11 @@ class Material:
 
 
 def add_data(parser: argparse.ArgumentParser, use: str, sentences: int) -> None:
-    """Add --data with the help text ``use``, and --sentences with the default ``sentences``."""
+    """Add --data with the help text ``use``, and --sentences (None: the default ``sentences``)."""
     add = parser.add_argument
     add("--data", type=Path, metavar="DATA", help=use)
-    help_ = "use the first N sentences of each split (default: %(default)s)"
-    add("--sentences", type=positive, default=sentences, metavar="N", help=help_)
+    help_ = f"use the first N sentences of each split (default: {sentences})"
+    add("--sentences", type=positive, metavar="N", help=help_)
 
 
 def open_material(

@@ -24,6 +24,7 @@ from fairseq_mhe.models.build import sublayers
 #: A fold is refused if its logits differ by more than this share of the largest logit. Rounding in
 #: float32 stays far below this, a wrong fold far above.
 _TOLERANCE = 1e-4
+_SENTENCES = 500
 #: Parameters of fairseq's --scale-heads, --scale-resids, --scale-attn and --scale-fc.
 _SCALES = re.compile(r"\.(c_attn|w_resid|(attn_ln|ffn_layernorm)\.weight)$")
 
@@ -106,29 +107,29 @@ def add_files(parser: argparse.ArgumentParser, source: str, output: str) -> None
     parser.add_argument("output", type=Path, metavar="OUT", help=output)
 
 
-def check_files(args: argparse.Namespace) -> None:
-    """Raise UserError if the output cannot be written or is the input, before the work begins."""
+def check_arguments(args: argparse.Namespace) -> None:
+    """Raise UserError for an output that cannot be written, and for options without --data."""
     check_output(args.output, args.input, args.input / "model.pt")
+    for name in ("sentences", "subset"):
+        if vars(args).get(name) and not args.data:
+            raise UserError(f"--{name} is for --data: give --data, or leave it out")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = "run folder of translation, or checkpoint with any kind of attention"
     add_files(parser, source, "checkpoint to write: an equal model of fairseq's own")
     use = "data folder to compare both models on, also by beam search (default: random words)"
-    add_data(parser, use, sentences=500)
-    help_ = "split of DATA to compare on (default: test)"
-    parser.add_argument("--subset", help=help_)
+    add_data(parser, use, _SENTENCES)
+    parser.add_argument("--subset", help="split to compare on (default: test)")
 
 
 def run(args: argparse.Namespace) -> None:
     """Fold the checkpoint, and print how the fold differs from it."""
-    check_files(args)
-    if args.subset and not args.data:
-        raise UserError("--subset is a split of --data: give --data, or leave it out")
+    check_arguments(args)
     with quiet_fairseq():
         source = open_source(args.input)
-        subset = args.subset or "test"
-        material = open_material(source, args.data, args.sentences, subset)
+        sentences, subset = args.sentences or _SENTENCES, args.subset or "test"
+        material = open_material(source, args.data, sentences, subset)
         logits, same = fold(material, args.output)
     count = sum(len(batch["target"]) for batch in material.compared)
     stock = source.family.stock

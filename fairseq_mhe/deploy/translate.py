@@ -57,8 +57,8 @@ def run(args: Namespace) -> int | None:
     if args.out:
         check_output(args.out, *args.files)
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files or ["-"]]
-    # Files are read twice, so that a line which is not valid text is reported before work begins.
-    are_files = all(path is not STANDARD_INPUT and path.is_file() for path in paths)
+    # Files are read twice, so that a missing file or invalid text is reported before work begins.
+    are_files = not any(path is STANDARD_INPUT or path.is_fifo() for path in paths)
     total = sum(1 for path in paths for _ in read_lines(path)) if are_files else 0
     names = ("data", "engine", "precision", "cpu", "threads")
     options = {name: getattr(args, name) for name in names}

@@ -172,6 +172,8 @@ def nlu_table(args: Namespace) -> None:
         )
     data = open_data(args.data, TEXT)
     tasks = [open_task(folder) for folder in args.tasks]
+    if len({task.task.name for task in tasks}) < len(tasks):
+        raise UserError("--tasks has two folders of one task: leave one out")
     for task in tasks:
         if task.manifest["text"] != data.fingerprint:
             raise UserError(

@@ -190,11 +190,11 @@ def read_recipe(path: Path) -> Recipe:
             raise UserError(f"{path} has no {key}: add it")
     training = Training(options)
     try:
-        smallest = min(training.updates, training.batch_tokens)
+        smallest = min(training.updates, training.batch_tokens, decoding.beam)
     except _WRONG_VALUE:
         smallest = 0
     if smallest < 1:
-        numbers = "max_update, max_tokens (or batch_size) and the list update_freq"
+        numbers = "max_update, max_tokens (or batch_size), the list update_freq and beam"
         raise UserError(f"{path}: {numbers} must be whole numbers of at least 1")
     # Recipes with large mini-batches are for GPUs, which decode large batches too.
     if training.mini_batch >= 4096:

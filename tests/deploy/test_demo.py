@@ -54,7 +54,6 @@ def test_a_folder_without_a_fairseq_bundle_is_refused_in_one_line(
     refused: Refused,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(demo, "require", lambda package: None)
     monkeypatch.setattr(os, "execv", Mock(side_effect=AssertionError("the server starts")))
     if format:
         shutil.copyfile(exported / "bpe.codes", tmp_path / "bpe.codes")

@@ -96,7 +96,7 @@ def test_nbest_numbers_lines_across_chunks_and_reports_progress_and_cuts(
     ("words", "message"),
     [
         (["BUNDLE", "BAD"], "bad, line 2: byte 2 (0xff) is not valid UTF-8; convert the file"),
-        (["BUNDLE", "nowhere"], "cannot read nowhere: No such file or directory"),
+        (["BUNDLE", "TEXT", "nowhere"], "cannot read nowhere: No such file or directory"),
         (["nowhere", "TEXT"], "nowhere does not exist: give the path of a fairseq checkpoint"),
         (["BUNDLE", "TEXT", "--data", "x"], "is a bundle, which needs no data: leave --data out"),
         (["BUNDLE", "TEXT", "--nbest", "9"], "a beam of 5 has no 9 translations"),

@@ -340,8 +340,9 @@ def test_the_causal_table_has_perplexity(folder: Path, tmp_path: Path, capsys: C
     sst2 = str(folder / "sst2")
     assert cli.main([*line, "--tasks", sst2]) == 2
     assert "is not fine-tuned: leave --tasks and --epochs out" in capsys.readouterr().err
-    assert tabulate(tmp_path, other, "--tasks", sst2) == 2
-    assert "is not in the subwords of" in capsys.readouterr().err
+    for tasks, error in (([sst2], "is not in the subwords of"), ([sst2] * 2, "folders of one")):
+        assert tabulate(tmp_path, other, "--tasks", *tasks) == 2
+        assert error in capsys.readouterr().err
 
 
 def test_slurm_jobs_train_the_unfinished_kinds(

@@ -167,6 +167,7 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     for content, message in (
         (text, "has no dataset.max_tokens: add it"),
         (f"{text}generation: {{beam: 2.5}}\n", "Integer full_key: generation.beam"),
+        (f"{text}dataset: {{max_tokens: 9}}\ngeneration: {{beam: 0}}\n", "must be whole numbers"),
         (f"{text}generation: {{beams: 4}}\n", "Key 'beams' .*full_key: generation.beams"),
         ("dataset: {max_tokens: 600}\n", "has no model._name: add it"),
         ("- a list\n", "is no recipe"),
