@@ -51,6 +51,5 @@ def inline_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # Each measurement collects garbage first; frozen, the tests' own objects are not searched.
     gc.freeze()
     yield
-    gc.unfreeze()
     command._benchmarks.clear()
     logging.disable(logging.NOTSET)

@@ -12,15 +12,15 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.runs.processes import OWN_USER_DIR
-from fairseq_mhe.runs.recipes import FOLDER, NAMES, read_recipe, recipe
+from fairseq_mhe.runs.recipes import FOLDER, NAMES, recipe
 from tests.docs.test_attention_page import EXAMPLE, NEW
 from tests.fixtures.language import small_text
 from tests.fixtures.small_runs import SMALL
+from tests.runs.test_recipes import RECIPES
 
 PACKAGE = Path(cli.__file__).parent
-PATHS = sorted(FOLDER.glob("*.yaml"))
 #: One recipe for each set of options; tests/runs/test_recipes.py compares what is read of all.
-ROWS = {tuple(read_recipe(path).training.options): path.stem for path in PATHS}
+ROWS = {tuple(read.training.options): row for row, read in RECIPES.items()}
 
 
 def command(module: str, *words: str, **more: str) -> str:

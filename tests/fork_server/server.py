@@ -34,11 +34,6 @@ MODULES = (
     *("subword_nmt.apply_bpe", "tabulate", "torch._dynamo"),
     *("torch.distributed.fsdp", "torch.multiprocessing", "torch.utils.checkpoint"),
 )
-#: Options of a training whose other options have the usual values.
-USUAL = (
-    "--arch transformer --optimizer adam --lr-scheduler inverse_sqrt --cpu "
-    "--criterion label_smoothed_cross_entropy"
-)
 
 
 def load() -> None:
@@ -70,8 +65,8 @@ def prepare_hydra() -> None:
     parse = OverridesParser.parse_rule
     parsed = functools.cache(lambda *words: parse(OverridesParser.create(), *words))
     OverridesParser.parse_rule = lambda self, *words: copy.copy(parsed(*words))
-    line = ["data", *USUAL.split()]
-    args = options.parse_args_and_arch(options.get_training_parser(), line)
+    line = "data --arch transformer --optimizer adam --lr-scheduler inverse_sqrt --cpu"
+    args = options.parse_args_and_arch(options.get_training_parser(), line.split())
     OverridesParser.create().parse_overrides(utils.override_module_args(args)[0])
 
 

@@ -4,7 +4,6 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,29 +37,24 @@ def test_only_a_missing_path_is_called_missing(problem: str) -> None:
         read_checkpoint(Path(problem.split()[0]))
 
 
-def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for name in cli.SUBCOMMANDS:
-        parser = cli.build_parser(name)
-        commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-        yield name, commands.choices[name]
-    for name, study in STUDIES.items():
+def _parser(name: str) -> argparse.ArgumentParser:
+    if name in STUDIES:
         parser = Parser()
-        add_arguments(study, parser)
-        yield name, parser
+        add_arguments(STUDIES[name], parser)
+        return parser
+    subparsers = cli.build_parser(name)._subparsers._group_actions
+    return subparsers[0].choices[name]
 
 
-PARSERS = dict(_parsers())
-
-
-@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize("name", [*cli.SUBCOMMANDS, *STUDIES])
 def test_no_error_names_a_private_function(name: str) -> None:
     """argparse writes "invalid _count value" if a converter raises ValueError."""
-    messages = []
-    for action in PARSERS[name]._actions:
+    messages, parser = [], _parser(name)
+    for action in parser._actions:
         for word in ("x", "", "-", "nan", "1e400", "9" * 5000, "\udcff"):
             if action.nargs != 0 and not action.choices:
                 try:
-                    PARSERS[name]._get_values(action, [word])
+                    parser._get_values(action, [word])
                 except argparse.ArgumentError as error:
                     messages.append(str(error.message))
     assert not [message for message in messages if message.startswith("invalid _")]

@@ -62,13 +62,17 @@ def test_the_passes_of_a_cuda_graph_never_wait_for_the_gpu(kind: str, dtype: str
         assert not watch.reads
 
 
-@pytest.mark.parametrize(("kind", "limit"), [("mhe_mul", 715), ("mhe_conv", 950)])
+@pytest.mark.parametrize(("kind", "limit"), [("mhe_mul", 315), ("mhe_conv", 379)])
 def test_update_starts_few_kernels(kind: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row base in bf16 with loss and optimizer, for which stock fairseq starts 3,774 kernels."""
+    """Row base with two layers a side, in bf16 with loss and optimizer.
+
+    With all six layers they start 711 and 947 kernels, stock fairseq 3,774.
+    """
     words = (
         f"no-data --arch transformer_mhe_base --attention {kind} --share-all-embeddings --bf16 "
         "--cpu --optimizer adam_fused --lr 0.1 --clip-norm 1 --dropout 0.1 "
-        "--criterion label_smoothed_cross_entropy --label-smoothing 0.1"
+        "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 "
+        "--encoder-layers 2 --decoder-layers 2"
     )
     cfg = configuration_of(tuple(words.split()))
     task = make_task(1000, config=cfg.task)
@@ -91,7 +95,7 @@ def test_update_starts_few_kernels(kind: str, limit: int, monkeypatch: pytest.Mo
             optimizer.clip_grad_norm(1.0)
             optimizer.step()
     assert watch.reads == {PADDING: 1}
-    assert 500 < watch.kernels.total() <= limit
+    assert 200 < watch.kernels.total() <= limit
 
 
 def test_a_step_of_decoding_starts_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
