@@ -30,7 +30,7 @@ def write(trained: Trained, folder: Path) -> None:
     folder.mkdir()
     dictionary = trained.task.source_dictionary
     tokenizer, rows = make_tokenizer(trained.text, dictionary)
-    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), "utf-8")
     special = ("bos", "pad", "eos")
     tokens = {f"{name}_token": getattr(dictionary, f"{name}_word") for name in special}
     ids = {f"{name}_id": tokenizer.token_to_id(token) for name, token in tokens.items()}

@@ -60,6 +60,8 @@ def test_training_reports_a_full_disk_and_resumes(tmp_path: Path) -> None:
         message = "No space left on device: make room and give the same command again"
         assert message in error.splitlines()[-1]
         assert not (run / "model.pt").exists()
+        export = ["export", str(SMALL / "runs" / RUN), str(disk / "out"), "--format", "huggingface"]
+        assert cli.main([*export, "--data", str(SMALL / "data")]) == 2, "Rust's own error"
         (disk / "filler").unlink()
         assert start(*TRAIN, "--out", str(disk)).wait() == 0
         assert (run / "model.pt").is_file()
