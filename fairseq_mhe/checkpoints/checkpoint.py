@@ -116,11 +116,15 @@ class Source:
 
 def checkpoint_path(path: Path) -> Path:
     """Return the path of a checkpoint, or of the model in a run folder."""
-    return path / "model.pt" if path.is_dir() else path
+    if not path.is_dir():
+        return path
+    # Only the run of a language model has scores here; its model is no average.
+    is_language_model = (path / "scores.json").exists()
+    return path / ("checkpoints/checkpoint_last.pt" if is_language_model else "model.pt")
 
 
 def open_source(path: Path) -> Source:
-    """Open a checkpoint, or a run folder's model.pt, as a float32 model in evaluation mode."""
+    """Open a checkpoint, or a run folder's model, as a float32 model in evaluation mode."""
     path = checkpoint_path(path)
     return source_of(path, read_checkpoint(path))
 

@@ -116,7 +116,7 @@ def check_arguments(args: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    source = "run folder of translation, or checkpoint with any kind of attention"
+    source = "run folder, or checkpoint with any kind of attention"
     add_files(parser, source, "checkpoint to write: an equal model of fairseq's own")
     use = "data folder to compare both models on, also by beam search (default: random words)"
     add_data(parser, use, _SENTENCES)

@@ -14,7 +14,7 @@ from fairseq import checkpoint_utils, utils
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.checkpoints.checkpoint import checkpoint_path, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import (
     Json,
@@ -78,19 +78,15 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
     ``args``: ``out``, ``epochs`` and the options of `devices`. Raises UserError if the model is
     not trained to its end, has other subwords than the task, or too few positions.
     """
-    # The empty config serves paths only: a model that a study converted has no config.json.
-    trained = Job(model, {})
-    if not model.is_dir():
-        checkpoint = model
-        facts = describe(model)
-    elif trained.scores.exists():
-        checkpoint = trained.last
-        # scores.json describes a masked model, so that its checkpoint need not be read.
-        facts = read_json(trained.scores).get("model") or describe(checkpoint)
-    else:
+    scores = model / "scores.json"
+    if model.is_dir() and not scores.exists():
         raise UserError(
             f"{model} is no finished run of pretrain: give its training command again"
         )
+    checkpoint = checkpoint_path(model)
+    # scores.json describes a masked model, so that its checkpoint need not be read.
+    described = read_json(scores).get("model") if model.is_dir() else None
+    facts = described or describe(checkpoint)
     if (model / "config.json").is_file():
         trained_on = read_job(model).settings["data"]
         # The data of a fine-tuned model are a task, which names the text of its subwords "text".
