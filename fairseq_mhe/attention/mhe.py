@@ -67,9 +67,10 @@ class _HeadEmbeddingAttention(Attention):
             raise ValueError(f"head_embedding_std must be 0 or more, but is {std}")
         self.project(1, kv_heads=1)
         for name in _EMBEDDINGS:
-            # On device "meta" torch's normal_ would load its compiler, which takes a second.
-            embedding = torch.normal(0.0, std, (self.num_heads, self.head_dim))
-            self.register_parameter(name, nn.Parameter(embedding))
+            embedding = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
+            if not embedding.is_meta:  # torch would load its compiler, which takes a second
+                nn.init.normal_(embedding, std=std)
+            self.register_parameter(name, embedding)
 
     def shared_query(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, 1, T, d): X W_Q, contiguous, so that its products are contiguous too."""
