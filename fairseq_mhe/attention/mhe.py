@@ -68,7 +68,7 @@ class _HeadEmbeddingAttention(Attention):
         self.project(1, kv_heads=1)
         for name in _EMBEDDINGS:
             embedding = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
-            if not embedding.is_meta:  # torch would load its compiler, which takes a second
+            if not embedding.is_meta:  # else torch loads its compiler, for a second
                 nn.init.normal_(embedding, std=std)
             self.register_parameter(name, embedding)
 
