@@ -8,7 +8,12 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention, kind_class
-from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source, save_model
+from fairseq_mhe.checkpoints.checkpoint import (
+    checkpoint_path,
+    load_by_fairseq,
+    open_source,
+    save_model,
+)
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_output
 from fairseq_mhe.common.quiet import quiet_fairseq
@@ -109,7 +114,7 @@ def add_files(parser: argparse.ArgumentParser, source: str, output: str) -> None
 
 def check_arguments(args: argparse.Namespace) -> None:
     """Raise UserError for an output that cannot be written, and for options without --data."""
-    check_output(args.output, args.input, args.input / "model.pt")
+    check_output(args.output, args.input, checkpoint_path(args.input))
     for name in ("sentences", "subset"):
         if vars(args).get(name) and not args.data:
             raise UserError(f"--{name} is for --data: give --data, or leave it out")

@@ -109,6 +109,7 @@ def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Pa
     assert (job.settings["start"], job.input_path("start")) == (sha256(last), last)
     assert job.training.updates == 6  # three epochs of two batches
     assert cli.main(["inspect", str(folder / TUNED)]) == 0, "a run folder"
+    assert cli.main(["fold", str(folder / TUNED), str(last)]) == 2, "its own model"
     args.epochs = 50
     longer = plan_finetuning(folder / TUNED, task, 2, args)
     assert longer.training.options["warmup_updates"] == 6  # of a hundred
