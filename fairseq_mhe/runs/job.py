@@ -105,6 +105,12 @@ class Job:
         if self.scores.exists():
             advice = "give the run folder of a translation model"
             return UserError(f"{self.folder} is a language model: {advice}")
+        has_weights = self.model.exists() or self.checkpoints.exists()
+        if self.metrics.exists() and not has_weights:
+            return UserError(
+                f"{self.folder} has no model.pt and no checkpoints to average (fairseq-mhe keep "
+                "copies neither): use the original run folder, or train in another --out"
+            )
         return UserError(
             f"{self.folder} is not finished: it has no {missing}; give its training command again "
             "to resume it, or fairseq-mhe evaluate to score it on a data set"

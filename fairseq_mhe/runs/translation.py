@@ -29,13 +29,8 @@ def make_model(job: Job) -> None:
     """Make model.pt, the average of a job's last checkpoints, and counts.json; or UserError."""
     training = job.training
     if not job.model.exists():
-        if not job.metrics.exists():
+        if not (job.metrics.exists() and job.checkpoints.exists()):
             raise job.unfinished(f"{job.model.name} of all {training.updates:,} updates")
-        if not job.checkpoints.exists():
-            raise UserError(
-                f"{job.folder} has no {job.model.name} and no checkpoints to average (fairseq-mhe "
-                "keep copies neither): use the original run folder, or train in another --out"
-            )
         saved = saved_checkpoints(job.checkpoints)
         # With patience only ends of epochs are averaged; the last update may be within an epoch.
         if training.patience:

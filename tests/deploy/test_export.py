@@ -243,7 +243,7 @@ def test_a_run_without_its_data_is_refused(tmp_path: Path, case: str, message: s
     with pytest.raises(UserError, match=message):
         Translator.load(run)
     (run / "model.pt").unlink()
-    with pytest.raises(UserError, match=r"run is not finished: it has no model\.pt"):
+    with pytest.raises(UserError, match=r"run has no model\.pt and no checkpoints to av"):
         Translator.load(run)
     (run / "scores.json").touch()
     with pytest.raises(UserError, match="is a language model: give the run folder of a trans"):
