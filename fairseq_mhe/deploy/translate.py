@@ -16,7 +16,7 @@ from fairseq_mhe.common.files import atomic_path, check_output
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy.translator import ENGINES, PRECISIONS, Translator
-from fairseq_mhe.prepare.text import STANDARD_INPUT, read_lines
+from fairseq_mhe.prepare.text import OPENERS, STANDARD_INPUT, read_lines
 
 #: The most lines that are translated together, sorted by length, before one is written.
 CHUNK = 4000
@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("model", type=Path, metavar="MODEL", help=help_)
     help_ = "text with one sentence a line, also .gz, .xz or .bz2 (default or -: standard input)"
     add("files", nargs="*", default=[], type=Path, metavar="FILE", help=help_)
-    help_ = "file for the translations, written only if complete (default: print them)"
+    help_ = "file for complete translations, also .gz, .xz or .bz2 (default: print them)"
     add("--out", type=Path, metavar="FILE", help=help_)
     help_ = "beam size (default: as in the model's scoring)"
     add("--beam", type=positive, metavar="N", help=help_)
@@ -57,9 +57,11 @@ def run(args: Namespace) -> int | None:
     if args.out:
         check_output(args.out, *args.files)
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files or ["-"]]
-    # Files are read twice, so that a missing file or invalid text is reported before work begins.
-    are_files = not any(path is STANDARD_INPUT or path.is_fifo() for path in paths)
-    total = sum(1 for path in paths for _ in read_lines(path)) if are_files else 0
+    streams = [
+        p for p in paths if p is STANDARD_INPUT or p.is_fifo() or p.is_char_device()
+    ]
+    # Regular files are read twice, so that a missing file or invalid text is reported first.
+    total = sum(1 for path in paths if path not in streams for _ in read_lines(path))
     names = ("data", "engine", "precision", "cpu", "threads")
     options = {name: getattr(args, name) for name in names}
     with quiet_fairseq():
@@ -71,11 +73,11 @@ def run(args: Namespace) -> int | None:
         try:
             with _output(args.out) as stream:
                 done = 0
-                for chunk in _chunks(lines, are_files):
+                for chunk in _chunks(lines, not streams):
                     stream.writelines(_translations(translator, chunk, done, args))
                     stream.flush()
                     done += len(chunk)
-                    if total > CHUNK:
+                    if total > CHUNK and not streams:
                         say(f"{done:,} of {total:,} lines are translated")
         except KeyboardInterrupt:
             say("fairseq-mhe translate: stopped; later lines are not translated")
@@ -91,10 +93,8 @@ def _output(path: Path | None) -> Iterator[TextIO]:
             sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield sys.stdout
         return
-    with (
-        atomic_path(path) as part,
-        part.open("w", encoding="utf-8", newline="\n") as stream,
-    ):
+    opener = OPENERS.get(path.suffix, open)
+    with atomic_path(path) as part, opener(part, "wt", encoding="utf-8") as stream:
         yield stream
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
 
-_OPENERS: Any = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-SUFFIXES = tuple(_OPENERS)
+OPENERS: Any = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+SUFFIXES = tuple(OPENERS)
 #: Not a path: `read_lines` reads standard input instead.
 STANDARD_INPUT = Path("standard input")
 
@@ -44,7 +44,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
         if path is STANDARD_INPUT:
             yield from sys.stdin.buffer
         else:
-            with _OPENERS.get(path.suffix, open)(path, "rb") as stream:
+            with OPENERS.get(path.suffix, open)(path, "rb") as stream:
                 yield from stream
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error

@@ -57,12 +57,13 @@ def test_several_files_are_translated_to_one_output_that_is_complete_or_absent(
 ) -> None:
     packed = tmp_path / "more.gz"
     packed.write_bytes(gzip.compress(f"\n{SOURCES[0]}".encode()))
-    out = tmp_path / "out" / "translations"
-    words = ["translate", str(brief), str(text), str(packed), "--out", str(out), *BY_FAIRSEQ]
-    assert cli.main(words) == 0
-    translations = out.read_text(encoding="utf-8").split("\n")
-    assert translations[:20] == expected
-    assert translations[20] == translations[22] == ""
+    out = tmp_path / "out" / "translations.gz"
+    master, slave = pty.openpty()
+    os.write(master, f"{SOURCES[0]}\n\4\4".encode())  # \4 ends the text; a terminal is read once
+    words = ["translate", str(brief), *map(str, (text, packed, os.ttyname(slave), "--out", out))]
+    assert cli.main([*words, *BY_FAIRSEQ]) == 0
+    translations = gzip.decompress(out.read_bytes()).decode().split("\n")
+    assert translations == [*expected, "", expected[0], expected[0], ""]
     assert capsys.readouterr().out == ""
     out = tmp_path / "none"
     words = ["translate", str(brief), str(packed), "--nbest", "9", "--out", str(out)]
@@ -96,7 +97,7 @@ def test_nbest_numbers_lines_across_chunks_and_reports_progress_and_cuts(
     ("words", "message"),
     [
         (["BUNDLE", "BAD"], "bad, line 2: byte 2 (0xff) is not valid UTF-8; convert the file"),
-        (["BUNDLE", "TEXT", "nowhere"], "cannot read nowhere: No such file or directory"),
+        (["BUNDLE", "-", "nowhere"], "cannot read nowhere: No such file or directory"),
         (["nowhere", "TEXT"], "nowhere does not exist: give the path of a fairseq checkpoint"),
         (["BUNDLE", "TEXT", "--data", "x"], "is a bundle, which needs no data: leave --data out"),
         (["BUNDLE", "TEXT", "--nbest", "9"], "a beam of 5 has no 9 translations"),
