@@ -43,7 +43,7 @@ BENCHMARKS: dict[str, type[Benchmark]] = {
     "training": TrainingBenchmark,
     "generation": GenerationBenchmark,
 }
-_OUT = "write FILE.json and FILE.md after each cell; the same command resumes"
+_OUT = "write FILE.json and FILE.md after each measurement; the same command resumes"
 _OPTIONS = (
     ("--row", "row with the sizes of the models", str, "base", "ROW"),
     ("--attention", "kinds of attention, or all", some_of(KINDS), "all", "KIND,..."),

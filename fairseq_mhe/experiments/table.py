@@ -121,7 +121,7 @@ class TableRun:
         finished = [job.folder for job in self.jobs if job.name not in waiting]
         if not finished:
             advice = "wait for its jobs, or leave --finished-only out"
-            raise UserError(f"no cell of {self.out} is finished yet: {advice}")
+            raise UserError(f"no model of {self.out} is finished yet: {advice}")
         write_table(gather(finished, self.args.subset), self.out, title, paper, waiting)
 
 

@@ -26,7 +26,7 @@ def add_table_arguments(parser: ArgumentParser) -> None:
     """Options of a table that submits its cells, or shows only the finished ones."""
     group = parser.add_argument_group("SLURM")
     add = group.add_mutually_exclusive_group().add_argument
-    help_ = "submit an array of jobs, one for each cell, and return"
+    help_ = "submit an array of jobs, one a model, and return"
     add("--slurm", action="store_true", help=help_)
     help_ = "train nothing; write the table of the finished runs"
     add("--finished-only", action="store_true", help=help_)
@@ -82,8 +82,8 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
         for name, number in zip(jobs, numbers, strict=True):
             job = f"{array}_{number}"
             print(f"{name}: job {job}, output {folder}/{job}.log")
-    advice = "for the table of the finished cells give --finished-only instead of --slurm"
-    print(f"{len(jobs)} of {total} cells submitted; {advice}")
+    advice = "for the table of finished models give --finished-only instead of --slurm"
+    print(f"{len(jobs)} of {total} models submitted; {advice}")
 
 
 def _sbatch(words: list[str]) -> str:

@@ -37,7 +37,7 @@ def add_arguments(study: Study, parser: ArgumentParser) -> None:
     add_options(parser, study.options)
     add = parser.add_argument
     add("--row", default="tiny", help="size of the models (default: %(default)s)")
-    add("--only", metavar="NAME,...", help="variants or questions beside references (default: all)")
+    add("--only", metavar="NAME,...", help="variants or questions to train (default: all)")
     add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help="seeds (default: 1,2,3)")
     add("--finished-only", action="store_true", help="train nothing; report the finished runs")
     table.add_arguments(parser)

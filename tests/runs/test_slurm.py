@@ -59,7 +59,7 @@ def test_an_array_of_cells_is_submitted(tmp_path: Path, submitted: Path, capsys:
     screen = "".join(capsys.readouterr())
     assert "tiny: 3 updates, batches of 1,024 = 512 x 2 x update-freq 1" in screen
     assert f"tiny-mhe_mul-seed2: job 4711_3, output {out}/slurm/4711_3.log" in screen
-    assert "4 of 4 cells submitted" in screen
+    assert "4 of 4 models submitted" in screen
     assert not list(tmp_path.rglob("train.log")), "nothing is trained here"
     assert submit(out, "--batch-tokens", "2048") == 2, "jobs of other settings wait"
     assert submit(tmp_path / "out") == 0

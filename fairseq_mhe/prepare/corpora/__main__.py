@@ -29,14 +29,14 @@ class OfficialTask(Downloads):
 
     folder: Path | None = option(
         None,
-        "folder of the unpacked official files (CoLA/train.tsv or train.tsv), to skip the download",
+        "folder of the unpacked official files, of this task or of all, to skip the download",
         type=Path,
     )
     text: Path = option(
         None, "the language model's data folder", type=Path, required=True, metavar="DATA"
     )
     out: Path = option(
-        None, "new data folder (default: runs/TASK-data)", type=Path, metavar="DIR"
+        None, "new task folder (default: runs/TASK-data)", type=Path, metavar="DIR"
     )
     block: int = integer(512, "tokens of an example, at most the model's positions", 8)
 
