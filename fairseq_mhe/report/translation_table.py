@@ -189,7 +189,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
     add("--out", type=Path, required=True, help=f"folder for {', '.join(FILES)}")
     default = "(default: %(default)s)"
-    help_ = f"paper: the columns of run-table, with the paper's numbers {default}"
+    help_ = f"paper: columns and files of run-table, with the paper's numbers {default}"
     add("--columns", choices=("quickstart", "paper"), default="quickstart", help=help_)
     add("--subset", default="test", help=f"data set whose scores to show {default}")
     add("--title", default="Kinds of attention", help=f"heading {default}")
