@@ -24,6 +24,7 @@ from fairseq_mhe.models.graphs import option_without_graphs
 from fairseq_mhe.models.language_models import CAUSAL
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
@@ -188,18 +189,30 @@ def read_recipe(path: Path) -> Recipe:
     for key in needed:
         if OmegaConf.select(loaded, key) is None:
             raise UserError(f"{path} has no {key}: add it")
+    for name in ("seed", "attention", *PLACES.values()):
+        if name in options:
+            raise UserError(f"{path} sets {name}: remove it, as the command sets it")
     training = Training(options)
+    _check_numbers(path, training, decoding)
+    # Recipes with large mini-batches are for GPUs, which decode large batches too.
+    if training.mini_batch >= 4096:
+        decoding = replace(decoding, max_tokens=4096)
+    return Recipe(path.stem.lower(), training, decoding)
+
+
+def _check_numbers(path: Path, training: Training, decoding: Decoding) -> None:
+    """Raise UserError if updates, batch or beam are below 1, or hypotheses may have no token."""
     try:
         smallest = min(training.updates, training.batch_tokens, decoding.beam)
+        lengths = decoding.max_len_a, decoding.max_len_a + decoding.max_len_b - 1
     except _WRONG_VALUE:
         smallest = 0
     if smallest < 1:
         numbers = "max_update, max_tokens (or batch_size), the list update_freq and beam"
         raise UserError(f"{path}: {numbers} must be whole numbers of at least 1")
-    # Recipes with large mini-batches are for GPUs, which decode large batches too.
-    if training.mini_batch >= 4096:
-        decoding = replace(decoding, max_tokens=4096)
-    return Recipe(path.stem.lower(), training, decoding)
+    if min(lengths) < 0:
+        limits = "max_len_a must be at least 0, and max_len_a + max_len_b at least 1"
+        raise UserError(f"{path}: {limits}")
 
 
 def _options(groups: Json) -> Iterator[tuple[str, Any]]:

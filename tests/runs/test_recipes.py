@@ -159,15 +159,20 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "Mine.yaml"
     text = "model: {_name: transformer_mhe_tiny, dropout: 0.2, encoder_layers: 3}\n"
     text += "optimization: {max_update: 10, lr: [0.001]}\ncriterion: cross_entropy\n"
-    path.write_text(f"{text}dataset: {{max_tokens: 600}}\ncommon: {{user_dir: x, seed: 7}}\n")
+    whole = f"{text}dataset: {{max_tokens: 600}}\n"
+    path.write_text(f"{whole}common: {{user_dir: x, log_interval: 7}}\n")
     own = read_recipe(path)
     assert (own.row, own.decoding.beam, own.training.average) == ("mine", 5, 1)
     read = parsed(own.training.words())
-    assert (read["encoder_layers"], read["criterion"], read["seed"]) == (3, "cross_entropy", 7)
+    assert (read["criterion"], read["log_interval"]) == ("cross_entropy", 7)
     for content, message in (
         (text, "has no dataset.max_tokens: add it"),
         (f"{text}generation: {{beam: 2.5}}\n", "Integer full_key: generation.beam"),
-        (f"{text}dataset: {{max_tokens: 9}}\ngeneration: {{beam: 0}}\n", "must be whole numbers"),
+        (f"{whole}generation: {{beam: 0}}\n", "must be whole numbers"),
+        (f"{whole}generation: {{max_len_b: 0}}\n", r"and max_len_a \+ max_len_b at least 1"),
+        (f"{whole}generation: {{max_len_a: -0.1}}\n", "max_len_a must be at least 0"),
+        (f"{whole}common: {{seed: 1}}\n", "sets seed: remove it, as the comma"),
+        (whole.replace("encoder_layers: 3", "cross_attention: mha"), "sets cross_attention"),
         (f"{text}generation: {{beams: 4}}\n", "Key 'beams' .*full_key: generation.beams"),
         ("dataset: {max_tokens: 600}\n", "has no model._name: add it"),
         ("- a list\n", "is no recipe"),
