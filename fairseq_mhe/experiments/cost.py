@@ -87,15 +87,17 @@ def _cost_table(report: Json) -> str:
     source = report["source_tokens"]
     target = report["target_tokens"]
     cache = report["cache_bytes"]
-    notes = [
-        f"Multiply-adds: projections, attention scores and weighted sums, for {source} source and "
-        f"{target} target tokens. Source tokens count once a sentence, target tokens once a "
-        f"hypothesis; a target token attends to {(target + 1) / 2:g} target tokens on average.",
-        f"Key/value cache in float32: {cache['per_source_token']:,} bytes a source token, "
+    notes = {  # part of the model -> what its counts mean
+        "model": "Multiply-adds: projections, attention scores and weighted sums.",
+        "encoder": f"{source} source tokens, which count once a sentence.",
+        "decoder": f"{target} target tokens, which count once a hypothesis; a target token attends "
+        f"to {(target + 1) / 2:g} target tokens on average. Key/value cache in float32: "
         f"{cache['per_target_token']:,} bytes a target token of each hypothesis; "
         f"{cache['per_sentence']:,} bytes a sentence, {cache['per_sentence_with_beam']:,} bytes "
         f"with a beam of {report['beam']}.",
-    ]
+        "cross": f"Cross-attention caches {cache['per_source_token']:,} bytes a source token.",
+    }
     title = f"{report['row']} with a vocabulary of {report['vocabulary']:,}"
-    table = Table(title, [Block(columns("cost"), rows)], notes)
+    of_parts = [note for part, note in notes.items() if part in names]
+    table = Table(title, [Block(columns("cost"), rows)], of_parts)
     return table.markdown().rstrip()
