@@ -1,5 +1,6 @@
 """``fairseq-mhe attention-map``: draw where each attention head of a model looks in a sentence."""
 
+import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_output
+from fairseq_mhe.common.progress import say
 from fairseq_mhe.deploy.trained import FairseqEngine, Trained, open_trained
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.options import PLACES
@@ -138,8 +140,11 @@ def draw(attention: AttentionMap, title: str, output: Path) -> None:
     figure.colorbar(image, ax=panels, pad=0.01, fraction=0.02, label="attention weight")
     heading = f"{title}\nqueries downwards, keys across"
     figure.suptitle(heading, fontsize=FONT_SIZE, parse_math=False)
-    with atomic_path(output) as temporary:
+    with atomic_path(output) as temporary, warnings.catch_warnings(record=True) as warned:
         figure.savefig(temporary, dpi=DPI, format=output.suffix[1:], bbox_inches="tight")
+    if any("missing from font" in str(warning.message) for warning in warned):
+        advice = "name fonts in matplotlibrc (font.family: DejaVu Sans, Noto Sans CJK SC)"
+        say(f"{output}: boxes stand for characters that its font lacks: {advice}")
 
 
 def _ticks(tokens: Sequence[str], size: float) -> dict[str, Any]:

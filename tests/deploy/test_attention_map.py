@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.deploy.attention_map import AttentionMap, attention_map, draw, encode
-from fairseq_mhe.deploy.trained import Trained, open_trained
+from fairseq_mhe.deploy.trained import open_trained
 from fairseq_mhe.deploy.translator import Translator
 from tests.attention.equations import EQUATIONS
 from tests.fixtures.checkpoints import stir
@@ -57,14 +56,9 @@ def test_weights_equal_the_plain_equation(kind: str, place: str) -> None:
     assert not torch.allclose(attention.layers[0], attention.layers[1])
 
 
-def open_example() -> tuple[Trained, Tensor, Tensor]:
-    """Return a small trained model, the sentence (1, S) and its translation (1, T)."""
-    trained = open_trained(RUN, DATA)
-    return trained, encode(trained, SENTENCE, 0), encode(trained, TRANSLATION, 1)
-
-
 def test_axes_show_the_tokens_of_each_place() -> None:
-    trained, source, target = open_example()
+    trained = open_trained(RUN, DATA)
+    source, target = encode(trained, SENTENCE, 0), encode(trained, TRANSLATION, 1)
     model = trained.source.model, trained.task
     encoder, decoder, cross = (attention_map(*model, place, source, target) for place in PLACES)
     assert encoder.queries == encoder.keys == cross.keys
@@ -81,7 +75,7 @@ def run(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[str
     line = ["attention-map", str(RUN), "--data", str(DATA), "--out", str(out)]
     status = cli.main([*line, *words])
     printed = capsys.readouterr()
-    assert (status == 0) == out.exists() == (printed.err == "")
+    assert (status == 0) == out.exists() == ("error" not in printed.err)
     assert printed.err.count("\n") <= 1
     return printed
 
@@ -91,8 +85,9 @@ def test_the_command_writes_a_picture_of_the_given_translation(
 ) -> None:
     monkeypatch.setattr("fairseq_mhe.deploy.attention_map.FairseqEngine", None)  # --target is given
     out = tmp_path / "new folder" / "map.png"
-    words = ["--sentence", "A lamp.", "--target", "Die Lampe.", "--place", "encoder"]
-    printed, _ = run(capsys, out, *words)
+    words = ["--sentence", "\u4f60\u597d lamp.", "--target", "Die Lampe.", "--place", "encoder"]
+    printed, said = run(capsys, out, *words)
+    assert said.startswith(f"{out}: boxes stand for characters that its font lacks: name fonts")
     assert printed == f"{out}: encoder attention (mhe_mul), 1 layers, 2 heads\n"
     assert [path.name for path in out.parent.iterdir()] == ["map.png"]
     with Image.open(out) as image:
@@ -105,7 +100,8 @@ def test_without_a_target_the_model_translates(
 ) -> None:
     """Red if the map's translation is another than the `Translator`'s."""
     out = tmp_path / "map.svg"
-    printed, _ = run(capsys, out, "--sentence", SENTENCE)
+    printed, said = run(capsys, out, "--sentence", SENTENCE)
+    assert said == ""
     translator = Translator.load(RUN, data=DATA, engine="fairseq", cpu=True)
     assert printed.split("\n")[0] == translator.translate([SENTENCE])[0]
     assert out.read_text().count("<svg") == 1
