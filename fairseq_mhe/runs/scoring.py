@@ -125,11 +125,12 @@ def read_aligned(paths: Sequence[Path]) -> list[list[str]]:
 
 
 def read_translations(folder: Path) -> dict[str, list[str]]:
-    """Return the texts of a data set by name: references, sources, hypotheses, given tokens."""
+    """Return a data set's references, sources, hypotheses and given tokens, as `read_aligned`."""
     names = ["references", "sources", "hypotheses"]
     if (folder / "hypotheses.tokens.txt").exists():
         names += ["references.tokens", "hypotheses.tokens"]
-    return {name: list(read_lines(folder / f"{name}.txt")) for name in names}
+    texts = read_aligned([folder / f"{name}.txt" for name in names])
+    return dict(zip(names, texts, strict=True))
 
 
 def described(scores: Json) -> list[str]:

@@ -81,7 +81,7 @@ def plan_finetuning(model: Path, data: TaskFolder, seed: int, args: Namespace) -
     scores = model / "scores.json"
     if model.is_dir() and not scores.exists():
         raise UserError(
-            f"{model} is no finished run of pretrain: give its training command again"
+            f"{model} is no finished run of pretrain: give one, or finish its training"
         )
     checkpoint = checkpoint_path(model)
     # scores.json describes a masked model, so that its checkpoint need not be read.

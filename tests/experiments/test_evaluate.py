@@ -103,7 +103,6 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, refuse
     assert kept_table == first_table
     for path in (table / NAMES[1] / "test").iterdir():
         assert (runs / NAMES[1] / "test" / path.name).read_bytes() == path.read_bytes()
-
     error = f"{runs / NAMES[0]} has no model.pt and no checkpoints to average"
     assert error in refused("evaluate", runs / NAMES[0], "--subset", "valid", "--cpu")
     assert error in refused("run-table", *table_words(miniature, runs, "--subset", "valid"))

@@ -165,7 +165,7 @@ def test_models_that_do_not_fit_are_refused(folder: Path, tmp_path: Path, capsys
         (sst2, causal, tmp_path, "not a roberta: fine-tuning starts from a masked"),
         (long, folder, tmp_path, "prepare the task with --block 64"),
         (foreign, folder, tmp_path, f"{foreign} is not in the subwords of "),
-        (sst2, unfinished, tmp_path, f"{unfinished} is no finished run of pretrain: "),
+        (sst2, unfinished, tmp_path, f"{unfinished} is no finished run of pretrain: give one"),
         (sst2, folder, folder, "has other settings (options max_update: 4, now 6; "),
     ):
         assert finetune(model, out, task, epochs=3) == 2

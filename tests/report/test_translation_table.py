@@ -40,11 +40,6 @@ def few_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(Figure, "savefig", lambda _, path, **how: path.touch())
 
 
-def bleu_of(run: Job) -> float:
-    hypotheses = list(read_lines(run.subset("test") / "hypotheses.txt"))
-    return BLEU().corpus_score(hypotheses, [REFERENCES]).score
-
-
 def headings(path: Path) -> set[str]:
     """Return the headings and all other cells of the tables in a Markdown file."""
     lines = path.read_text().split("\n")
@@ -76,7 +71,8 @@ def test_each_kind_has_the_means_over_its_seeds(make_run: MakeRun) -> None:
     mha, mhe = summarise(gather(run.folder for of_kind in runs.values() for run in of_kind))
     assert set(mha) >= DOCUMENTED_KEYS <= set(mhe)
     assert (mha["attention"], mhe["attention"], mha["seeds"]) == ("mha", "mhe_mul", [1, 2, 3])
-    bleus = [bleu_of(run) for run in runs["mha"]]
+    texts = [list(read_lines(run.subset("test") / "hypotheses.txt")) for run in runs["mha"]]
+    bleus = [BLEU().corpus_score(hypotheses, [REFERENCES]).score for hypotheses in texts]
     assert mha["bleu"] == pytest.approx(statistics.mean(bleus), abs=1e-3)
     assert mha["bleu_deviation"] == pytest.approx(statistics.stdev(bleus), abs=1e-3)
     assert (mha["tokens_per_second"], mha["valid_loss"]) == (2000.0, 6.25)

@@ -130,10 +130,11 @@ def test_translations_are_read_with_sources_and_references(tmp_path: Path) -> No
         texts |= more
         write(tmp_path, **{f"{name}.txt": lines for name, lines in texts.items()})
         assert scoring.read_translations(tmp_path) == texts
-    write(tmp_path, none=[], one=["1"], two=["1", "2"])
-    for first, last, message in (("none", "none", "none has 0"), ("one", "two", "two has 2")):
-        with pytest.raises(UserError, match=f"{message} lines, .*: score the same sentences"):
-            scoring.read_aligned([tmp_path / first, tmp_path / last])
+    write(tmp_path, none=[], **{"hypotheses.txt": ["1", "2"]})
+    with pytest.raises(UserError, match=r"hypotheses\.txt has 2 lines, .*: score the same sent"):
+        scoring.read_translations(tmp_path)
+    with pytest.raises(UserError, match="none has 0 lines"):
+        scoring.read_aligned([tmp_path / "none"])
 
 
 def test_resamples_without_any_match_have_an_interval() -> None:
