@@ -31,6 +31,8 @@ def build(options: Any, task: Any, seed: int | None = None) -> BaseFairseqModel:
         return build_model(options, task)
     except ErrorExit as error:
         raise UserError(error.message) from None
+    except AssertionError as error:  # of fairseq, about sizes
+        raise UserError(f"fairseq {error}: choose sizes that fit together") from None
 
 
 def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:

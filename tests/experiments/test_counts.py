@@ -118,6 +118,7 @@ def test_the_table_of_cost_explains_its_counts(capsys: Capture) -> None:
     ("line", "message"),
     [
         ("base mhe", "unknown attention 'mhe'; choose one of: mha"),
+        ("transformer_lm_mhe_wiki103 mha", "cutoff larger than vocab size: choose sizes that fit"),
         ("base mha --kv-heads 2", "--attention-kv-heads has no effect on --attention mha: "),
         ("roberta_mhe_tiny mha --cross-attention mqa", "not for roberta_mhe_tiny: leave it out"),
     ],
