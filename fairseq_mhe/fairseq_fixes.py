@@ -147,9 +147,8 @@ def _keep_the_last_batch(
 ) -> Any:
     """Add the last batch, which fairseq drops if its size is not the required multiple.
 
-    The default is 8. fairseq drops the batch silently, in generation, validation and training
-    (--required-batch-size-multiple; fairseq issues 5036, 5094, 5351). This can go when those issues
-    are closed.
+    The default of --required-batch-size-multiple is 8. fairseq drops the batch silently, in every
+    command. This can go when fairseq's issues 5036, 5094 and 5351 are closed.
     """
     if not isinstance(indices, np.ndarray):
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
@@ -183,24 +182,34 @@ def _save_interval(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any)
 
 @_replaces(Trainer, "state_dict")
 def _save_full_precision(as_state: Any, trainer: Trainer) -> dict[str, Any]:
-    """Save the optimizer's float32 weights in checkpoints of ``--bf16``.
+    """Save the optimizer's float32 weights in checkpoints of ``--bf16``, and `_patience`.
 
-    fairseq saves and resumes from the model's weights, which bfloat16 rounds to 8 bits. (``--fp16``
-    on GPUs still does: its float32 weights are a flat tensor.) This can go when fairseq saves them.
+    fairseq saves the model's weights, which bfloat16 rounds to 8 bits (so does ``--fp16`` on GPUs:
+    its float32 weights are a flat tensor), and not its count. This can go when it saves both.
     """
     state: dict[str, Any] = as_state(trainer)
     for name, full, _ in _full_precision(trainer):
         state["model"][name] = full.data
+    if patience := _patience():
+        state["extra_state"]["patience"] = patience
     return state
+
+
+def _patience() -> dict[str, Any]:
+    """Return what fairseq-train counts for ``--patience``; empty without this option."""
+    train = sys.modules.get("fairseq_cli.train", sys.modules["__main__"])
+    return vars(getattr(train, "should_stop_early", _patience))
 
 
 @_replaces(Trainer, "load_checkpoint")
 def _load_full_precision(
     load: Any, trainer: Trainer, filename: str, *args: Any, **kw: Any
 ) -> Any:
-    """Resume from the float32 weights that `_save_full_precision` saved."""
+    """Resume from what `_save_full_precision` saved."""
     extra_state = load(trainer, filename, *args, **kw)
-    weights = list(_full_precision(trainer)) if Path(filename).exists() else []
+    if extra_state and not kw.get("reset_meters"):  # not at the start of a fine-tuning
+        _patience().update(extra_state.get("patience", {}))
+    weights = list(_full_precision(trainer)) if extra_state else []
     saved = read_checkpoint(Path(filename))["model"] if weights else {}
     for name, full, rounded in weights:
         value = saved.get(name)

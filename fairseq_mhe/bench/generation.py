@@ -49,7 +49,6 @@ class GenerationBenchmark(Benchmark):
         "cache, MiB": "cache_bytes",
         "encoder output, MiB": "encoder_output_bytes",
     }
-
     options: ClassVar = (
         ("--beams", "beam sizes; 1 is greedy search", positive_list, "1,5", "N,..."),
         ("--lengths", "tokens of source and output", _LENGTHS, "25,100,400", "N,..."),

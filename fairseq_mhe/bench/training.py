@@ -27,7 +27,6 @@ class TrainingBenchmark(Benchmark):
         "The peak is without what CUDA graphs hold."
     )
     columns: ClassVar = {"s": "total", "tokens/s": "units"}
-
     options: ClassVar = (
         ("--max-tokens", _MAX_TOKENS, list_of(at_least(64)), None, "N,..."),
         ("--batches", "updates of a repetition", positive, 4, "N"),

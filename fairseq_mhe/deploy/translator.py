@@ -64,8 +64,7 @@ class Translator:
         """Load a bundle (of ``fairseq-mhe export``), a run folder, or a checkpoint.
 
         The options are those of ``fairseq-mhe translate --help``; the engine fairseq sets
-        ``threads`` for the whole process. Raises UserError if a file is missing or damaged, or a
-        package is not installed.
+        ``threads`` for the whole process. UserError if a file or package is missing or damaged.
         """
         path = Path(model)
         for value, known in ((engine, ENGINES), (precision, PRECISIONS)):

@@ -246,7 +246,7 @@ class LanguageTable:
         if unfinished := [kind for kind in kinds if kind not in finished]:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
         path = out / ("nlu-table.md" if self.tasks else "perplexity.md")
-        text = self.data.folder.resolve().name
+        text = self.data.folder.name
         title = f"{self.args.arch}, text of {text}; {self._seeds}"
         if self.tasks:
             commonest = {task.task.name: commonest_score(task) for task in self.tasks}

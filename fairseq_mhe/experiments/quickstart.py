@@ -76,7 +76,7 @@ def quickstart_lm(args: Namespace) -> None:
     """Prepare text and task, train and score the unfinished models, and print the table."""
     args.out = output_folder(args.out)
     text, task = prepare_language(args.out, args.tokens)
-    say("task: predict to which of ten integrations a message belongs (chance: 13%)")
+    say("task: from which of ten integrations is a message? (the commonest has 14%)")
     data = open_data(text, TEXT)
     table = LanguageTable(data, [open_task(task)], args)
     compared_kinds = ("mha", "mhe_mul")

@@ -94,7 +94,7 @@ def choose_device(args: Namespace, models: int) -> Device:
         )
     gpu = on_gpu(args)
     workers = args.gpus or 1
-    slots = max(1, min(models, available // workers if gpu else cores()))
+    slots = min(models, available // workers if gpu else cores())
     return Device(gpu, slots, _threads(slots * workers), workers)
 
 

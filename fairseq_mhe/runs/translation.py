@@ -129,11 +129,11 @@ def parse_hypotheses(log: str, count: int, folder: Path) -> list[str]:
 
 def score(job: Job, subset: str, tokenise: str | None = None) -> None:
     """Score a job's translations, unless that is done; ``tokenise`` as in `scoring.score`."""
+    if scored(job, subset, tokenise):
+        return
     folder = job.subset(subset)
     language = job.settings["data"]["languages"][1]
     tokenise = scoring.bleu_tokeniser(language, tokenise)
-    if scored(job, subset, tokenise):
-        return
     texts = scoring.read_translations(folder)
     scores = scoring.score(texts["hypotheses"], texts["references"], language, tokenise)
     if "hypotheses.tokens" in texts:

@@ -150,9 +150,7 @@ def equal_budget(args: Namespace, recipe: Recipe) -> list[Variant]:
 
 
 def fitting(row: str, kinds: tuple[str, ...], budget: int, within: float) -> list[tuple[int, int]]:
-    """Return up to three sizes, (heads, width), near the budget: one with about the row's number of
-    heads, one with about half of it, and one whose heads have the width of the row's.
-    """
+    """Return up to 3 (heads, width) near the budget: the row's heads, half of them, its width."""
     row_heads, row_width = heads_of(row)
     sizes_found = []
     for wanted, fixed_width in ((row_heads, None), (row_heads // 2, None), (row_heads, row_width)):

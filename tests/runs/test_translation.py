@@ -46,7 +46,7 @@ def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Pat
     for name in ("sources", "references", "hypotheses"):
         lines = "今天山里天气很好\n我们一起去看那些花草树木\n"
         write_text(job.subset("test") / f"{name}.txt", lines)
-    for tokenise, expected in ((None, "zh"), ("char", "char")):
+    for tokenise, expected in ((None, "zh"), ("char", "char"), (None, "char")):
         translation.score(job, "test", tokenise)
         signature = read_json(job.subset("test") / "scores.json")["bleu"]["signature"]
         assert f"|tok:{expected}|" in signature
@@ -59,18 +59,18 @@ def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Pat
 def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
     """fairseq's --patience ends a training at learning rate 0; model.pt averages its epochs."""
     data = open_data(SMALL / "data")
-    unset = dict.fromkeys(("save_interval", "save_interval_updates", "validate_interval"))
-    unset |= dict.fromkeys(("validate_interval_updates", "keep_interval_updates"))
-    constant_model = settings(
+    unset = dict.fromkeys(name for name in settings()["options"] if "_interval" in name)
+    options = settings(
         max_update=500, patience=2, lr=[0.0], keep_last_epochs=3, no_epoch_checkpoints=None, **unset
     )
-    constant_model["data"] = data.identity
-    run = open_run(tmp_path / "r", constant_model, {"data": str(data.folder)})
-    with Board("updates") as board:
-        train([run], Device(gpu=False, slots=1, threads=1), board)
-        translation.make_model(run)
-    metrics = read_json(run.metrics)
-    (first, loss), *others = metrics["valid"]
-    assert [point[1] for point in others] == [loss, loss]
-    assert metrics["ended_by_patience"] == 3 * first < 500
-    assert run.model.is_file()
+    run = open_run(tmp_path / "r", {**options, "data": data.identity}, {"data": str(data.folder)})
+    for _ in range(2):  # the second time it resumes after two epochs
+        with Board("updates") as board:
+            train([run], Device(gpu=False, slots=1, threads=1), board)
+            translation.make_model(run)
+        metrics = read_json(run.metrics)
+        (first, loss), *others = metrics["valid"]
+        assert [point[1] for point in others] == [loss, loss]
+        assert metrics["ended_by_patience"] == 3 * first < 500
+        for path in (run.metrics, *run.checkpoints.glob("checkpoint[_3]*")):
+            path.unlink()
