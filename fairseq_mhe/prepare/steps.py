@@ -1,4 +1,4 @@
-"""The steps of every text: learn subwords, segment, binarise (as fairseq-preprocess, but faster)."""
+"""The steps of every text: learn subwords, segment, binarise (faster than fairseq-preprocess)."""
 
 from __future__ import annotations
 
