@@ -143,8 +143,8 @@ def draw(attention: AttentionMap, title: str, output: Path) -> None:
     with atomic_path(output) as temporary, warnings.catch_warnings(record=True) as warned:
         figure.savefig(temporary, dpi=DPI, format=output.suffix[1:], bbox_inches="tight")
     if any("missing from font" in str(warning.message) for warning in warned):
-        advice = "name fonts in matplotlibrc (font.family: DejaVu Sans, Noto Sans CJK SC)"
-        say(f"{output}: boxes stand for characters that its font lacks: {advice}")
+        text = "boxes stand for characters that its font lacks: list installed fonts in"
+        say(f"{output}: {text} matplotlibrc (font.family: DejaVu Sans, Noto Sans CJK SC)")
 
 
 def _ticks(tokens: Sequence[str], size: float) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_the_command_writes_a_picture_of_the_given_translation(
     out = tmp_path / "new folder" / "map.png"
     words = ["--sentence", "\u4f60\u597d lamp.", "--target", "Die Lampe.", "--place", "encoder"]
     printed, said = run(capsys, out, *words)
-    assert said.startswith(f"{out}: boxes stand for characters that its font lacks: name fonts")
+    assert said.startswith(f"{out}: boxes stand for characters that its font lacks: list inst")
     assert printed == f"{out}: encoder attention (mhe_mul), 1 layers, 2 heads\n"
     assert [path.name for path in out.parent.iterdir()] == ["map.png"]
     with Image.open(out) as image:
