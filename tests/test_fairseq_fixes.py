@@ -7,7 +7,6 @@ import argparse
 import logging
 import pickle
 import re
-import subprocess
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock, Mock
@@ -29,7 +28,7 @@ from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.build import build
 from fairseq_mhe.models.families import make_task
-from tests.fixtures.processes import PYTHON
+from tests.fixtures.processes import WITHOUT_FAIRSEQ, python
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -172,9 +171,10 @@ def test_fp16_without_a_gpu_needs_no_cuda_device(monkeypatch: pytest.MonkeyPatch
 
 def test_logging_of_fairseqs_commands_is_off_again_and_an_import_is_silent() -> None:
     """tests/deploy/test_translator.py has a program with its own logging."""
-    shown = "root = logging.getLogger(); print(root.level, len(root.handlers))"
-    script = f"""
-import logging, os, torch
+    shown = "root = logging.getLogger(); print(root.level, len(root.handlers), flush=True)"
+    script = f"""{WITHOUT_FAIRSEQ}
+del sys.modules["fairseq"]
+import logging, os
 if not os.fork():
     os.dup2(1, 2)
     import fairseq_mhe
@@ -191,7 +191,7 @@ else:
     import fairseq_cli.eval_lm, fairseq_mhe
     logging.getLogger("fairseq_cli.eval_lm").info("Loss")
 """
-    done = subprocess.run([PYTHON, "-uc", script], capture_output=True, text=True, check=True)
+    done = python(script)
     fresh, without, *eval_lm, ours = done.stdout.splitlines()
     assert fresh == ours == "30 0", "an import changes or prints nothing"
     assert without == "10 1", "fairseq leaves logging alone: simplify quiet_import"

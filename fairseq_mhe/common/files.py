@@ -125,7 +125,9 @@ def read_json(path: Path, form: type = dict) -> Any:
 
 def yaml_beside(module: str, name: str) -> Any:
     """Return the content of the YAML file ``name`` in the folder of a module's ``__file__``."""
-    return yaml.safe_load(Path(module).with_name(name).read_text("utf-8"))
+    # Without libyaml, PyYAML has only its slow loader.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(Path(module).with_name(name).read_text("utf-8"), loader)  # noqa: S506
 
 
 def sha256(path: Path) -> str:

@@ -51,7 +51,7 @@ def folded(source: Source, path: Path) -> torch.nn.Module:
     ("learned", "options"),
     [
         *((True, {**kinds, "attention_bias": True}) for kinds in SOMEWHERE),
-        *((False, {"attention": kind}) for kind in FOLDABLE),
+        *((False, {"attention": kind, **ONE_LAYER}) for kind in FOLDABLE),
         (False, {"attention": "mhe_mul", "attention_head_dim": 3}),
         (False, {"attention": "mqa", "attention_head_dim": 2, "attention_bias": True}),
         (False, {"attention": "mhe_mul", "encoder_embed_dim": 24, **APART}),

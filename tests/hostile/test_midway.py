@@ -21,7 +21,7 @@ from tests.fixtures.processes import kill, wait_for
 from tests.fixtures.small_runs import SMALL
 
 RUN = "tiny-mha-seed1"
-TRAIN = ["train", "tiny", "mha", "--updates", "8", "--cpu", "--data", str(SMALL / "data")]
+TRAIN = ["train", "tiny", "mha", "--updates", "6", "--cpu", "--data", str(SMALL / "data")]
 
 
 def start(*words: str) -> subprocess.Popen[str]:

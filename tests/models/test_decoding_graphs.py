@@ -61,7 +61,7 @@ def test_hypotheses_are_those_without_graphs(
 ) -> None:
     count = 2 if kind in ("mhe_mul", "mqa") else 1  # each model of an ensemble has its own graphs
     models = models_of(count, attention=kind, decoder_learned_pos=learned)
-    for shape in SHAPES:
+    for shape in SHAPES if count == 2 else SHAPES[::2]:  # graphs of one batch find another
         batch = {name: x.to(DEVICE) for name, x in make_batch(*shape, seed=sum(shape)).items()}
         for settings in SEARCHES:
             results = []
@@ -74,7 +74,7 @@ def test_hypotheses_are_those_without_graphs(
             torch.testing.assert_close(scores, expected_scores, rtol=0, atol=1e-5)
     for model in models:
         steps = model.decoder._decoding_graphs.steps
-        assert len(steps) >= 4
+        assert len(steps) >= 2 * count
         if kind == "mqa":  # sentences that have ended take no room
             assert (2, 4, 32, 24) in steps
 
