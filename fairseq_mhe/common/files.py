@@ -125,8 +125,7 @@ def read_json(path: Path, form: type = dict) -> Any:
 
 def yaml_beside(module: str, name: str) -> Any:
     """Return the content of the YAML file ``name`` in the folder of a module's ``__file__``."""
-    # Without libyaml, PyYAML has only its slow loader.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML may lack libyaml
     return yaml.load(Path(module).with_name(name).read_text("utf-8"), loader)  # noqa: S506
 
 
