@@ -69,8 +69,7 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
 def saved_checkpoints(folder: Path) -> list[Path]:
     """Return a training's checkpoints in order of their updates, one for each number of updates.
 
-    It skips averages, and the best checkpoints, which repeat others or are older. Raises UserError
-    if none remains.
+    It skips averages and the best checkpoints (repeated or older ones). UserError if none remains.
     """
     by_updates: dict[int, Path] = {}
     # In reverse order numbered checkpoints follow checkpoint_last and replace it here.

@@ -84,12 +84,11 @@ def _cost_table(report: Json) -> str:
         rows.append({"part": name, **report["parts"][part]})
     embedding = {"parameters": report["embedding_parameters"]}
     rows.insert(-1, {"part": "of the rest, embedding", **embedding})
-    source = report["source_tokens"]
     target = report["target_tokens"]
     cache = report["cache_bytes"]
     notes = {  # part of the model -> what its counts mean
         "model": "Multiply-adds: projections, attention scores and weighted sums.",
-        "encoder": f"{source} source tokens, which count once a sentence.",
+        "encoder": f"{report['source_tokens']} source tokens, which count once a sentence.",
         "decoder": f"{target} target tokens, which count once a hypothesis; a target token attends "
         f"to {(target + 1) / 2:g} target tokens on average. Key/value cache in float32: "
         f"{cache['per_target_token']:,} bytes a target token of each hypothesis; "

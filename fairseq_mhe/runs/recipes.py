@@ -221,6 +221,8 @@ def _options(groups: Json) -> Iterator[tuple[str, Any]]:
         if group in _OTHER_GROUPS:
             continue
         by_name = {"_name": values} if isinstance(values, str) else values
+        if not isinstance(by_name, dict):
+            raise ValueError(f"{group} is no group of options")
         for name, value in by_name.items():
             if name == "_name":  # model._name is --arch, task._name is --task
                 name = "arch" if group == "model" else group

@@ -171,6 +171,7 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
         (f"{whole}generation: {{beam: 0}}\n", "must be whole numbers"),
         (f"{whole}generation: {{max_len_b: 0}}\n", r"and max_len_a \+ max_len_b at least 1"),
         (f"{whole}generation: {{max_len_a: -0.1}}\n", "max_len_a must be at least 0"),
+        (f"{whole}seed: 1\n", "is no recipe .*: seed is no group of options"),
         (f"{whole}common: {{seed: 1}}\n", "sets seed: remove it, as the comma"),
         (whole.replace("encoder_layers: 3", "cross_attention: mha"), "sets cross_attention"),
         (f"{text}generation: {{beams: 4}}\n", "Key 'beams' .*full_key: generation.beams"),
