@@ -24,7 +24,7 @@ _WITHOUT_FAIRSEQ = ("prepare", "params", "translate")
 
 def _without_user_dir(argv: list[str]) -> list[str]:
     """Return the words without --user-dir DIR, and set the folder for children, too."""
-    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = ArgumentParser(add_help=False)
     # nargs="?" leaves it to the subcommand's parser to report a missing folder.
     parser.add_argument("--user-dir", nargs="?")
     args, words = parser.parse_known_args(argv)

@@ -207,7 +207,7 @@ def test_our_commands_know_the_example(
     assert cli.main(["inspect", str(checkpoint), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["kinds"].values()) == {NEW}
     monkeypatch.setenv(OWN_USER_DIR, "")
-    user_dir = f"--user-dir={checkpoint.parent / 'my_attention'}"
+    user_dir = f"--user-d={checkpoint.parent / 'my_attention'}"
     assert cli.main(["bench", "attention", user_dir, "--row", "none"]) == 2
     assert "unknown row 'none'" in capsys.readouterr().err
     monkeypatch.setitem(KINDS, "unfit", Mock(side_effect=ValueError))  # to every row
