@@ -105,10 +105,11 @@ class Attention(nn.Module):
             return
         if "projects_together" not in defined:
             cls.projects_together = False
-        if "written_out" not in defined:
-            cls.written_out = Attention.written_out  # type: ignore[method-assign]
-            if "no_heads" not in defined:
-                cls.no_heads = "its class overrides a hook, but not written_out()"
+        if defined.keys().isdisjoint(("written_out", "no_heads")):
+            cls.no_heads = "its class overrides a hook, but not written_out()"
+        for method in ("written_out", "make_generation_fast_"):
+            if method not in defined:
+                setattr(cls, method, getattr(Attention, method))
 
     def __init__(
         self,

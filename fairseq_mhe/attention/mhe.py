@@ -107,10 +107,10 @@ class MHEMul(_HeadEmbeddingAttention):
         return self.shared_query(x) * factors
 
     def score_factors(self) -> Tensor:
-        """(n, d): (1 + e^Q) * (1 + e^K), in generation times the scale of the scores."""
+        """(n, d): (1 + e^Q) * (1 + e^K), times the scale of the scores if it is folded in."""
         offset = self.head_embedding_offset
         factors = (offset + self.query_embedding) * (offset + self.key_embedding)
-        return factors if self._computed is None else factors * self.scaling
+        return factors * self.scaling if self.score_scale == 1 else factors
 
     def query_layer(self) -> tuple[Tensor, Tensor | None]:
         """(n d, C), (n d,): W_Q and its bias times the factors; scaling queries takes longer."""
@@ -147,7 +147,7 @@ class MHEMul(_HeadEmbeddingAttention):
             _, _, weight = self._folded  # (C, n d)
             self._folded = None
             return linear(join_heads(heads), weight, self.out_proj.bias)
-        if self._computed is not None:  # the factors are in out_proj, a `ScaledLinear`
+        if hasattr(self.out_proj, "product"):  # a `ScaledLinear`, which has the factors
             return self.out_proj(join_heads(heads))
         factors = self.head_embedding_offset + self.value_embedding  # (n, d)
         if not torch.is_grad_enabled():

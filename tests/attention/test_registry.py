@@ -38,9 +38,3 @@ def test_bad_sizes_and_options_are_refused(
     for kind in kinds:
         with pytest.raises(ValueError, match=message):
             build_attention(kind, *sizes, **options)
-
-
-def test_the_smallest_sizes_are_accepted() -> None:
-    build_attention("gqa", 8, 2, kv_heads=1)
-    build_attention("mla", 8, 2, latent_dim=1)
-    build_attention("collaborative", 8, 2, collaborative_dim=1)

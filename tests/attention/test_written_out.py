@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.attention.base import split_heads
+from fairseq_mhe.attention.base import join_heads, split_heads
 from fairseq_mhe.attention.mha import MultiheadAttention
+from fairseq_mhe.attention.mhe import MHEMul
 from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
 from tests.attention.conftest import make_layer, random
@@ -71,6 +72,13 @@ def test_a_kind_with_a_hook_loses_the_shortcuts_that_bypass_it() -> None:
         error = f"{refused.kind} attention is not written out as ordinary heads: {refused.no_heads}"
         with pytest.raises(UserError, match=re.escape(error)):
             refused.written_out()
+    queries = {"queries": lambda layer, x: layer.shared_query(x) * layer.query_embedding[:, None]}
+    merge = {"merge": lambda layer, heads, _: layer.out_proj(join_heads(heads))}
+    for hook in (queries, merge):
+        mine = type("Mine", (MHEMul,), hook)(C, N, head_embedding_std=1.0).double()
+        expected, _ = mine(x := random(4, 2, C))
+        mine.make_generation_fast_()
+        torch.testing.assert_close(mine(x)[0], expected)
 
 
 def test_keys_of_another_width_than_the_queries_are_an_error() -> None:
