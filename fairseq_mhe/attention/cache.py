@@ -50,8 +50,7 @@ def _padding_mask(padding: Tensor | None, key: Tensor) -> Tensor:
     """Return padding as booleans (B, S), all false if it is None; key: (B, Hk, S, dk)."""
     if padding is not None:
         return padding.bool()
-    shape = key.size(0), key.size(2)
-    return torch.zeros(shape, dtype=torch.bool, device=key.device)
+    return key.new_zeros(len(key), key.size(2), dtype=torch.bool)
 
 
 def sentence_order(

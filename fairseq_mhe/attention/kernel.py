@@ -158,8 +158,10 @@ def _attend_fused(
     masks = key_padding_mask, attn_mask
     repeats = grouped.size(2) // query.size(2)
     if query.is_cuda:  # all layers reuse the mask, which launches fewer kernels
-        versions = tuple(version(mask) for mask in masks if isinstance(mask, Tensor))
-        mask = _cached_mask(versions, *masks, repeats, query.dtype)
+        versions = map(version, filter(torch.is_tensor, masks))
+        # Autograd refuses a mask that was computed in inference mode.
+        state = torch.is_inference_mode_enabled(), *versions
+        mask = _cached_mask(state, *masks, repeats, query.dtype)
     else:  # a cached mask would only take memory
         mask = _additive_mask(*masks, repeats, query.dtype)
     heads = _torch_kernel(grouped, key, value, attn_mask=mask, **options)
@@ -175,7 +177,7 @@ def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> 
     """Call the fused kernel that torch chooses, but cuDNN's only if FAIRSEQ_MHE_CUDNN=1.
 
     cuDNN makes a plan for every new shape, and nearly all batches have a new shape: an update on an
-    H200 took ten times as long (docs/gpu.md).
+    H200 took ten times as long (results/gpu/shapes.md).
     """
     if not query.is_cuda or os.environ.get("FAIRSEQ_MHE_CUDNN") == "1":
         return F.scaled_dot_product_attention(query, key, value, **options)
@@ -293,8 +295,8 @@ def _ungroup_rows(x: Tensor, shape: torch.Size) -> Tensor:
 
 # A search needs a mask for each layer, whose cache has its own padding; training needs only two.
 @functools.lru_cache(maxsize=32)
-def _cached_mask(versions: object, *arguments: Any) -> Tensor | None:
-    """Return `_additive_mask`, computed once; ``versions`` change when a mask is written to."""
+def _cached_mask(state: object, *arguments: Any) -> Tensor | None:
+    """Return `_additive_mask`, computed once; ``state`` changes when a mask is written to."""
     return _additive_mask(*arguments)
 
 
@@ -323,5 +325,5 @@ def as_additive(mask: Mask, dtype: torch.dtype) -> Tensor:
         mask = mask.hidden
     if mask.is_floating_point():
         return mask.to(dtype)
-    zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    zeros = mask.new_zeros(mask.shape, dtype=dtype)
     return zeros.masked_fill(mask.bool(), float("-inf"))
