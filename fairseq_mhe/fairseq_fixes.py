@@ -85,8 +85,7 @@ def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _not_about_biases(record: logging.LogRecord) -> bool:
     """Return False for log lines that call biases shared: fairseq means missing ones (None)."""
-    line = record.getMessage()
-    return not (line.startswith("detected shared parameter: ") and line.endswith("bias"))
+    return not re.fullmatch("detected shared parameter: .*bias", record.getMessage())
 
 
 @_replaces(options, "parse_args_and_arch")
@@ -106,13 +105,12 @@ def _parse(
     parsed = parse(parser, input_args, *args, **kwargs)
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     values = vars(namespace)
-    # fairseq's --bf16 turns on --tpu, which needs torch_xla and disables the GPU. This can go when
-    # fairseq turns it on only if torch_xla is installed.
+    # fairseq's --bf16 turns on --tpu, which disables the GPU. This can go when torch_xla decides.
     if values.get("bf16") and importlib.util.find_spec("torch_xla") is None:
         namespace.tpu = False
-    # With --fp16 fairseq asks CUDA for a device for the gradients, also on a CPU. This can go when
-    # fairseq allocates them on the device of the parameters.
-    if values.get("fp16") and (values.get("cpu") or not torch.cuda.is_available()):
+    # With --fp16 fairseq puts gradients on a GPU. This can go when it takes the weights' device.
+    on_cpu = values.get("cpu") or not torch.cuda.is_available()
+    if values.get("fp16") and on_cpu:
         namespace.fp16_no_flatten_grads = True
     return parsed
 
@@ -134,11 +132,21 @@ def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _evaluate(text: str) -> Any:
-    """Parse a Python literal without running code; it can go when fairseq uses ``literal_eval``."""
+    """Return the value of a `_literal` without running code; it can go with fairseq's ``eval``."""
     try:
-        return ast.literal_eval(text)
+        return _literal(ast.parse(text.lstrip(), mode="eval").body)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise ErrorExit(f"{text!r:.60} is not a number, list or other literal") from None
+
+
+def _literal(node: ast.expr) -> Any:
+    """Return a literal, or a sum or product of them: fconv's layers are "[(512, 3)] * 20"."""
+    match node:
+        case ast.BinOp(left, ast.Add(), right):
+            return _literal(left) + _literal(right)
+        case ast.BinOp(left, ast.Mult(), right):
+            return _literal(left) * _literal(right)
+    return ast.literal_eval(node)
 
 
 @_replaces(data_utils, "batch_by_size")
@@ -209,9 +217,8 @@ def _load_full_precision(
     extra_state = load(trainer, filename, *args, **kw)
     if extra_state and not kw.get("reset_meters"):  # not at the start of a fine-tuning
         _patience().update(extra_state.get("patience", {}))
-    weights = list(_full_precision(trainer)) if extra_state else []
-    saved = read_checkpoint(Path(filename))["model"] if weights else {}
-    for name, full, rounded in weights:
+    saved = read_checkpoint(Path(filename))["model"] if extra_state else {}
+    for name, full, rounded in _full_precision(trainer):
         value = saved.get(name)
         # They differ if the model has replaced a classification head: then keep its new weights.
         if value is not None and torch.equal(value.to(rounded), rounded):
@@ -224,8 +231,8 @@ def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Ten
     optimizer = trainer.optimizer
     weights = getattr(optimizer, "fp32_params", None)
     if isinstance(weights, list):
-        full = dict(zip(map(id, optimizer.fp16_params), weights, strict=True))
+        full = dict(zip(optimizer.fp16_params, weights, strict=True))
         named = trainer.get_model().named_parameters(remove_duplicate=False)
         for name, parameter in named:
-            if id(parameter) in full:
-                yield name, full[id(parameter)], parameter
+            if parameter in full:
+                yield name, full[parameter], parameter

@@ -214,7 +214,9 @@ def test_attention_of_ours_for_an_architecture_of_fairseqs_is_one_line(
 
 @pytest.mark.parametrize("arch", ["lstm", "fconv_iwslt_de_en"])
 def test_attention_of_fairseqs_own_is_left_to_it(arch: str) -> None:
-    assert parsed("--arch", arch, "--decoder-attention", "False").decoder_attention == "False"
+    args = parsed("--arch", arch, "--decoder-attention", "False")
+    assert args.decoder_attention == "False"
+    build(args, make_task(20))  # fconv's layers are "[(256, 3)] * 4 + ..."
 
 
 def test_missing_biases_are_not_called_shared(caplog: pytest.LogCaptureFixture) -> None:
