@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ def inspect(path: Path) -> dict[str, Any]:
     architecture = str(options.get("arch") or options.get("_name"))
     row, differences = family.nearest_row(options)
     weights: dict[str, Tensor] = state["model"]
-    attention = Counter(dict.fromkeys(family.places, 0))
+    attention = dict.fromkeys(family.places, 0)
     for name, value in weights.items():
         if ".self_attn." in name or ".encoder_attn." in name:
             attention[place_of(name)] += value.numel()
@@ -58,7 +57,7 @@ def inspect(path: Path) -> dict[str, Any]:
         "row_differences": checkpoint.plain(differences),
         "kinds": family.kinds(options),
         "options": checkpoint.plain(chosen),
-        "attention_parameters": dict(attention),
+        "attention_parameters": attention,
         "parameters": _parameters(weights),
         "dtypes": sorted(dtypes),
         "updates": checkpoint.updates_made(state),

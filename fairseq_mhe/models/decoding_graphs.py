@@ -139,9 +139,7 @@ class Step:
             self.tokens = torch.zeros(rows, 1, dtype=torch.long)
             self.place = torch.zeros(1, dtype=torch.long)  # of these tokens in the target
             self.same_order = torch.arange(rows)
-            self.order = torch.arange(
-                rows
-            )  # the row of the last step that each row goes on from
+            self.order = torch.arange(rows)  # each row's row in the last step
             self.hidden = torch.ones(rows, length, dtype=torch.bool)
             self.source_padding = torch.ones(sentences, source, dtype=torch.bool)
         self.caches: Caches = {}

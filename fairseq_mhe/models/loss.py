@@ -4,7 +4,6 @@ The loss and its gradient are computed for a few rows at a time, which fit in th
 Memory never holds all float32 probabilities (N, V), and the gradient overwrites the logits.
 """
 
-# No annotations from __future__: fairseq reads the options' types at run time.
 from typing import Any
 
 import torch

@@ -10,9 +10,8 @@ from torch.nn import functional as F
 from fairseq_mhe.attention.mhe import ScaledLinear
 from fairseq_mhe.common.cpu import has_fast_bf16
 
-#: Packing pays from this size of weight. (Measured with torch 2.13 on 2 cores of an AMD EPYC with 1
-#: to 3,200 rows: 512 x 32,768 runs 1.3 to 6 times as fast, 512 x 2,048 and back 1.2 to 4 times,
-#: 512 x 512 1.1 to 1.7 times; but 512 x 64 with up to 5 rows only half as fast.)
+#: Packing pays from this size of weight. (torch 2.13, 2 cores of an AMD EPYC, 1 to 3,200 rows:
+#: 512 x 32,768 runs 1.3 to 6 times as fast, 512 x 512 1.1 to 1.7; 512 x 64 at times half as fast.)
 WORTH_PACKING = 512 * 512
 #: How many of a token's logits `Bf16Logits` computes in float32. Beam search continues a hypothesis
 #: with at most as many words as the beam, usually 5, and the end of the sentence.

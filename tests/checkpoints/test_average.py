@@ -103,9 +103,7 @@ def test_last_averages_the_newest_ones(folder: Path, capsys: pytest.CaptureFixtu
         ("--output {0}/checkpoint_last.pt --last 2 {0}", "is an input"),
     ],
 )
-def test_bad_input_ends_in_one_line(
-    folder: Path, refused: Refused, line: str, message: str
-) -> None:
+def test_bad_input_is_one_line(folder: Path, refused: Refused, line: str, message: str) -> None:
     words = [word.format(folder) for word in line.split()]
     assert message in refused("average", "--output", folder / "out.pt", *words)
     assert not (folder / "out.pt").exists()

@@ -45,9 +45,7 @@ def test_shared_components_are_recovered() -> None:
     assert 0 < components.iterations <= 2000
 
 
-def test_the_error_is_the_relative_frobenius_norm_and_falls_with_more_components(
-    forms: Tensor,
-) -> None:
+def test_the_relative_frobenius_norm_falls_with_more_components(forms: Tensor) -> None:
     few, more, most = (decompose(forms, count, RANK, iterations=60) for count in (2, 4, 8))
     for components in (few, more, most):
         error = float((product(components) - forms).norm() / forms.norm())
@@ -55,9 +53,7 @@ def test_the_error_is_the_relative_frobenius_norm_and_falls_with_more_components
     assert few.error > more.error > most.error
 
 
-def test_queries_and_keys_are_equally_long_and_mixing_has_a_largest_entry_of_1(
-    forms: Tensor,
-) -> None:
+def test_queries_are_as_long_as_keys_and_mixing_is_at_most_1(forms: Tensor) -> None:
     components = decompose(forms, 6, RANK, iterations=20)
     torch.testing.assert_close(components.query.norm(dim=1), components.key.norm(dim=1))
     torch.testing.assert_close(components.mixing.amax(dim=0), torch.ones(6, dtype=torch.float64))
