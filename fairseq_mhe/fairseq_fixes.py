@@ -67,14 +67,11 @@ def _replaces(
 @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
 @_replaces(checkpoint_utils, "load_model_ensemble_and_task")
 def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
-    """Read checkpoints weights-only first, which runs no code in them; report faults in one line.
-
-    It can go when fairseq passes ``weights_only`` itself and names the file.
-    """
+    """Read checkpoints weights-only first, and name faulty ones; it can go if fairseq does both."""
     paths = [files] if isinstance(files, (str, Path)) else files
     with one_clear_line():
         for path in paths:
-            read_checkpoint(Path(path))
+            read_checkpoint(Path(path))  # runs no code in it
     try:
         with warnings.catch_warnings(action="ignore"):
             return load(files, *args, **kwargs)
@@ -109,8 +106,7 @@ def _parse(
     if values.get("bf16") and importlib.util.find_spec("torch_xla") is None:
         namespace.tpu = False
     # With --fp16 fairseq puts gradients on a GPU. This can go when it takes the weights' device.
-    on_cpu = values.get("cpu") or not torch.cuda.is_available()
-    if values.get("fp16") and on_cpu:
+    if values.get("fp16") and (values.get("cpu") or not torch.cuda.is_available()):
         namespace.fp16_no_flatten_grads = True
     return parsed
 
@@ -141,11 +137,13 @@ def _evaluate(text: str) -> Any:
 
 def _literal(node: ast.expr) -> Any:
     """Return a literal, or a sum or product of them: fconv's layers are "[(512, 3)] * 20"."""
-    match node:
-        case ast.BinOp(left, ast.Add(), right):
-            return _literal(left) + _literal(right)
-        case ast.BinOp(left, ast.Mult(), right):
-            return _literal(left) * _literal(right)
+    if isinstance(node, ast.BinOp):
+        left = _literal(node.left)
+        right = _literal(node.right)
+        if isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Mult):
+            return left * right
     return ast.literal_eval(node)
 
 

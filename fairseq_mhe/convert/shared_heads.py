@@ -42,8 +42,8 @@ def set_shared_heads(spec: Any, module: Any, self_attention: bool = False) -> No
         # A group keeps its first head's value bias. As attention weights sum to 1, the difference
         # of another head's bias adds a constant to the output, which goes into the output's bias.
         values = module.v_proj.bias.unflatten(0, groups)  # (g, n / g, d)
-        differences = (values - values[:, :1]).flatten().numpy()
-        module.out_proj.bias += torch.tensor(module.out_proj.weight.numpy() @ differences)
+        differences = (values - values[:, :1]).flatten()  # (n d,)
+        module.out_proj.bias += module.out_proj.weight @ differences
         for layer in (module.k_proj, module.v_proj):
             for name, parameter in layer.named_parameters():
                 rows = parameter.unflatten(0, groups)[:, 0].flatten(0, 1)
