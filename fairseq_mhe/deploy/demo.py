@@ -21,7 +21,7 @@ def show(translator: Translator, sentence: str) -> tuple[str, str, bytes]:
     begin = time.perf_counter()
     (translation,) = translator.translate([sentence])
     milliseconds = 1000 * (time.perf_counter() - begin)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, translator.lock:
         picture = Path(folder, "map.png")
         weights = draw_sentence(translator.model, "cross", sentence, translation, picture)
         size = len(weights.keys), len(weights.queries), translator.decoding.beam

@@ -151,7 +151,7 @@ class FairseqEngine:
         translations: NBest = [[] for _ in sentences]
         for index, hypotheses in zip(batch["id"].tolist(), results, strict=True):
             for hypothesis in hypotheses[:nbest]:
-                text = task.target_dictionary.string(hypothesis["tokens"].int().cpu())
+                text = task.target_dictionary.string(hypothesis["tokens"].cpu())
                 translations[index].append(Translation(text, float(hypothesis["score"])))
         return translations
 

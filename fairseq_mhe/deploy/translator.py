@@ -48,7 +48,7 @@ class Translator:
         self.engine: str = engine.name
         self._engine = engine
         self._longest = model.positions[0] - 1  # without </s>
-        self._lock = threading.Lock()  # tokenisers, subwords and models keep caches
+        self.lock = threading.Lock()  # tokenisers, subwords and models keep caches
 
     @classmethod
     def load(
@@ -137,7 +137,7 @@ class Translator:
                 "or fewer"
             )
         decoding = replace(self.decoding, beam=beam, max_tokens=max_tokens)
-        with self._lock:
+        with self.lock:
             lines_in_parts = self._parts(texts, on_cut)
             sentences = [part for parts in lines_in_parts for part in parts]
             hypotheses = iter(self._search(sentences, decoding, count))

@@ -23,11 +23,11 @@ from tests.fixtures.refusals import Refused
 
 
 def test_show_returns_the_translation_the_cache_size_and_a_picture(
-    exported: Path, translator: Translator
+    exported: Path, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line, facts, picture = demo.show(
-        Translator.load(exported, engine="fairseq", cpu=True), SOURCES[0]
-    )
+    ours, draw = Translator.load(exported, engine="fairseq", cpu=True), demo.draw_sentence
+    monkeypatch.setattr(demo, "draw_sentence", lambda *args: ours.lock.locked() and draw(*args))
+    line, facts, picture = demo.show(ours, SOURCES[0])
     assert [line] == translator.translate([SOURCES[0]])
     segment, cache = translator.model.text.segment, cache_bytes(trained().source.model)
     source, target = (
