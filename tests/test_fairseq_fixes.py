@@ -173,8 +173,7 @@ def test_logging_of_fairseqs_commands_is_off_again_and_an_import_is_silent() -> 
     """tests/deploy/test_translator.py has a program with its own logging."""
     shown = "root = logging.getLogger(); print(root.level, len(root.handlers), flush=True)"
     script = f"""{WITHOUT_FAIRSEQ}
-del sys.modules["fairseq"]
-import logging, os
+import logging, os; del sys.modules["fairseq"]
 if not os.fork():
     os.dup2(1, 2)
     import fairseq_mhe
