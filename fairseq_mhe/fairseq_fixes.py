@@ -131,7 +131,7 @@ def _evaluate(text: str) -> Any:
     """Return the value of a `_literal` without running code; it can go with fairseq's ``eval``."""
     try:
         return _literal(ast.parse(text.lstrip(), mode="eval").body)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+    except Exception:  # its type depends on the text
         raise ErrorExit(f"{text!r:.60} is not a number, list or other literal") from None
 
 
@@ -215,8 +215,9 @@ def _load_full_precision(
     extra_state = load(trainer, filename, *args, **kw)
     if extra_state and not kw.get("reset_meters"):  # not at the start of a fine-tuning
         _patience().update(extra_state.get("patience", {}))
-    saved = read_checkpoint(Path(filename))["model"] if extra_state else {}
-    for name, full, rounded in _full_precision(trainer):
+    weights = list(_full_precision(trainer)) if extra_state else []
+    saved = read_checkpoint(Path(filename))["model"] if weights else {}
+    for name, full, rounded in weights:
         value = saved.get(name)
         # They differ if the model has replaced a classification head: then keep its new weights.
         if value is not None and torch.equal(value.to(rounded), rounded):

@@ -66,9 +66,7 @@ install() {
     echo "$fingerprint" >"$venv/.fairseq-mhe-installed-$extras"
 } 9<"$repository/constraints.txt"
 
-pip_install() {
-    (cd "$repository" && "$python" -m pip install --disable-pip-version-check -c constraints.txt "$@" >&2)
-}
+pip_install() (cd "$repository" && "$python" -m pip install --disable-pip-version-check -c constraints.txt "$@" >&2)
 
 has_nvidia() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]] || nvidia-smi -L 2>/dev/null | grep -q GPU; }
 

@@ -11,7 +11,5 @@ export PATH CUDA_VISIBLE_DEVICES="" # gpu_check.sh runs the tests that use a GPU
 "$python" -m ruff format --check .
 "$python" -m mypy
 shellcheck scripts/*.sh data-prep/*.sh .ci/*
-# One thread a test process, because the processes share the cores. nproc runs first: it obeys OMP_NUM_THREADS.
-cores="$(nproc)"
-export OMP_NUM_THREADS=1
-run -m pytest --numprocesses "$cores" --dist worksteal
+# One thread a test process, because the processes share the cores. nproc, which obeys OMP_NUM_THREADS, runs before.
+OMP_NUM_THREADS=1 run -m pytest --numprocesses "$(nproc)" --dist worksteal

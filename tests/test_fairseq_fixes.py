@@ -229,8 +229,9 @@ def test_missing_biases_are_not_called_shared(caplog: pytest.LogCaptureFixture) 
 def test_fairseqs_modules_evaluate_literals_only() -> None:
     names, folder = set(), Path(checkpoint_utils.__file__).parents[1]
     for path in folder.glob("fairseq/**/*.py"):
-        if re.search(r"(?<![.\w])eval\(", path.read_text(encoding="utf-8")):
+        if re.search(r"(?<![.\w])eval\(", path.read_text("utf-8")) and "examples" not in path.parts:
             names.add(".".join(path.relative_to(folder).with_suffix("").parts))
-    modules = {name for name in names if not name.startswith("fairseq.examples.")}
-    assert {"fairseq.utils", "fairseq.optim.adam", "fairseq.models.transformer_lm"} <= modules
-    assert {vars(sys.modules[name])["eval"] for name in modules} == {fairseq_fixes._evaluate}
+    assert {"fairseq.utils", "fairseq.optim.adam", "fairseq.models.transformer_lm"} <= names
+    assert {vars(sys.modules[name])["eval"] for name in names} == {fairseq_fixes._evaluate}
+    with pytest.raises(ErrorExit, match=r"'\[1\] \* 9+ is not a number, list"):
+        fairseq_fixes._evaluate(f"[1] * {'9' * 99}")

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Make pairs.tsv.bz2 again from the wheel of one release of Home Assistant: its interface's texts.
 
-It needs only Python. One wheel always gives the same bytes: names determine the order, hashes the
-split; bzip2 has not changed since 2000, while zlib's and liblzma's output depends on their version.
+It needs only Python, and always gives the same bytes: bzip2 has not changed since 2000.
 
     pip download --no-deps --ignore-requires-python --only-binary :all: homeassistant==2026.11.0
     python extract.py homeassistant-2026.11.0-py3-none-any.whl
@@ -82,13 +81,11 @@ def similar_lengths(pair: tuple[str, str]) -> bool:
 
 def segments(en: str, de: str) -> list[tuple[str, str]] | None:
     """Return the sentence pairs of one message, or None if its lines cannot be paired."""
-    en_lines, de_lines = (
-        [line for line in map(plain, text.split("\n")) if line] for text in (en, de)
-    )
-    if len(en_lines) != len(de_lines):
+    lines = [list(filter(None, map(plain, text.split("\n")))) for text in (en, de)]
+    if len(lines[0]) != len(lines[1]):
         return None
     pairs = []
-    for whole in zip(en_lines, de_lines, strict=True):
+    for whole in zip(*lines, strict=True):
         en_sentences, de_sentences = map(sentences, whole)
         cut = list(zip(en_sentences, de_sentences, strict=False))
         pairable = len(en_sentences) == len(de_sentences) and all(map(similar_lengths, cut))
@@ -108,8 +105,7 @@ def reason_to_drop(en: str, de: str) -> str | None:
         "no letters": min(map(len, letters)) < 2,
         "identical": letters[0] == letters[1],
         "too long": max(len(en.split()), len(de.split())) > MAX_WORDS,
-        # Such as a list of names, or an untranslated text.
-        "mostly copied": (words[0] & words[1]).total() > MAX_COPIED_SHARE * longer,
+        "mostly copied": (words[0] & words[1]).total() > MAX_COPIED_SHARE * longer,  # untranslated
     }
     return next((name for name, failed in checks.items() if failed), None)
 
@@ -159,9 +155,7 @@ def one_translation_each(pairs: Iterable[Pair]) -> list[Pair]:
     return [first[en, counter.most_common(1)[0][0]] for en, counter in translations.items()]
 
 
-def held_out(
-    pairs: Iterable[Pair], seen: Iterable[Pair], name: str, counts: Counter[str]
-) -> list[Pair]:
+def held_out(pairs: list[Pair], seen: list[Pair], name: str, counts: Counter[str]) -> list[Pair]:
     """Drop short labels, repetitions, and pairs with a side that occurs in ``seen``."""
     sources = {normalised(pair.en) for pair in seen}
     targets = {normalised(pair.de) for pair in seen}
@@ -200,9 +194,8 @@ def split(pairs: Iterable[Pair], counts: Counter[str]) -> dict[str, list[Pair]]:
 
 def main() -> None:
     """Write pairs.tsv.bz2 and the licence, and print the counts."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
     parser.add_argument("wheel", type=Path, help="the wheel of the release")
     parser.add_argument("--out", type=Path, default=CORPUS, help="folder (default: %(default)s)")
     args = parser.parse_args()

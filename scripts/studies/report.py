@@ -25,11 +25,7 @@ _MEASURES = {"loss": "validation loss, bits a subword", "bleu": "BLEU"}
 
 
 def report(
-    study: Study,
-    recipe: Recipe,
-    cells: Mapping[Variant, Cell],
-    unfinished: list[str],
-    args: Namespace,
+    study: Study, recipe: Recipe, cells: dict[Variant, Cell], unfinished: list[str], args: Namespace
 ) -> None:
     """Write the table, JSON and plot of the finished variants, and print the table."""
     check_scored_alike(list(cells.values()))

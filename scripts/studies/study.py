@@ -8,16 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common import files
 from fairseq_mhe.common.arguments import seeds
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import (
-    atomic_path,
-    lock_folder,
-    output_folder,
-    read_json,
-    sha256,
-    write_json,
-)
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.convert.change_kind import convert
@@ -51,8 +44,8 @@ def run(study: Study, args: Namespace) -> None:
     variants = sorted(study.variants(args, recipe), key=lambda v: order.index(v.question))
     variants, data = selected(variants, args.only), open_data(args.data)
     check_subset(data, args)
-    jobs = Jobs(args, recipe, data, output_folder(args.out))
-    with lock_folder(jobs.out):  # training also locks each run folder
+    jobs = Jobs(args, recipe, data, files.output_folder(args.out))
+    with files.lock_folder(jobs.out):  # training also locks each run folder
         if not args.finished_only:
             jobs.train(*(variant for variant in variants if not variant.start))
             converted = [variant for variant in variants if variant.start]
@@ -104,23 +97,23 @@ def make_start(start: Mapping[str, Any], output: Path, model: Path, data: Path |
     ``start``: "to" is the kind; "sentences" pairs of train fit the conversion, and as many of valid
     measure it; the rest are options of `convert`. UserError if ``output`` was converted otherwise.
     """
-    record, made_of = output.with_name("conversion.json"), {**start, "model": sha256(model)}
+    record, made_of = output.with_name("conversion.json"), {**start, "model": files.sha256(model)}
     if record.exists():
-        if read_json(record)["made_of"] != made_of:
+        if files.read_json(record)["made_of"] != made_of:
             problem = "was converted from another model or by other options"
             raise UserError(f"{output.parent} {problem}: choose another --out")
         return
     say(f"converting {model} to {output}")
     output.parent.mkdir(parents=True, exist_ok=True)
-    options, fit_report = dict(start), {}
+    options, fitted = dict(start), {}
     kind, sentences = options.pop("to"), options.pop("sentences")
     if kind == MHA:
         shutil.copyfile(model, output)
     else:
         with quiet_fairseq():
             material = open_material(open_source(model), data, sentences)
-            fit_report = convert(output, kind, material, **options)
-    write_json(record, {"made_of": made_of, "sha256": sha256(output), "report": fit_report})
+            fitted = convert(output, kind, material, **options)
+    files.write_json(record, {"made_of": made_of, "sha256": files.sha256(output), "report": fitted})
 
 
 @dataclass(frozen=True)
@@ -143,7 +136,7 @@ class Jobs:
                 conversion = start.with_name("conversion.json")
                 if not conversion.exists():
                     return []
-                settings["start"] = read_json(conversion)["sha256"]
+                settings["start"] = files.read_json(conversion)["sha256"]
                 input_paths = {**input_paths, "start": str(start.resolve())}
             # A variant named as its kind gets the folder, and so the finished run, of run-table.
             folder = self.out / f"{row}-{variant.name}-seed{seed}"
@@ -177,8 +170,8 @@ class Jobs:
             make_start(variant.start or {}, self._start(variant, seed), model, self.data.folder)
         untrained = [] if variant.updates else self.table(variant).waiting()
         for job in untrained:
-            with lock_folder(job.folder), Board("sentences") as board:
+            with files.lock_folder(job.folder), Board("sentences") as board:
                 job.write_config()
-                with atomic_path(job.model) as temporary:
+                with files.atomic_path(job.model) as temporary:
                     shutil.copyfile(job.input_path("start"), temporary)
                 evaluate_job(job, board, self.data, self.args)
