@@ -102,10 +102,10 @@ def _parse(
     parsed = parse(parser, input_args, *args, **kwargs)
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     values = vars(namespace)
-    # fairseq's --bf16 turns on --tpu, which disables the GPU. This can go when torch_xla decides.
+    # fairseq's --bf16 turns on --tpu, which disables the GPU. This can go with that.
     if values.get("bf16") and importlib.util.find_spec("torch_xla") is None:
         namespace.tpu = False
-    # With --fp16 fairseq puts gradients on a GPU. This can go when it takes the weights' device.
+    # With --fp16 fairseq allocates gradients on a GPU, also on a CPU. This can go with that.
     if values.get("fp16") and (values.get("cpu") or not torch.cuda.is_available()):
         namespace.fp16_no_flatten_grads = True
     return parsed
@@ -191,7 +191,7 @@ def _save_full_precision(as_state: Any, trainer: Trainer) -> dict[str, Any]:
     """Save the optimizer's float32 weights in checkpoints of ``--bf16``, and `_patience`.
 
     fairseq saves the model's weights, which bfloat16 rounds to 8 bits (so does ``--fp16`` on GPUs:
-    its float32 weights are a flat tensor), and not its count. This can go when it saves both.
+    its float32 weights are a flat tensor), and no count. This can go when fairseq saves both.
     """
     state: dict[str, Any] = as_state(trainer)
     for name, full, _ in _full_precision(trainer):

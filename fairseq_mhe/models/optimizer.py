@@ -22,7 +22,7 @@ class AdamFused(FairseqAdam):
     """Adam by torch's fused kernel, also on a CPU: one pass over the weights (fairseq: 7 or 8).
 
     Weight decay is decoupled (Loshchilov and Hutter 2019). ``--adam-eps`` is added after bias
-    correction (Kingma and Ba 2015). It resumes from ``--optimizer adam`` of the same precision.
+    correction (Kingma and Ba 2015, algorithm 1). It resumes from ``adam`` of the same precision.
     """
 
     supports_flat_params = True  # on a GPU --fp16 puts all weights into one flat tensor
