@@ -41,8 +41,8 @@ def with_huge_pages() -> dict[str, str]:
     return {"GLIBC_TUNABLES": ":".join(tunables)}
 
 
-def keep_freed_memory() -> bool:
-    """Let glibc keep freed blocks of up to 2 GiB in this process; return whether it will.
+def keep_freed_memory(largest: int = _MAX_THRESHOLD) -> bool:
+    """Let glibc keep freed blocks of up to ``largest`` bytes here; return whether it will.
 
     Otherwise the kernel clears each batch's logits page by page: a quarter of a training step.
     """
@@ -52,7 +52,7 @@ def keep_freed_memory() -> bool:
     if mallopt is None:  # not glibc, as on macOS, where the user-dir should train, too
         return False
     parameters = (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD)
-    return all(mallopt(parameter, _MAX_THRESHOLD) for parameter in parameters)
+    return all(mallopt(parameter, largest) for parameter in parameters)
 
 
 def keep_compiled_products() -> None:

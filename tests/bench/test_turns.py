@@ -78,21 +78,28 @@ class Logging(GenerationBenchmark):
     """A benchmark that logs its calls."""
 
     def prepare(self, cell: Any) -> None:
-        self.log = [*getattr(self, "log", []), "prepare"]
+        self.log.append("prepare")
 
     def repetition(self) -> dict[str, float]:
         self.log.append("repetition")
         return {"total": float(len(self.log))}
 
 
-def test_every_cell_has_a_warm_up_and_the_first_one_a_second() -> None:
-    benchmark = Logging("mha", make_settings())
+@pytest.mark.parametrize("ours", [True, False])
+def test_begin_warms_up_and_only_its_peak_returns_freed_memory(
+    ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    benchmark = Logging("mha" if ours else "stock", make_settings())
+    benchmark.log = log = []
+    keep = lambda *largest: log.append(largest) or True  # noqa: E731
+    monkeypatch.setattr("fairseq_mhe.bench.benchmark.keep_freed_memory", keep)
     benchmark.begin(CELL)
-    assert benchmark.turn() == {"total": 5.0}
-    assert benchmark.log == ["prepare", "repetition", "prepare", "repetition", "repetition"]
-    benchmark.begin(CELL)
+    peak = [(2**20,), "repetition", ()] if ours else ["repetition"]
+    assert log == ["prepare", "repetition", "prepare", *peak]
+    log.clear()
+    benchmark.begin(CELL)  # the second cell
     benchmark.turn()
-    assert benchmark.log[5:] == ["prepare", "repetition", "repetition"]
+    assert log == ["prepare", *peak, "repetition"]
 
 
 def test_a_worker_process_measures_and_its_death_is_an_error() -> None:

@@ -57,8 +57,9 @@ def run_alone(folder: Path, script: str, **environment: str) -> subprocess.Compl
     return subprocess.run(line, env=variables, capture_output=True, text=True)
 
 
-def page_faults(folder: Path, **environment: str) -> dict[str, Any]:
-    return json.loads(run_alone(folder, FAULTS, **environment).stdout.splitlines()[-1])
+def page_faults(folder: Path, *limit: int, **environment: str) -> dict[str, Any]:
+    script = FAULTS.replace("memory()", f"memory(*{limit})")
+    return json.loads(run_alone(folder, script, **environment).stdout.splitlines()[-1])
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's allocator")
@@ -66,6 +67,7 @@ def test_freed_memory_is_used_again(tmp_path: Path) -> None:
     untuned, tuned = page_faults(tmp_path, **OFF), page_faults(tmp_path)
     assert (untuned["is_tuned"], tuned["is_tuned"]) == (False, True)
     assert tuned["faults"] < 2_000 < untuned["faults"]
+    assert page_faults(tmp_path, 2**20)["faults"] > 2_000  # smaller than the blocks
 
 
 def test_a_users_own_tuning_and_the_switch_win(monkeypatch: pytest.MonkeyPatch) -> None:
