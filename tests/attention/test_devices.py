@@ -70,14 +70,3 @@ def test_decoding_steps_equal_float32(kind: str, place: str, precision: str) -> 
         steps = [layer(step, **arguments)[0].float().cpu() for step in x.to(DEVICE).split(1)]
     error = (torch.cat(steps) - expected).abs().max() / expected.abs().max()
     assert float(error) <= TOLERANCES[precision]
-
-
-@pytest.mark.parametrize("kind", ["mhe_mul", "mhe_conv", "mha_conv"])
-def test_one_product_gives_the_queries_of_separate_steps(kind: str) -> None:
-    """In generation a GPU computes queries by one product; here, without one."""
-    layer = build_attention(kind, EMBED_DIM, HEADS, bias=True)
-    layer.make_generation_fast_()
-    x = torch.randn(T, B, EMBED_DIM)
-    factors = layer.taps if "conv" in kind else layer.score_factors().unsqueeze(1)
-    queries = layer.queries_by_one_product(x, factors)
-    torch.testing.assert_close(queries, layer.queries(x).flatten(3), rtol=0, atol=1e-5)

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from fairseq_mhe.attention import build_attention
-from tests.attention.conftest import make_layer, random
 
 
 @pytest.mark.parametrize("kind", ["mhe_mul", "mhe_add"])
@@ -42,13 +41,3 @@ def test_filters_start_as_random_signs_and_projections_as_one_head_of_mha() -> N
     assert abs(signs.mean().item()) < 4 / signs.numel() ** 0.5
     largest = (x.k_proj.weight.abs().max() for x in (layer, mha))
     torch.testing.assert_close(*largest, rtol=1e-3, atol=0)
-
-
-def test_offset_zero_multiplies_by_the_embedding_alone() -> None:
-    layer = make_layer("mhe_mul", head_embedding_offset=0.0)
-    shifted = make_layer("mhe_mul")
-    with torch.no_grad():
-        for name in ("query_embedding", "key_embedding", "value_embedding"):
-            layer.get_parameter(name).copy_(shifted.get_parameter(name) + 1)
-    x = random(5, 3, 24)
-    torch.testing.assert_close(layer(x)[0], shifted(x)[0], rtol=0, atol=1e-12)

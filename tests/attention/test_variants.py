@@ -173,15 +173,6 @@ def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
     return [sentence * beam + draw(st.integers(0, beam - 1)) for sentence in continued]
 
 
-def test_sentences_stay_shared_through_a_search(kind: str) -> None:
-    layer = make_layer(kind)
-    state: dict = {}
-    layer(random(1, 6, EMBED_DIM), random(S, 2, EMBED_DIM), incremental_state=state, static_kv=True)
-    for order, sentences in (([2, 2, 0, 5, 3, 4], 2), ([4, 3, 3], 1)):
-        layer.reorder_incremental_state(state, torch.tensor(order))
-        assert layer._get_input_buffer(state).key.size(0) == sentences
-
-
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
     """Other numbers at padded positions do not change the output of real queries."""

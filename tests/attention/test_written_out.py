@@ -39,13 +39,15 @@ def attend_head_by_head(heads: WrittenOut, x: Tensor, y: Tensor) -> Tensor:
         *(("mhe_mul", {"head_embedding_offset": offset}) for offset in (0.0, 0.5)),
     ],
 )
-def test_written_out_heads_compute_the_same(kind: str, options: dict[str, Any]) -> None:
+def test_written_out_heads_compute_the_same(kind: str, options: dict[str, Any], gpu: bool) -> None:
     attention = make_layer(kind, embed_dim=C, num_heads=N, **options)
     x, y = random(4, C), random(6, C, seed=1)
     expected = attention(x.unsqueeze(1), y.unsqueeze(1), y.unsqueeze(1))[0].squeeze(1)
     exact = {"rtol": 1e-10, "atol": 1e-10}
     heads = attention.written_out()
     torch.testing.assert_close(attend_head_by_head(heads, x, y), expected, **exact)
+    of_itself = attention(x.unsqueeze(1))[0].squeeze(1)
+    torch.testing.assert_close(attend_head_by_head(heads, x, x), of_itself, **exact)
     if kind != "collaborative":  # its keys are wider than a stock head
         wider = heads.of_width(8)
         assert (wider.key.size(1), wider.value.size(1), wider.scale) == (8, 8, 8**-0.5)

@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.compare import Material, open_material, pair_batches, random_batches
+from fairseq_mhe.convert.compare import Material, open_material, pair_batches
 from fairseq_mhe.convert.moments import measure_inputs
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.prepare.data_folder import load_task, open_binary
@@ -69,15 +69,6 @@ def test_the_loss_is_the_mean_over_target_tokens(cutoff: list[int] | None) -> No
     expected = -log_probs[rows, columns, target[rows, columns]].mean()
     loss = material(model, [{"net_input": inputs, "target": target}]).loss(model)
     assert loss == pytest.approx(float(expected), rel=1e-5)
-
-
-def test_hypotheses_end_in_the_end_of_sentence(make_source: Callable[..., Source]) -> None:
-    source = make_source(learned=True, attention="mha")
-    task = source.task()
-    best = Material(source, task, random_batches(source)).search(source.model, 2)
-    assert len(best) == 32
-    eos = task.target_dictionary.eos()
-    assert all(tokens[-1] == eos for tokens in best)
 
 
 def test_measured_inputs_leave_padding_out() -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, build_attention
 from fairseq_mhe.models.build import build_on_meta
-from fairseq_mhe.models.counting import attention_parameters, cache_bytes
+from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.options import OPTIONS, kind_options
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 from tests.attention import equations
@@ -30,11 +30,10 @@ from tests.attention.test_variants import (  # noqa: F401
     test_equals_the_plain_equation,
     test_every_parameter_gets_a_gradient,
     test_gradients_equal_the_plain_equations,
-    test_sentences_stay_shared_through_a_search,
     test_the_future_does_not_matter,
 )
 from tests.fixtures.checkpoints import save
-from tests.fixtures.models import make_batch, make_model, search
+from tests.fixtures.models import make_model
 from tests.fixtures.refusals import Refused
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -146,19 +145,6 @@ def test_the_example_has_the_parameters_of_its_row_and_docstring(registered: Pat
     assert f"Parameters: {ROWS[NEW][0].replace('·', ' ')}." in EXAMPLE
     with pytest.raises(ValueError, match="embed_dim 24 and kdim 10 must be equal"):
         build_attention(NEW, 24, 4, kdim=10, vdim=10)
-
-
-def test_beam_search_with_the_example_scores_as_a_full_pass(registered: Path) -> None:
-    """A wrong cache of the kind would change the scores of the search."""
-    model, batch = make_model(attention=NEW), make_batch()
-    assert cache_bytes(model).per_target_token == 2 * 2 * 16 * 4
-    hypothesis = search([model], batch)[0][0]
-    tokens = hypothesis["tokens"]
-    previous = tokens.roll(1).unsqueeze(0)
-    with torch.no_grad():
-        logits = model(batch["src_tokens"][:1], batch["src_lengths"][:1], previous)[0]
-    scores = logits.log_softmax(-1)[0, torch.arange(len(tokens)), tokens]
-    torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-5)
 
 
 def test_fairseq_train_knows_the_example(registered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
