@@ -63,10 +63,7 @@ class WrittenOut:
         return replace(self, query=query, query_bias=query_bias, scale=scale)
 
     def of_width(self, width: int) -> Self:
-        """Return the same heads, padded to ``width`` with zeros and scaled by width ** -0.5.
-
-        Raises UserError if keys or values are wider.
-        """
+        """Return the heads padded to ``width``, scaled by width ** -0.5; UserError if wider."""
         widths = {"keys": self.key.size(1), "values": self.value.size(1)}
         for name, own_width in widths.items():
             if own_width > width:

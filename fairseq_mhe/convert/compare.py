@@ -130,10 +130,7 @@ def add_data(parser: argparse.ArgumentParser, use: str, sentences: int) -> None:
 def open_material(
     source: Source, data: Path | None, sentences: int, subset: str = "valid"
 ) -> Material:
-    """Load the first ``sentences`` of ``subset``, or random words without ``data``.
-
-    Raises UserError if the data cannot be read or do not belong to the model.
-    """
+    """Load ``subset``'s first ``sentences``, or random words; UserError if the data do not fit."""
     if data is None:
         return Material(source, source.task(), random_batches(source))
     source.require_translation("--data")
@@ -160,10 +157,7 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
 def pair_batches(
     task: TranslationTask, model: Any, subset: str, count: int
 ) -> list[Batch]:
-    """Return the first ``count`` pairs of a split that fit the model's positions, shortest first.
-
-    Raises UserError if the split is missing, or has no such pair.
-    """
+    """Return a split's first ``count`` pairs that fit the model, by length; UserError if none."""
     try:
         task.load_dataset(subset)
     except (OSError, TypeError):  # fairseq's, if one side of the split is missing

@@ -35,10 +35,7 @@ _SCALES = re.compile(r"\.(c_attn|w_resid|(attn_ln|ffn_layernorm)\.weight)$")
 
 
 def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """Return the float32 state of fairseq's own model that computes the same as ``model``.
-
-    Raises UserError if a sublayer has no exact stock form.
-    """
+    """Return the float32 state of fairseq's own equal model; UserError if there is none."""
     if any(_SCALES.search(name) for name in model.state_dict()):
         raise UserError(
             "a model with --scale-heads, --scale-attn, --scale-fc or --scale-resids has no stock "

@@ -12,10 +12,7 @@ from fairseq_mhe.models.build import sublayers
 
 
 class Moments:
-    """Mean (C,) and covariance (C, C), in float64, of the vectors that were added.
-
-    Without vectors the mean is 0 and the covariance the identity.
-    """
+    """Float64 mean (C,) and covariance (C, C) of the added vectors; of none: 0 and the identity."""
 
     def __init__(self, width: int) -> None:
         self._count = 0

@@ -62,7 +62,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     if run:
         command = f"train {run.row} {run.kind} --seed {run.seed} --data DATA"
         training = json.dumps(run.settings["options"])
-        if (path := run.subset("test") / "scores.json").is_file():
+        if (path := run.folder / "test" / "scores.json").is_file():
             scores = [f"- test: {line}" for line in described(read_json(path))]
     pairs = [f"{split} {count:,}" for split, count in manifest.get("lines", {}).items()]
     facts = {

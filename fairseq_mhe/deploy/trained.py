@@ -56,10 +56,7 @@ class Trained:
 
 
 def open_trained(path: Path, folder: Path | None = None) -> Trained:
-    """Open the model of a run folder, or of a checkpoint with its data ``folder``.
-
-    Raises UserError if the checkpoint cannot be read, or its data are missing or different.
-    """
+    """Open a run folder, or a checkpoint with its data ``folder``; UserError if either is amiss."""
     run = read_job(path) if path.is_dir() else None
     if run and not run.model.exists():
         raise run.unfinished(run.model.name)

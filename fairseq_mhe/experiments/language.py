@@ -34,7 +34,6 @@ from fairseq_mhe.runs.understanding import (
     validation_loss,
 )
 
-#: The architectures that have a recipe.
 _ARCHS = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
 _ARCH_HELP = f"architecture of the model: {', '.join(_ARCHS)}"
 #: The kinds in the paper's table, in its order.

@@ -248,7 +248,7 @@ def evaluate(args: Namespace) -> None:
 
 
 def _print_scores(job: Job, subset: str) -> None:
-    scores = read_json(job.subset(subset) / "scores.json")
+    scores = read_json(job.folder / subset / "scores.json")
     print("\n".join(scoring.described(scores)))
 
 

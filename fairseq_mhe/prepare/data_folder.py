@@ -44,13 +44,9 @@ class DataFolder:
         """What the settings of a run record about its data."""
         return {"languages": list(self.languages), "fingerprint": self.fingerprint}
 
-    def text(self, subset: str, side: int) -> Path:
-        """Return the path of the plain text of a split."""
-        return self.folder / "raw" / f"{subset}.{self.languages[side]}"
-
-    def segmented(self, subset: str, side: int) -> Path:
-        """Return the path of a split in subwords."""
-        return self.folder / "subword" / f"{subset}.{self.languages[side]}"
+    def text(self, subset: str, side: int, form: str = "raw") -> Path:
+        """Return the path of a split as plain text, or in subwords with form "subword"."""
+        return self.folder / form / f"{subset}.{self.languages[side]}"
 
     def processing(self) -> TextProcessing:
         """Return the text processing of this folder, to segment new text and to detokenise."""

@@ -36,10 +36,7 @@ class TextConfig(TextOptions):
 
 
 def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
-    """Make the data folder of ``config`` and return its path; finished steps are skipped.
-
-    ``source`` and errors: as in `parallel_text.prepare`.
-    """
+    """Make the data folder of ``config`` and return its path, as `parallel_text.prepare` does."""
     config.check_splits()
     files = config.texts()
     for path in chain(*files.values()):

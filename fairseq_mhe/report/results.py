@@ -41,7 +41,7 @@ class Result:
 
 def read_result(run: Job, subset: str) -> Result:
     """Read the results of a finished run, with its scores on a data set."""
-    folder = run.subset(subset)
+    folder = run.folder / subset
     # A model that a study converted and did not train has no metrics.
     metrics = read_json(run.metrics) if run.metrics.exists() else {}
     scores = read_json(folder / "scores.json")
@@ -90,7 +90,7 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         for path in (run.metrics, run.counts):
             if not path.is_file():
                 raise run.unfinished(path.name)
-        if not (run.subset(subset) / "scores.json").is_file():
+        if not (run.folder / subset / "scores.json").is_file():
             advice = f"fairseq-mhe evaluate {folder} --subset {subset}"
             raise UserError(f"{folder} is not scored on {subset}: run {advice}")
         results = groups.setdefault((run.row, run.kind), [])

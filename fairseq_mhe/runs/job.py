@@ -51,7 +51,7 @@ class Job:
     metrics = _path("metrics.json")  # learning curve and speed, written after training
     model = _path("model.pt")  # averaged checkpoint of a translation model
     counts = _path("counts.json")  # parameters and cache size of model.pt
-    scores = _path("scores.json")  # of a language model; see `subset` for translation
+    scores = _path("scores.json")  # of a language model; translation has one a data set
     row = _setting("row")  # name of the recipe and model size, such as base
     seed = _setting("seed")
 
@@ -95,10 +95,6 @@ class Job:
         if data.fingerprint != self.settings["data"]["fingerprint"]:
             raise UserError(f"{folder} is not the data of {self.folder}: {advice}")
         return data
-
-    def subset(self, name: str) -> Path:
-        """Return the folder of a data set's translations and scores."""
-        return self.folder / name
 
     def unfinished(self, missing: str) -> UserError:
         """Return the error of a command that needs the file ``missing`` of a translation run."""

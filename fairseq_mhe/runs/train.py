@@ -195,16 +195,12 @@ def learning_curve(lines: Sequence[str]) -> Json:
     }
 
 
-#: Added to the name of a damaged checkpoint: fairseq and `restore` read *.pt only.
-DAMAGED = ".damaged"
-
-
 def restore(folder: Path, workers: int = 1) -> int:
     """Make checkpoint_last.pt the newest whole checkpoint; return its number of updates, or 0.
 
-    fairseq writes it by copying another checkpoint, so that a kill can leave half a file. Such
-    files are renamed. Raises UserError if a checkpoint cannot be read for another reason, or if
-    another number of ``workers`` trained it, since each worker reads its share of an epoch.
+    fairseq writes it by copying another checkpoint, so that a kill can leave half a file. Such a
+    file is renamed; fairseq reads *.pt only. Raises UserError if a checkpoint cannot be read for
+    another reason, or if another number of ``workers`` trained it: each has its share of an epoch.
     """
     states: dict[Path, Json] = {}
     for path in folder.glob("*.pt.tmp"):
@@ -217,7 +213,7 @@ def restore(folder: Path, workers: int = 1) -> int:
             with path.open("rb") as stream:
                 if zipfile.is_zipfile(stream):  # whole: its end is written last
                     raise UserError(f"cannot resume the training: {error}") from error
-            os.replace(path, path.with_name(f"{path.name}{DAMAGED}"))
+            os.replace(path, path.with_name(f"{path.name}.damaged"))
     if not states:
         return 0
     newest = max(states, key=lambda path: updates_made(states[path]))

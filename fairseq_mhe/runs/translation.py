@@ -58,7 +58,7 @@ def translate(
     Writes hypotheses.txt, references.txt, sources.txt, generate.log and at last generation.json
     with the speed; of a corpus given in tokens, hypotheses and references in these tokens, too.
     """
-    folder = job.subset(subset)
+    folder = job.folder / subset
     decoding = job.decoding
     if (folder / "generation.json").exists():
         return
@@ -73,7 +73,7 @@ def translate(
     texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
     if tokens := data.given_tokens(subwords):
         texts["hypotheses.tokens"] = tokens
-        segmented = read_lines(data.segmented(subset, 1))
+        segmented = read_lines(data.text(subset, 1, "subword"))
         texts["references.tokens"] = data.given_tokens(segmented)
     for name, text in texts.items():
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
@@ -96,7 +96,7 @@ def _generate(
     # Stock fairseq drops the last batch if its size is no multiple of this number (default: 8).
     options |= {"required_batch_size_multiple": 1, "num_workers": 0, "log_format": "none"}
     options |= {**asdict(job.decoding), "cpu": not device.gpu}
-    log = job.subset(subset) / "generate.log"
+    log = job.folder / subset / "generate.log"
     translated = 0
     log.unlink(missing_ok=True)  # from a killed process
     words = [str(data.binary), *as_words(options)]
@@ -131,7 +131,7 @@ def score(job: Job, subset: str, tokenise: str | None = None) -> None:
     """Score a job's translations, unless that is done; ``tokenise`` as in `scoring.score`."""
     if scored(job, subset, tokenise):
         return
-    folder = job.subset(subset)
+    folder = job.folder / subset
     language = job.settings["data"]["languages"][1]
     tokenise = scoring.bleu_tokeniser(language, tokenise)
     texts = scoring.read_translations(folder)
@@ -144,7 +144,7 @@ def score(job: Job, subset: str, tokenise: str | None = None) -> None:
 
 def scored(job: Job, subset: str, tokenise: str | None = None) -> bool:
     """Return whether a job has scores for a data set, by ``tokenise`` if that is given."""
-    path = job.subset(subset) / "scores.json"
+    path = job.folder / subset / "scores.json"
     if not path.is_file():
         return False
     signature = read_json(path)["bleu"]["signature"]

@@ -71,7 +71,7 @@ def test_each_kind_has_the_means_over_its_seeds(make_run: MakeRun) -> None:
     mha, mhe = summarise(gather(run.folder for of_kind in runs.values() for run in of_kind))
     assert set(mha) >= DOCUMENTED_KEYS <= set(mhe)
     assert (mha["attention"], mhe["attention"], mha["seeds"]) == ("mha", "mhe_mul", [1, 2, 3])
-    texts = [list(read_lines(run.subset("test") / "hypotheses.txt")) for run in runs["mha"]]
+    texts = [list(read_lines(run.folder / "test" / "hypotheses.txt")) for run in runs["mha"]]
     bleus = [BLEU().corpus_score(hypotheses, [REFERENCES]).score for hypotheses in texts]
     assert mha["bleu"] == pytest.approx(statistics.mean(bleus), abs=1e-3)
     assert mha["bleu_deviation"] == pytest.approx(statistics.stdev(bleus), abs=1e-3)
@@ -117,17 +117,17 @@ def test_runs_that_cannot_be_compared_are_refused(make_run: MakeRun, tmp_path: P
     with pytest.raises(UserError, match="is no run folder"):
         gather([tmp_path])
     other, seed = make_run("mhe_mul", 3), make_run("mha", 3, seed=2)
-    scores = other.subset("test") / "scores.json"
+    scores = other.folder / "test" / "scores.json"
     text = scores.read_text()
     for run in (other, seed):
-        (run.subset("test") / "scores.json").write_text(text.replace("tok:13a", "tok:zh"))
+        (run.folder / "test" / "scores.json").write_text(text.replace("tok:13a", "tok:zh"))
         with pytest.raises(UserError, match=f"{run.folder} and .* different BLEU tokenizers: "):
             gather([done.folder, run.folder])
     scores.write_text('{"bleu": {}}')
     with pytest.raises(UserError, match=rf"{scores} has no 'score': restore it"):
         gather([other.folder])
     scores.write_text(text)
-    (other.subset("test") / "references.txt").write_text("something else\n" * len(REFERENCES))
+    (other.folder / "test" / "references.txt").write_text("something else\n" * len(REFERENCES))
     with pytest.raises(UserError, match="scored on different sentences"):
         gather([done.folder, other.folder])
 
@@ -236,7 +236,7 @@ def test_the_notes_cover_all_cells(make_run: MakeRun) -> None:
     mhe = make_run("mhe_mul", 5)
     assert "Seeds: mha 1, 2; mhe_mul 1. " in below(*mha, mhe)
     change(mhe.metrics, "measured", to="on a GPU")
-    change(mhe.subset("test") / "generation.json", "measured", to="by four")
+    change(mhe.folder / "test" / "generation.json", "measured", to="by four")
     change(mha[0].folder / "config.json", "versions", to={"torch": "2.1"})
     change(mhe.folder / "config.json", "versions", to={"torch": "2.3"})
     change(mhe.metrics, "ended_by_patience", to=1500)

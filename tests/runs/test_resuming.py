@@ -8,7 +8,7 @@ import torch
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.job import LAST
-from fairseq_mhe.runs.train import DAMAGED, restore
+from fairseq_mhe.runs.train import restore
 from tests.fixtures.checkpoints import save_weights
 
 
@@ -36,7 +36,7 @@ def test_after_a_truncated_last_checkpoint_the_newest_whole_one_is_used(
     part = cut(save(tmp_path, LAST, 11), fraction)
     assert restore(tmp_path) == 10
     assert updates_in(tmp_path / LAST) == 10
-    assert (tmp_path / f"{LAST}{DAMAGED}").read_bytes() == part
+    assert (tmp_path / f"{LAST}.damaged").read_bytes() == part
     save(tmp_path, "checkpoint_2_20.pt", 20)  # a kill came before it was copied
     assert restore(tmp_path) == 20
     assert updates_in(tmp_path / LAST) == 20
@@ -49,7 +49,7 @@ def test_half_written_checkpoints_are_renamed_and_whole_ones_stay(tmp_path: Path
     cut(save(tmp_path, "checkpoint_2_11.pt.tmp", 11), 0.4)
     save(tmp_path, "checkpoint_1_10.pt", 10)
     assert restore(tmp_path) == 10
-    names = ["checkpoint_1_10.pt", f"checkpoint_best.pt{DAMAGED}", LAST]
+    names = ["checkpoint_1_10.pt", "checkpoint_best.pt.damaged", LAST]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert last.stat().st_mtime_ns == before
 
@@ -58,7 +58,7 @@ def test_without_a_whole_checkpoint_training_starts_at_update_0(tmp_path: Path) 
     assert restore(tmp_path) == 0
     cut(save(tmp_path, LAST, 5), 0.5)
     assert restore(tmp_path) == 0
-    assert [path.name for path in tmp_path.iterdir()] == [f"{LAST}{DAMAGED}"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{LAST}.damaged"]
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_run_jobs_trains_the_cell_of_its_number(
     run = read_job(out / "tiny-mhe_mul-seed1")
     training = run.training
     assert (run.kind, training.precision, training.batch_tokens) == ("mhe_mul", "bf16", 512)
-    assert (run.subset("valid") / "scores.json").is_file()
+    assert (run.folder / "valid" / "scores.json").is_file()
     assert not list(out.glob("table.*"))
     assert not (out / "tiny-mha-seed1" / "metrics.json").exists()
     error = refused("run-jobs", out / "jobs.json", "8")

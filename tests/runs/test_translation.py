@@ -45,10 +45,10 @@ def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Pat
     job = open_run(tmp_path / "r", {**settings(), "data": data}, {})
     for name in ("sources", "references", "hypotheses"):
         lines = "今天山里天气很好\n我们一起去看那些花草树木\n"
-        write_text(job.subset("test") / f"{name}.txt", lines)
+        write_text(job.folder / "test" / f"{name}.txt", lines)
     for tokenise, expected in ((None, "zh"), ("char", "char"), (None, "char")):
         translation.score(job, "test", tokenise)
-        signature = read_json(job.subset("test") / "scores.json")["bleu"]["signature"]
+        signature = read_json(job.folder / "test" / "scores.json")["bleu"]["signature"]
         assert f"|tok:{expected}|" in signature
         assert translation.scored(job, "test", expected)
     assert translation.scored(job, "test")
