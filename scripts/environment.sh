@@ -101,9 +101,9 @@ $(sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0")
                (default: .venv in the repository)
   --torch cpu|default   torch of a new environment: without CUDA, or as published (default: cpu without an NVIDIA device)
 
-All other options go to the command. Once fairseq-mhe is installed, it lists them here:
-
 END
+    ! grep -q '^#   --' "$0" || exit 0 # its first lines, above, list all its options
+    printf 'All other options go to the command. Once fairseq-mhe is installed, it lists them here:\n\n'
 }
 
 # start EXTRAS MODULE WORD...: installs fairseq-mhe if it is missing, and runs MODULE with the words.

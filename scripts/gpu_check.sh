@@ -2,7 +2,7 @@
 # Check fairseq-mhe on a GPU within eight minutes: outputs and gradients of every kind of attention and of CUDA graphs,
 # translation and training of row base beside stock fairseq by `fairseq-mhe bench`, and a short quickstart.
 #
-#   --out DIR      folder of the results (default: runs/gpu)
+#   --out DIR      folder of the results; earlier reports become REPORT.earlier (default: runs/gpu)
 #   --data DATA    data folder whose pairs are trained on (default: the embedded corpus)
 #   --minutes N    time for all; what does not fit is left out, exit status 1 (default: 8)
 #   --cpu          a dry run in tiny sizes, without a GPU
@@ -26,13 +26,11 @@ while (($#)); do
             generation=(--beams 2 --sentences 3 --batch-sizes 2 --repetitions 1)
             training=(--attention mha --max-tokens 512 --batches 1 --repetitions 1) without=()
             ;;
-        -h | --help) run -m fairseq_mhe.cli bench --help ;;
         *) fail "unknown option $1: --help lists them" ;;
     esac
     shift
 done
 SECONDS=0 # without the installation
-cd "$repository"
 export PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}"
 
 # part WORD...: runs Python with these words as long as time is left.
@@ -48,12 +46,15 @@ if [[ -z "$data" ]]; then
     data="$out/corpus"
     part -m fairseq_mhe.prepare.corpora home_assistant_en_de "${limit[@]}" --out "$data"
 fi
-part -m pytest -q tests/attention/test_devices.py tests/models/test_graphs.py tests/models/test_decoding_graphs.py
+part -m pytest -q "$repository"/tests/{attention/test_devices,models/test_graphs,models/test_decoding_graphs}.py
 # CTranslate2 opens the cuBLAS of CUDA 12; torch for CUDA 13 brings another.
 if [[ "${sizes[*]}" == *cuda* ]] && ! "$python" -P -c 'import ctypes, torch; ctypes.CDLL("libcublas.so.12")' 2>/dev/null; then
     echo "gpu_check.sh: CTranslate2 is left out: pip install nvidia-cublas-cu12, and name its folder in LD_LIBRARY_PATH" >&2
     ctranslate2=() status=1
 fi
+for report in "$out"/{generation,training}{,-without}.{json,md}; do # bench would refuse those of other software
+    [[ ! -e "$report" ]] || mv --backup=numbered -- "$report" "$report.earlier"
+done
 part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" "${ctranslate2[@]}" \
     --out "$out/generation"
 part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${graphs[@]}" --data "$data" \
