@@ -55,7 +55,7 @@ _OPTIONS = (
 )
 #: Settings that the reports list; the command, which they quote, has the others.
 _FIXED = ("row", "device", "threads", "vocab_size", "repetitions", "seed")
-#: A command resumes a report if these are equal.
+#: A command resumes or replaces a report if these are equal, and else refuses it.
 _SAME = ("command", "machine", "software")
 Workers = dict[str, ProcessPoolExecutor]  # a pool of one process for each variant
 _ADVICE = "leave it out, or choose smaller batches"
@@ -104,10 +104,13 @@ def run(args: Namespace) -> None:
     json_path = Path(f"{out}.json")
     markdown_path = Path(f"{out}.md")
     if out and output_folder(json_path.parent) and json_path.exists():
-        stopped = read_json(json_path)
-        is_same = all(stopped.get(name) == results[name] for name in _SAME)
-        if is_same and len(stopped["cells"]) < len(cells):
-            results = stopped
+        existing = read_json(json_path)
+        other = [name for name in _SAME if existing.get(name) != results[name]]
+        if other:
+            problem = f"{json_path} was measured with another {', '.join(other)}"
+            raise UserError(f"{problem}: remove it, or name another --out")
+        if len(existing["cells"]) < len(cells):
+            results = existing
     with workers(variants, args) as started, Board("turns") as board:
         for cell in cells[len(results["cells"]) :]:
             name = label(cell)

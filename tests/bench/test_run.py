@@ -73,6 +73,10 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
         run("generation", *OPTIONS, *words)
         assert measured == expected
         assert (tmp_path / "r.md").read_text().count("###") == 3
+    monkeypatch.setattr(command, "software", dict)
+    for words[-1], other in ((f"{tmp_path}/r", "software"), (f"{tmp_path}/r.md", "command, soft")):
+        with pytest.raises(UserError, match=f"was measured with another {other}.*: remove"):
+            run("generation", *OPTIONS, *words)
 
 
 @pytest.mark.parametrize(
