@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils, options, utils
 from fairseq.data import Dictionary, data_utils
+from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.trainer import Trainer
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
@@ -77,6 +78,8 @@ def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
             return load(files, *args, **kwargs)
     except (Exception, ErrorExit) as error:  # fairseq checks neither options nor weights
         why = error.message if isinstance(error, ErrorExit) else repr(error)
+        if why.startswith("cannot load "):
+            raise  # one of these functions calls the other
         raise ErrorExit(f"cannot load {', '.join(map(str, paths))}: {why}") from error
 
 
@@ -93,8 +96,9 @@ def _parse(
     words = " ".join(sys.argv[1:] if input_args is None else input_args)
     arch = re.search(r"(?<!\S)(?:--arch|-a)[ =](\S+)", words)
     ours = re.search(r"(?<!\S)--((en|de)coder-|cross-)?attention(?=[ =])", words)
+    module = getattr(ARCH_MODEL_REGISTRY.get(arch[1]), "__module__", "") if arch else ""
     # fairseq's fconv and lstm models have options of these names themselves.
-    if arch and ours and not re.search("_mhe|fconv|lstm", arch[1]):
+    if arch and ours and re.match(r"fairseq\.(?!models\.(fconv|lstm))", module):
         raise ErrorExit(
             f"{ours[0]} needs an architecture of fairseq_mhe, such as --arch "
             f"transformer_mhe_base, not --arch {arch[1]}"

@@ -19,6 +19,7 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import Dictionary, TokenBlockDataset, data_utils
 from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
@@ -216,6 +217,12 @@ def test_attention_of_fairseqs_own_is_left_to_it(arch: str) -> None:
     args = parsed("--arch", arch, "--decoder-attention", "False")
     assert args.decoder_attention == "False"
     build(args, make_task(20))  # fconv's layers are "[(256, 3)] * 4 + ..."
+
+
+def test_a_users_architecture_of_our_model_takes_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for registry in (ARCH_MODEL_REGISTRY, ARCH_CONFIG_REGISTRY):
+        monkeypatch.setitem(registry, "mine", registry["transformer_mhe_tiny"])
+    assert parsed("--arch", "mine", "--attention", "mqa").attention == "mqa"
 
 
 def test_missing_biases_are_not_called_shared(caplog: pytest.LogCaptureFixture) -> None:
