@@ -61,7 +61,7 @@ def check_output(path: Path, *inputs: Path) -> None:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Give the block a temporary path; the file there replaces ``path`` if the block succeeds.
 
-    Raises UserError if ``path`` cannot be written.
+    Raises UserError if ``path`` cannot be written. An OSError about another file passes.
     """
     check_output(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -74,6 +74,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
+        # The error of a copy has two names, of which the second is the output's.
+        named = Path(error.filename2 or error.filename or path)
+        if named not in (path, *path.parents) and not named.is_relative_to(temporary):
+            raise  # it is about another file
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         advice = ": make room and give the same command again" if full else ""
         reason = f"{error.strerror or error}{advice}"

@@ -51,3 +51,5 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None
     assert sorted(tmp_path.iterdir()) == sorted([alive, path])
     with pytest.raises(UserError, match=r"model \[1\]\.pt: full: make room"), atomic_path(path):
         raise OSError(errno.ENOSPC, "full")
+    with pytest.raises(FileNotFoundError, match="no input"), atomic_path(path):
+        (tmp_path / "no input").read_bytes()
