@@ -260,8 +260,11 @@ class MHEModel(BaseFairseqModel):
                 raise ValueError(f"{both} do not go together: leave one out")
             model = cls.assemble(options, task)
         model.args = options
-        precision = "int8" if options.int8_generation else options.generation_precision
-        model.generation_precision = precision or "float32"
+        precision = options.generation_precision or "float32"
+        if options.int8_generation and precision != "float32":
+            both = f"--int8-generation and --generation-precision {precision}"
+            raise ErrorExit(f"{both} do not go together: leave one out")
+        model.generation_precision = "int8" if options.int8_generation else precision
         _use_fast_modules(model)
         return model
 

@@ -136,6 +136,8 @@ def test_a_precision_that_cannot_run_is_refused(
     wide(generation_precision="auto").make_generation_fast_()
     with pytest.raises(SystemExit, match="unknown generation_precision 'bf61'; choose one of: "):
         wide(generation_precision="bf61").make_generation_fast_()
+    with pytest.raises(SystemExit, match="--generation-precision bf16 do not go together"):
+        wide(int8_generation=True, generation_precision="bf16")
 
 
 @each_kind
