@@ -7,6 +7,7 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ _ALL_NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 _OTHER_GROUPS = ("hydra", "defaults", "generation")
 #: Options that the commands set, since they depend on the machine and its folders.
 _SET_BY_COMMANDS = ("data", "user_dir", "save_dir", "distributed_world_size", "cpu")
+#: Options that a recipe must not set, and why.
+_REFUSED = dict.fromkeys(("seed", "attention", *PLACES.values()), "the command sets it")
+_REFUSED |= dict.fromkeys(("max_epoch", "stop_time_hours"), "max_update ends training")
 #: Prefixes of the names of architectures that have a decoder.
 _WITH_DECODERS = (MODEL_NAME, CAUSAL)
 #: fairseq's criterions of which this package has a faster form.
@@ -180,6 +184,8 @@ def read_recipe(path: Path) -> Recipe:
         given = groups.get("generation") or {}
         OmegaConf.merge(expected, {"generation": given})  # checks names and types
         decoding = Decoding(**given)
+        if not (isfinite(decoding.lenpen) and isfinite(decoding.max_len_a)):
+            raise ValueError("lenpen and max_len_a must be finite numbers")
     except (OmegaConfBaseException, yaml.YAMLError, *_WRONG_VALUE) as error:
         problem = "is no recipe in fairseq-hydra-train's form"
         raise UserError(f"{path} {problem}: {error}") from None
@@ -189,13 +195,13 @@ def read_recipe(path: Path) -> Recipe:
     for key in needed:
         if OmegaConf.select(loaded, key) is None:
             raise UserError(f"{path} has no {key}: add it")
-    for name in ("seed", "attention", *PLACES.values()):
+    for name, reason in _REFUSED.items():
         if name in options:
-            raise UserError(f"{path} sets {name}: remove it, as the command sets it")
+            raise UserError(f"{path} sets {name}: remove it, as {reason}")
     training = Training(options)
     _check_numbers(path, training, decoding)
     # Recipes with large mini-batches are for GPUs, which decode large batches too.
-    if training.mini_batch >= 4096:
+    if training.mini_batch >= 4096 and "max_tokens" not in given:
         decoding = replace(decoding, max_tokens=4096)
     return Recipe(path.stem.lower(), training, decoding)
 
@@ -203,12 +209,13 @@ def read_recipe(path: Path) -> Recipe:
 def _check_numbers(path: Path, training: Training, decoding: Decoding) -> None:
     """Raise UserError if updates, batch or beam are below 1, or hypotheses may have no token."""
     try:
-        smallest = min(training.updates, training.batch_tokens, decoding.beam)
+        smallest = min(training.updates, training.batch_tokens)
+        smallest = min(smallest, decoding.beam, decoding.max_tokens)
         lengths = decoding.max_len_a, decoding.max_len_a + decoding.max_len_b - 1
     except _WRONG_VALUE:
         smallest = 0
     if smallest < 1:
-        numbers = "max_update, max_tokens (or batch_size), the list update_freq and beam"
+        numbers = "max_update, max_tokens, batch_size, the list update_freq and beam"
         raise UserError(f"{path}: {numbers} must be whole numbers of at least 1")
     if min(lengths) < 0:
         limits = "max_len_a must be at least 0, and max_len_a + max_len_b at least 1"

@@ -165,10 +165,15 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     assert (own.row, own.decoding.beam, own.training.average) == ("mine", 5, 1)
     read = parsed(own.training.words())
     assert (read["criterion"], read["log_interval"]) == ("cross_entropy", 7)
+    path.write_text(f"{text}dataset: {{max_tokens: 4096}}\ngeneration: {{max_tokens: 300}}\n")
+    assert read_recipe(path).decoding.max_tokens == 300
     for content, message in (
         (text, "has no dataset.max_tokens: add it"),
         (f"{text}generation: {{beam: 2.5}}\n", "Integer full_key: generation.beam"),
         (f"{whole}generation: {{beam: 0}}\n", "must be whole numbers"),
+        (f"{whole}generation: {{max_tokens: 0}}\n", "must be whole numbers"),
+        (f"{whole}generation: {{lenpen: .nan}}\n", "lenpen and max_len_a must be finite"),
+        (whole.replace("10", "10, max_epoch: 3"), "sets max_epoch: remove it, as max_u"),
         (f"{whole}generation: {{max_len_b: 0}}\n", r"and max_len_a \+ max_len_b at least 1"),
         (f"{whole}generation: {{max_len_a: -0.1}}\n", "max_len_a must be at least 0"),
         (f"{whole}seed: 1\n", "is no recipe .*: seed is no group of options"),
