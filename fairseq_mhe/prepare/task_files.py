@@ -95,6 +95,9 @@ def read_squad(path: Path) -> list[Question]:
 
 def _question(row: Row, context: str) -> Question:
     answers = [(answer["text"], answer["answer_start"]) for answer in row["answers"]]
+    for text in (row["id"], row["question"], context):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r:.60} is no text")
     for text, start in answers:
         if start < 0 or not context.startswith(text, start):
             answer = f"question {row['id']}: its answer {text!r:.60}"
@@ -150,8 +153,8 @@ def _parse_copa(task: Task, row: Row) -> Iterator[Example]:
 def _parse_wic(task: Task, row: Row) -> Iterator[Example]:
     """Yield two sentences, and the span of the word in each, in characters."""
     texts = row["sentence1"], row["sentence2"]
-    first = (0, row["start1"], row["end1"])
-    second = (1, row["start2"], row["end2"])
+    first = (0, int(row["start1"]), int(row["end1"]))
+    second = (1, int(row["start2"]), int(row["end2"]))
     yield Example(texts, _label(task, row), spans=(first, second))
 
 
