@@ -99,7 +99,8 @@ class Training:
     @property
     def batch_tokens(self) -> int:
         """Tokens (examples, if the recipe sets batch_size) of one update, on all devices."""
-        return self.mini_batch * int(self.options.get("update_freq", [1])[0])
+        (update_freq,) = self.options.get("update_freq", [1])
+        return self.mini_batch * int(update_freq)
 
     @property
     def mini_batch(self) -> int:
@@ -215,7 +216,7 @@ def _check_numbers(path: Path, training: Training, decoding: Decoding) -> None:
     except _WRONG_VALUE:
         smallest = 0
     if smallest < 1:
-        numbers = "max_update, max_tokens, batch_size, the list update_freq and beam"
+        numbers = "max_update, max_tokens, batch_size, beam and update_freq ([N])"
         raise UserError(f"{path}: {numbers} must be whole numbers of at least 1")
     if min(lengths) < 0:
         limits = "max_len_a must be at least 0, and max_len_a + max_len_b at least 1"

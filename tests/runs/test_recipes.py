@@ -170,6 +170,7 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     for content, message in (
         (text, "has no dataset.max_tokens: add it"),
         (f"{text}generation: {{beam: 2.5}}\n", "Integer full_key: generation.beam"),
+        (whole.replace("10", "10, update_freq: [2, 4]"), r"update_freq \(\[N\]\) must be"),
         (f"{whole}generation: {{beam: 0}}\n", "must be whole numbers"),
         (f"{whole}generation: {{max_tokens: 0}}\n", "must be whole numbers"),
         (f"{whole}generation: {{lenpen: .nan}}\n", "lenpen and max_len_a must be finite"),
