@@ -18,8 +18,7 @@ from fairseq_mhe.common.files import check_input
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """Return a checkpoint as fairseq saved it, on the CPU; tensors are read from disk when used.
 
-    Raises UserError if the file is missing, damaged or no fairseq checkpoint, or if it holds
-    pickled code, which is never run.
+    Raises UserError if it is missing, damaged or not fairseq's, or holds code, which is never run.
     """
     check_input(path, "give the path of a fairseq checkpoint (a .pt file)")
     try:

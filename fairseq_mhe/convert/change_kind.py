@@ -37,8 +37,7 @@ def convert(
 
     ``iterations``: most rounds of least squares; ``sizes``: the kind's options, by fairseq-train's
     names. Returns a report of JSON values: the model's options, how it differs from its source, and
-    the error of each sublayer fitted by a CP decomposition. Raises UserError if options do not fit
-    together or tensorly is missing.
+    the error of each sublayer fitted by a CP decomposition. UserError if options do not fit.
     """
     source = material.source
     heads = {name: module.written_out() for name, _, module in sublayers(source.model)}

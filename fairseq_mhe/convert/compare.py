@@ -42,8 +42,7 @@ class LogitDifference(NamedTuple):
 class Material:
     """Sentences on which models are compared with ``source``, and on which its inputs are measured.
 
-    ``compared`` is from the split ``subset`` of the folder ``data``, or random words without one.
-    Of each split the first ``sentences`` are used.
+    ``compared``: the first ``sentences`` of the split ``subset`` of ``data``, or random words.
     """
 
     source: Source

@@ -73,8 +73,7 @@ def compare_probabilities(
 ) -> float:
     """Return the largest relative difference between CTranslate2's log probabilities and fairseq's.
 
-    Both models score random translations of random sentences, so this needs no data. Raises
-    UserError if the difference is not below ``tolerance``.
+    Both score random translations of random sentences. UserError unless it is below ``tolerance``.
     """
     import ctranslate2
 

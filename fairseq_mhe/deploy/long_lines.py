@@ -16,8 +16,7 @@ _ENDS_OF_SENTENCES = regex.compile(
 def cut(line: str, fits: Callable[[str], bool]) -> tuple[list[str], bool]:
     """Cut ``line`` between sentences into as few consecutive parts as possible that each ``fits``.
 
-    Also returns whether a sentence was cut because it does not fit by itself: at spaces or, in a
-    word that does not fit, between characters.
+    Also returns whether a sentence was cut, at spaces or within a word, since it does not fit.
     """
     parts = _split(line, _ENDS_OF_SENTENCES, fits)
     sentence_cut = not all(map(fits, parts))

@@ -74,8 +74,7 @@ def learn_sentencepiece(texts: Sequence[Path], pieces: int, path: Path) -> None:
                 vocab_size=pieces,
                 model_type="unigram",  # Kudo 2018
                 hard_vocab_limit=False,  # a small text may give fewer pieces
-                # Joined pieces equal the text: without normalisation, and because a character
-                # that is not in the model becomes a piece.
+                # Joined pieces equal the text: nothing is normalised, unseen characters are pieces.
                 normalization_rule_name="identity",
                 character_coverage=0.9999,
                 num_threads=LEARNING_THREADS,
