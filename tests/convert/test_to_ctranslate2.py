@@ -138,8 +138,8 @@ def test_a_model_that_ctranslate2_cannot_hold_ends_in_one_line(
 def test_a_full_disk_ends_in_one_line(
     tmp_path: Path, command: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(*_: Any, **options: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "hidden.part")
+    def write(_: Any, folder: str, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{folder}/hidden.part")
 
     monkeypatch.setattr(FairseqConverter, "convert", write)
     status, _, error = command(make_model(attention="mqa"), {"attention": "mqa"})
