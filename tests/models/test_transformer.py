@@ -32,9 +32,14 @@ def test_mha_with_biases_is_fairseqs_transformer(normalize_before: bool) -> None
         assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
 
 
-def test_what_runs_on_gpus_is_fairseqs_transformer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("normalize_before", [False, True])
+def test_what_runs_on_gpus_is_fairseqs_transformer_too(
+    normalize_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The code for GPUs, whose encoder and masks do not wait, runs on the CPU here."""
-    stock, ours = make_model("transformer"), make_model(attention="mha", attention_bias=True)
+    sides = {f"{side}_normalize_before": normalize_before for side in ("encoder", "decoder")}
+    stock = make_model("transformer", **sides)
+    ours = make_model(attention="mha", attention_bias=True, **sides)
     ours.load_state_dict(stock.state_dict())
     batch = make_batch()
     expected, memory = word_logits(stock, batch), stock.encoder(batch["src_tokens"], None, True)
