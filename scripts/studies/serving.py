@@ -1,4 +1,4 @@
-"""``serving``: translate a test set with each engine of ``fairseq-mhe translate``, in turns."""
+"""``serving``: translate a test set with each engine and precision of ``fairseq-mhe translate``."""
 
 import statistics
 import time
@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from sacrebleu.metrics import BLEU
 
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import output_folder
@@ -17,8 +18,10 @@ from fairseq_mhe.common.system import cores
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.trained import open_trained
 from fairseq_mhe.deploy.translator import Translator
+from fairseq_mhe.models.packed import bf16_available
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.table import Block, Table, columns
+from fairseq_mhe.runs.scoring import bleu_tokeniser
 from studies.report import write
 
 TITLE = "Speed and memory of the engines of translate"
@@ -35,35 +38,43 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Export the run's model for both engines, and measure each with and without int8."""
+    """Export the run's model for both engines, and measure each in every precision it has."""
     args.cpu = True
     torch.set_num_threads(args.threads)
     rows: list[dict[str, Any]] = []
     translators = []
+    translations: dict[str, list[str]] = {}
+    ways = [*product(("fairseq", "ctranslate2"), ("float32", "int8"))]
+    if bf16_available():
+        ways.insert(1, ("fairseq", "bf16"))
     with quiet_fairseq(), TemporaryDirectory(dir=output_folder(args.out)) as bundles:
         trained = open_trained(args.model, args.data)
-        lines = list(read_lines(trained.data.text(args.subset, 0)))
-        for engine, precision in product(("fairseq", "ctranslate2"), ("float32", "int8")):
+        lines, references = (list(read_lines(trained.data.text(args.subset, i))) for i in (0, 1))
+        for engine, precision in ways:
             folder = Path(bundles, engine)
-            if not folder.exists():  # both precisions are loaded from one bundle
+            if not folder.exists():  # all its precisions are loaded from one bundle
                 export(trained, engine, folder)
             options: dict[str, Any] = {"precision": precision, "threads": args.threads}
             start = time.perf_counter()
             translators.append(Translator.load(folder, engine=engine, cpu=True, **options))
             seconds = time.perf_counter() - start
             size = sum(path.stat().st_size for path in folder.glob("model.*"))
-            name = engine if precision == "float32" else f"{engine}, int8"
+            name = engine if precision == "float32" else f"{engine}, {precision}"
             rows.append({"variant": name, "load_seconds": seconds, "bytes": size, "rates": []})
         for _ in range(args.repetitions):
             for row, translator in zip(rows, translators, strict=True):
                 start = time.perf_counter()
-                translator.translate(lines)
+                translations[row["variant"]] = translator.translate(lines)
                 row["rates"].append(len(lines) / (time.perf_counter() - start))
-    for row in rows:
+    bleu = BLEU(tokenize=bleu_tokeniser(trained.data.languages[1]))
+    for row, translated in zip(rows, translations.values(), strict=True):
         row["rate"] = statistics.median(row["rates"])
         row["ratio"] = row["rate"] / rows[0]["rate"]
+        row["bleu"] = bleu.corpus_score(translated, [references]).score
+        row["equal"] = sum(map(str.__eq__, translated, translations["fairseq"]))
     note = f"All lines of {args.subset}; threads {args.threads}; median of {args.repetitions} "
     note += "rounds, in each of which all engines take a turn. Weights: int8 is rounded at loading."
+    note += f" Equal lines: of {len(lines):,}, those with fairseq's translation in float32."
     block = Block(columns("serving"), [{**row, "mebibytes": row["bytes"] / 2**20} for row in rows])
     table = Table(f"Serving: {args.model.resolve().name}", [block], [note])
     results = {"threads": args.threads, "repetitions": args.repetitions, "rows": rows}
