@@ -45,10 +45,8 @@ class GenerationBenchmark(Benchmark):
         "Seconds, medians with quartiles; cache and encoder output as at the last step."
     )
     columns: ClassVar = {"s": "total", "sentences/s": "units", "reordering, s": "reorder"}
-    columns |= {
-        "cache, MiB": "cache_bytes",
-        "encoder output, MiB": "encoder_output_bytes",
-    }
+    columns |= {"cache, MiB": "cache_bytes"}
+    columns |= {"encoder output, MiB": "encoder_output_bytes"}
     options: ClassVar = (
         ("--beams", "beam sizes; 1 is greedy search", positive_list, "1,5", "N,..."),
         ("--lengths", "tokens of source and output", _LENGTHS, "25,100,400", "N,..."),

@@ -55,8 +55,6 @@ _OPTIONS = (
 )
 #: Settings that the reports list; the command, which they quote, has the others.
 _FIXED = ("row", "device", "threads", "vocab_size", "repetitions", "seed")
-#: A command resumes or replaces a report if these are equal, and else refuses it.
-_SAME = ("command", "machine", "software")
 Workers = dict[str, ProcessPoolExecutor]  # a pool of one process for each variant
 _ADVICE = "leave it out, or choose smaller batches"
 _benchmarks: dict[str, Benchmark] = {}  # in a worker process: that of its variant
@@ -105,7 +103,8 @@ def run(args: Namespace) -> None:
     markdown_path = Path(f"{out}.md")
     if out and output_folder(json_path.parent) and json_path.exists():
         existing = read_json(json_path)
-        other = [name for name in _SAME if existing.get(name) != results[name]]
+        same = ("command", "machine", "software")
+        other = [name for name in same if existing.get(name) != results[name]]
         if other:
             problem = f"{json_path} was measured with another {', '.join(other)}"
             raise UserError(f"{problem}: remove it, or name another --out")

@@ -41,11 +41,9 @@ class AdamFused(FairseqAdam):
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Any = None) -> Tensor:
         """Clip the gradients to a norm of ``max_norm`` (0: do not clip); return the norm before."""
         gradients = [p.grad for p in self.params if p.grad is not None]
-        if not (gradients and gradients[0].is_cuda):
+        if aggregate_norm_fn or not (gradients and gradients[0].is_cuda):
             return super().clip_grad_norm(max_norm, aggregate_norm_fn)
         norm = torch.stack(torch._foreach_norm(gradients)).norm()
-        if aggregate_norm_fn is not None:
-            norm = aggregate_norm_fn(norm)
         if max_norm > 0:
             nn.utils.clip_grads_with_norm_(self.params, max_norm, norm, foreach=True)
         return norm

@@ -13,6 +13,8 @@ from fairseq_mhe.common.cpu import has_fast_bf16
 #: Packing pays from this size of weight. (torch 2.13, 2 cores of an AMD EPYC, 1 to 3,200 rows:
 #: 512 x 32,768 runs 1.3 to 6 times as fast, 512 x 512 1.1 to 1.7; 512 x 64 at times half as fast.)
 WORTH_PACKING = 512 * 512
+#: Least width of `Bf16Logits`: below, finding the greatest logits takes longer than bf16 saves.
+WIDE_LOGITS = 512
 #: How many of a token's logits `Bf16Logits` computes in float32. Beam search continues a hypothesis
 #: with at most as many words as the beam, usually 5, and the end of the sentence.
 _EXACT = 6
@@ -164,9 +166,8 @@ def bf16_available() -> bool:
 def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     """Replace linear layers with large weights by packed ones, which keep the parameters.
 
-    ``precision``: float32, bf16, int8, or auto, which is bf16 if the processor has instructions for
-    it (then bf16 is faster for any number of rows) and float32 if not. float32 changes nothing
-    without oneDNN. Raises ValueError for another precision, or if bf16 or int8 cannot run.
+    ``precision``: float32 (changes nothing without oneDNN), bf16, int8, or auto: bf16 if the
+    processor has instructions for it. Raises ValueError for others, or if bf16 or int8 cannot run.
     """
     weight = next(model.parameters())
     on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
@@ -198,4 +199,8 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
         for name, child in parent.named_children():
             plain = type(child) in (nn.Linear, ScaledLinear)
             if plain and child.weight.numel() >= WORTH_PACKING:
-                setattr(parent, name, by_name.get(name, layer_class)(child))
+                layer = by_name.get(name, layer_class)
+                is_narrow = child.in_features < WIDE_LOGITS
+                if is_narrow and layer is Bf16Logits:
+                    layer = PackedLinear
+                setattr(parent, name, layer(child))

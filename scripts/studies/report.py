@@ -92,8 +92,7 @@ def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> lis
         return [None] * len(samples)
     p_values = iter(stats.dunnett(*finite, control=control, random_state=0).pvalue.tolist())
     of_samples = [next(p_values) if sample in finite else None for sample in samples]
-    # NaN: all values are equal.
-    return [None if p is None or math.isnan(p) else p for p in of_samples]
+    return [None if p is None or math.isnan(p) else p for p in of_samples]  # NaN: all are equal
 
 
 def write(args: Namespace, name: str, table: Table, results: Mapping[str, Any]) -> None:

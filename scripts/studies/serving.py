@@ -77,5 +77,4 @@ def run(args: Namespace) -> None:
     note += f" Equal lines: of {len(lines):,}, those with fairseq's translation in float32."
     block = Block(columns("serving"), [{**row, "mebibytes": row["bytes"] / 2**20} for row in rows])
     table = Table(f"Serving: {args.model.resolve().name}", [block], [note])
-    results = {"threads": args.threads, "repetitions": args.repetitions, "rows": rows}
-    write(args, "serving", table, results)
+    write(args, "serving", table, {"threads": args.threads, "rows": rows})

@@ -110,9 +110,14 @@ def test_bf16_is_the_rounded_product_but_for_the_greatest_logits(
 @torch.no_grad()
 def test_auto_is_bf16_where_the_processor_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "WORTH_PACKING", 1)
-    bf16 = {Bf16Inner, Bf16Linear, Bf16Logits}
-    for flags, kinds in [("avx512f", {PackedLinear}), ("amx_bf16", bf16)]:
+    bf16 = {Bf16Inner, Bf16Linear}
+    for flags, least_width, kinds in [
+        ("avx512f", 1, {PackedLinear}),
+        ("amx_bf16", 512, bf16 | {PackedLinear}),  # the logits of a narrow model
+        ("amx_bf16", 1, bf16 | {Bf16Logits}),
+    ]:
         monkeypatch.setattr("fairseq_mhe.common.cpu.cpu_flags", lambda flags=flags: {flags})
+        monkeypatch.setattr(packed, "WIDE_LOGITS", least_width)
         model, batch = make_model(generation_precision="auto"), make_batch()
         expected = model(**batch)[0]
         model.make_generation_fast_()
