@@ -1,6 +1,7 @@
-"""The comparison of BLEU: PRR, interval and p-value."""
+"""The comparison of BLEU: PRR, interval and p-value; equal systems rarely differ."""
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from statistics import mean
 import pytest
 from sacrebleu.metrics import BLEU
 
+from fairseq_mhe.report import significance
 from fairseq_mhe.report.significance import Comparison
 from fairseq_mhe.report.significance import compare as compare_seeds
 from tests.fixtures.translations import BAD, GOOD, REFERENCES, noisy, write
@@ -75,6 +77,21 @@ def test_differing_seeds_widen_the_interval() -> None:
     widths = [(c.prr_high or 0) - (c.prr_low or 0) for c in (single, same, varied)]
     assert widths[1] == pytest.approx(widths[0])
     assert widths[2] > 5.4 * widths[1]  # 5.2 if a resample drew n seeds, not n - 1: too little
+
+
+def test_equal_systems_with_different_seeds_rarely_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All seeds have one distribution, so a test at 5% may find few of 15 pairs different."""
+    monkeypatch.setattr(significance, "RESAMPLES", 100)
+    rng = random.Random(11)
+
+    def trainings() -> list[list[str]]:
+        shares = [max(0.02, rng.gauss(0.25, 0.05)) for _ in range(3)]
+        return [noisy(share, rng.randrange(1 << 30)) for share in shares]
+
+    pairs = [(trainings(), trainings()) for _ in range(15)]
+    by_first = sum(compare_seeds(a[:1], b[:1], REFERENCES).p_value < 0.05 for a, b in pairs)
+    by_all = sum(compare_seeds(a, b, REFERENCES).p_value < 0.05 for a, b in pairs)
+    assert by_all <= 3 < 5 <= by_first
 
 
 def test_a_comparison_uses_the_tokeniser_of_the_scores() -> None:
