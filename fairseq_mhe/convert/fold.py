@@ -35,7 +35,7 @@ _SCALES = re.compile(r"\.(c_attn|w_resid|(attn_ln|ffn_layernorm)\.weight)$")
 
 
 def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """Return the float32 state of fairseq's own equal model; UserError if there is none."""
+    """Return the float32 state of a fairseq model that computes the same; UserError if none can."""
     if any(_SCALES.search(name) for name in model.state_dict()):
         raise UserError(
             "a model with --scale-heads, --scale-attn, --scale-fc or --scale-resids has no stock "

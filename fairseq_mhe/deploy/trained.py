@@ -56,7 +56,7 @@ class Trained:
 
 
 def open_trained(path: Path, folder: Path | None = None) -> Trained:
-    """Open a run folder, or a checkpoint with its data ``folder``; UserError if either is amiss."""
+    """Open a run folder, or a checkpoint with its data ``folder``; UserError if they do not fit."""
     run = read_job(path) if path.is_dir() else None
     if run and not run.model.exists():
         raise run.unfinished(run.model.name)

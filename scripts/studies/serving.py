@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from sacrebleu.metrics import BLEU
 
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import output_folder
@@ -21,7 +20,7 @@ from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.packed import bf16_available
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.table import Block, Table, columns
-from fairseq_mhe.runs.scoring import bleu_tokeniser
+from fairseq_mhe.runs.scoring import score
 from studies.report import write
 
 TITLE = "Speed and memory of the engines of translate"
@@ -66,11 +65,11 @@ def run(args: Namespace) -> None:
                 start = time.perf_counter()
                 translations[row["variant"]] = translator.translate(lines)
                 row["rates"].append(len(lines) / (time.perf_counter() - start))
-    bleu = BLEU(tokenize=bleu_tokeniser(trained.data.languages[1]))
+    language = trained.data.languages[1]
     for row, translated in zip(rows, translations.values(), strict=True):
         row["rate"] = statistics.median(row["rates"])
         row["ratio"] = row["rate"] / rows[0]["rate"]
-        row["bleu"] = bleu.corpus_score(translated, [references]).score
+        row["bleu"] = score(translated, references, language)["bleu"]["score"]
         row["equal"] = sum(map(str.__eq__, translated, translations["fairseq"]))
     note = f"All lines of {args.subset}; threads {args.threads}; median of {args.repetitions} "
     note += "rounds, in each of which all engines take a turn. Weights: int8 is rounded at loading."
