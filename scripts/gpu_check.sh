@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Check fairseq-mhe on a GPU within eight minutes: outputs and gradients of every kind of attention and of CUDA graphs,
-# translation and training of row base beside stock fairseq by `fairseq-mhe bench`, and a short quickstart.
+# translation and training of row base beside stock fairseq by `fairseq-mhe bench`, a short quickstart, its translation.
 #
 #   --out DIR      folder of the results; earlier reports become REPORT.earlier (default: runs/gpu)
 #   --data DATA    data folder whose pairs are trained on (default: the embedded corpus)
@@ -14,14 +14,14 @@ options=() out="$repository/runs/gpu" data="" minutes=8 status=0 limit=() ctrans
 sizes=(--row base --device cuda --threads 1) quickstart=(--precision fp16 --updates 200)
 generation=(--beams 5 --sentences 200 --batch-sizes "32,200" --dtype fp16 --repetitions 1)
 training=(--attention "mha,mhe_mul,mhe_conv" --max-tokens "4096,16384" --dtype "bf16,fp16" --batches 10 --repetitions 1)
-without=(--dtype bf16 --max-tokens 4096)
+without=(--dtype bf16 --max-tokens 4096) translation=(--engine fairseq --precision fp16)
 while (($#)); do
     case "$1" in
         --out | --data | --minutes)
             [[ -n "${2:-}" ]] || fail "$1 needs a value"
             declare "${1#--}=$2" && shift ;;
         --cpu)
-            limit=(--limit 200) quickstart=(--limit 200 --updates 20 --cpu) graphs=()
+            limit=(--limit 200) quickstart=(--limit 200 --updates 20 --cpu) translation=(--cpu) graphs=()
             sizes=(--row tiny --device cpu --threads 1 --vocab-size 10000)
             generation=(--beams 2 --sentences 3 --batch-sizes 2 --repetitions 1)
             training=(--attention mha --max-tokens 512 --batches 1 --repetitions 1) without=()
@@ -60,6 +60,7 @@ part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "
 part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${graphs[@]}" --data "$data" \
     --out "$out/training"
 part -m fairseq_mhe.cli quickstart --attention mhe_mul "${quickstart[@]}" --out "$out/quickstart"
+part -m fairseq_mhe.cli translate "$out"/quickstart/{tiny-mhe_mul-seed1,data/raw/test.en} "${translation[@]}" >"$out/test.de"
 # Without graphs; and torch's variable keeps stock fairseq from cuDNN's attention, which our models avoid anyway.
 export TORCH_CUDNN_SDPA_DEPRIORITIZED=1 FAIRSEQ_MHE_CUDA_GRAPHS=0
 part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" \

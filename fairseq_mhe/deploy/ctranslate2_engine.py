@@ -45,14 +45,15 @@ class CTranslate2Engine:
         if threads is None:  # with 0, CTranslate2 uses OMP_NUM_THREADS
             threads = 0 if "OMP_NUM_THREADS" in os.environ else cores()
         device = "cuda" if on_gpu else "cpu"
-        compute_type = "int8" if precision == "int8" else "default"
+        compute_type = {"fp16": "float16", "int8": "int8"}.get(precision, "default")
         options = {"compute_type": compute_type, "intra_threads": threads}
         try:
             self._translator = ctranslate2.Translator(str(folder), device, **options)
             if on_gpu:  # only a translation shows whether CUDA's libraries are missing
                 self._translator.translate_batch([["a"]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:
-            advice = "use --cpu" if on_gpu else "export or copy the bundle again"
+            advice = "choose another precision, or get the bundle again"
+            advice = "use --cpu" if on_gpu else advice
             problem = f"CTranslate2 cannot load {folder}: {error}"
             raise UserError(f"{problem}; {advice}") from None
         self._longest = longest

@@ -127,7 +127,12 @@ class FairseqEngine:
     def __init__(self, trained: Trained, precision: str, cpu: bool) -> None:
         self._cuda = torch.cuda.is_available() and not cpu
         self._task, self._model = trained.task, trained.source.model
-        self._model.generation_precision = precision
+        if precision == "fp16":
+            if not self._cuda:
+                raise UserError("fp16 is for a GPU: choose float32, bf16 or int8")
+            self._model.half()
+        else:
+            self._model.generation_precision = precision
         if self._cuda:
             self._model.cuda()
         self._model.make_generation_fast_()

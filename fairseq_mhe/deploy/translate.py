@@ -40,8 +40,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--engine", choices=ENGINES, default="auto", help=help_)
     help_ = (
-        "number format of matrix products on a CPU: int8 is an approximation; only fairseq has "
-        "bf16; auto is bf16 if fairseq translates on AVX512-BF16 or AMX (default: %(default)s)"
+        "number format: fp16 on a GPU; bf16, with fairseq only, or int8, an approximation, on a "
+        "CPU; auto is bf16 if fairseq translates on AVX512-BF16 or AMX (default: %(default)s)"
     )
     add("--precision", choices=PRECISIONS, default="float32", help=help_)
     help_ = "subwords in a batch (default: as in the model's scoring)"
@@ -87,10 +87,8 @@ def run(args: Namespace) -> int | None:
 
 @contextlib.contextmanager
 def _output(path: Path | None) -> Iterator[TextIO]:
-    """Yield standard output in UTF-8, or the file ``path``, which appears when it is complete."""
+    """Yield standard output, or the file ``path``, which appears when it is complete."""
     if path is None:
-        if (sys.stdout.encoding or "utf-8").lower() != "utf-8":
-            sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield sys.stdout
         return
     opener = OPENERS.get(path.suffix, open)

@@ -25,9 +25,8 @@ from fairseq_mhe.runs.decoding import Decoding
 ENGINES = ("auto", "fairseq", "ctranslate2")
 #: Format of a bundle -> the engines that read it.
 _READERS = {"fairseq": ENGINES, "ctranslate2": ("auto", "ctranslate2")}
-#: Number formats of matrix products. Both engines have int8, fairseq also bf16 on a CPU. auto is
-#: bf16 if fairseq translates and the processor computes it fast, else float32.
-PRECISIONS = ("float32", "bf16", "int8", "auto")
+#: auto is bf16 if fairseq translates and the processor computes it fast, else float32.
+PRECISIONS = ("float32", "fp16", "bf16", "int8", "auto")
 
 
 def _warn_of_cut(line: int) -> None:

@@ -159,11 +159,8 @@ class Decoder(stock.TransformerDecoderBase):
     ) -> tuple[Tensor, Any]:
         """Run fairseq's forward pass; in generation on a GPU replay a graph if one fits."""
         state = incremental_state
-        if (
-            state is not None
-            and not options
-            and generates_by_graphs(self, prev_output_tokens)
-        ):
+        searches = state is not None and not options
+        if searches and generates_by_graphs(self, prev_output_tokens):
             logits = self._decoding_graphs(prev_output_tokens, encoder_out, state)
             if logits is not None:
                 return logits, {"attn": None}

@@ -24,7 +24,7 @@ from tests.fixtures.small_runs import SMALL, run_of
 
 
 def load(bundle: Path, **options: Any) -> Translator:
-    return Translator.load(bundle, cpu=True, threads=1, **options)
+    return Translator.load(bundle, **{"cpu": True, "threads": 1} | options)
 
 
 def test_a_run_and_a_bundle_translate_like_fairseq_generate(translator: Translator) -> None:
@@ -73,23 +73,25 @@ def test_auto_chooses_ctranslate2_on_a_gpu_that_it_can_use(
 ) -> None:
     """The GPU is a mock; the CPU computes instead."""
     make, by_fairseq = ctranslate2.Translator, trained.FairseqEngine
-    devices = []
+    devices, types = [], []
 
-    def translator(folder: str, device: str, **options: Any) -> Any:
+    def translator(folder: str, device: str, compute_type: str = "", **options: Any) -> Any:
         devices.append(device)
+        types.append(compute_type)
         if device == "cuda" and fault:
             return Mock(**{"translate_batch.side_effect": fault})
         return make(folder, device="cpu", **options)
 
     def on_the_cpu(trained: Any, precision: str, cpu: bool) -> Any:
-        return by_fairseq(trained, precision, cpu=True)
+        return by_fairseq(trained, "float32", cpu=True)
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: gpus)
     monkeypatch.setattr(ctranslate2, "Translator", translator)
     monkeypatch.setattr(trained, "FairseqEngine", on_the_cpu)
-    assert Translator.load(exported, threads=1).engine == engine
+    assert Translator.load(exported, threads=1, precision="fp16").engine == engine
     assert devices == (["cpu", "cuda"] if gpus else [])
+    assert types == (["", "float16"] if gpus else [])
 
 
 def test_auto_chooses_fairseq_if_ctranslate2_is_not_exact(
@@ -132,9 +134,13 @@ def test_auto_avoids_ctranslate2s_int8_without_vnni(
 @pytest.mark.skipif(not packed.bf16_available(), reason="no AVX-512")
 @pytest.mark.parametrize(
     ("options", "tolerance"),
-    [({"precision": "bf16"}, 0.02), ({"precision": "int8", "engine": "fairseq"}, 0.2)],
+    [
+        ({"precision": "bf16"}, 0.02),
+        ({"precision": "int8", "engine": "fairseq"}, 0.2),
+        ({"precision": "fp16", "engine": "fairseq", "cpu": False}, 0.002),
+    ],
 )
-def test_bf16_and_int8_by_fairseq_are_approximations(
+def test_other_precisions_by_fairseq_are_approximations(
     options: dict[str, Any],
     tolerance: float,
     translator: Translator,
@@ -142,6 +148,10 @@ def test_bf16_and_int8_by_fairseq_are_approximations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(packed, "WORTH_PACKING", 1)  # the model is tiny
+    if "cpu" in options:  # the GPU is a mock; the CPU computes instead
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.nn.Module, "cuda", lambda self: self)
+        monkeypatch.setattr(trained.utils, "move_to_cuda", lambda batch: batch)
     rounded = load(exported, **options)
     assert rounded.engine == "fairseq"
     exact_scores, scores = (
@@ -155,7 +165,9 @@ def test_bf16_and_int8_by_fairseq_are_approximations(
     ("precision", "engine", "message"),
     [
         ("bf16", "ctranslate2", "CTranslate2 has no bf16 on a CPU: choose float32 or int8"),
-        ("fp16", "auto", "'fp16' is unknown: choose one of float32, bf16, int8, auto"),
+        ("fp32", "auto", "'fp32' is unknown: choose one of float32, fp16, bf16, int8, auto"),
+        ("fp16", "auto", "fp16 is for a GPU: choose float32, bf16 or int8"),
+        ("fp16", "ctranslate2", "not support efficient float16 .*; choose another precision"),
         ("int8", "fairseq", "generation in int8 is for a float32 model on an x86"),
     ],
 )
