@@ -13,7 +13,7 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.config import SPLITS, TextOptions, integer, option, vocabulary
 from fairseq_mhe.prepare.manifest import TEXT, Counts, Facts, open_manifest
 from fairseq_mhe.prepare.steps import hashes_of, make_subwords, text_facts
-from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines
+from fairseq_mhe.prepare.text import existing_text, read_lines
 from fairseq_mhe.prepare.text_processing import normalise
 
 #: Where documents begin: after an empty line, at a heading like ``= Title =``, or with a file.
@@ -75,7 +75,7 @@ def documents(paths: Sequence[Path], boundary: str = EMPTY_LINES) -> Iterator[li
 
 def _clean(config: TextConfig, work: Path) -> Counts:
     """Write normalised documents, with empty lines between them, into raw/; count them by split."""
-    counts = {split: {"read": 0, "kept": 0, "documents": 0} for split in SPLITS}
+    counts = {split: {"kept": 0, "documents": 0} for split in SPLITS}
     (work / "raw").mkdir()
     with ExitStack() as stack:
         streams = {}
@@ -83,7 +83,6 @@ def _clean(config: TextConfig, work: Path) -> Counts:
             stream = (work / "raw" / f"{split}.txt").open("w", encoding="utf-8")
             streams[split] = stack.enter_context(stream)
         for given_split, paths in config.texts().items():
-            counts[given_split]["read"] = sum(map(count_lines, paths))
             for number, document in enumerate(documents(paths, config.documents)):
                 split = config.split_of(number, given_split)
                 separator = "\n" if counts[split]["documents"] else ""

@@ -1,6 +1,7 @@
 """Read the examples of official files: tables with tabs, JSON lines, and SQuAD's JSON."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -13,7 +14,7 @@ from fairseq_mhe.prepare.text import read_lines, read_whole
 
 Row = dict[str, Any]
 #: What the parsers raise for a row that does not have its task's columns or values.
-_BAD_ROW = (LookupError, TypeError, ValueError, AttributeError)
+_BAD_ROW = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 class Example(NamedTuple):
@@ -42,8 +43,7 @@ def task_file(task: Task, folder: Path, split: str) -> Path:
     for name in names:
         if (folder / name).is_file():
             return folder / name
-    advice = "unpack the official archive there"
-    raise UserError(f"{folder} has no {' nor '.join(names)}: {advice}")
+    raise UserError(f"{folder} has no {' nor '.join(names)}: unpack the official archive")
 
 
 def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example], int]:
@@ -113,7 +113,8 @@ def _label(task: Task, row: Row) -> str:
     """Return the label, which may be empty; ValueError if the task has no such label."""
     label = str(row[task.label]).lower()
     if task.labels is None:
-        float(label or 0)
+        if not math.isfinite(float(label or 0)):
+            raise ValueError(f"{label:.40} is not finite")
     elif label and label not in task.labels:
         raise ValueError(
             f"there is no label {label!r:.40}, only {', '.join(task.labels)}"
