@@ -30,6 +30,7 @@ while (($#)); do
     esac
     shift
 done
+[[ "$minutes" =~ ^(0|[1-9][0-9]{0,3})$ ]] || fail "--minutes needs a whole number up to 9999"
 SECONDS=0 # without the installation
 export PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}"
 
@@ -57,8 +58,7 @@ for report in "$out"/{generation,training}{,-without}.{json,md}; do # bench woul
 done
 part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" "${ctranslate2[@]}" \
     --out "$out/generation"
-part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${graphs[@]}" --data "$data" \
-    --out "$out/training"
+part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${graphs[@]}" --data "$data" --out "$out/training"
 part -m fairseq_mhe.cli quickstart --attention mhe_mul "${quickstart[@]}" --out "$out/quickstart"
 part -m fairseq_mhe.cli translate "$out"/quickstart/{tiny-mhe_mul-seed1,data/raw/test.en} "${translation[@]}" >"$out/test.de"
 # Without graphs; and torch's variable keeps stock fairseq from cuDNN's attention, which our models avoid anyway.

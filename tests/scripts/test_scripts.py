@@ -117,7 +117,12 @@ def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: i
 
 
 def test_gpu_check_skips_steps_without_time_left(sandbox: Sandbox) -> None:
+    """Minutes that bash does not take as a number end in one line."""
     sandbox.python("python3", "3.12")
     done = sandbox.run("--minutes", "0", script="scripts/gpu_check.sh", NOT_INSTALLED="0")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("failed, or no time was left") == 7
+    for minutes in ("abc", "08", "-1", "9" * 30):
+        done = sandbox.run("--minutes", minutes, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == "gpu_check.sh: error: --minutes needs a whole number up to 9999\n"
