@@ -102,11 +102,10 @@ class GenerationBenchmark(Benchmark):
         model.prepare_for_inference_(cfg)
         self._generator = task.build_generator([model], search)
         dictionary = task.source_dictionary
-        seed = self.settings.seed
         self._batches: list[Any] = []
         self._sentences = 0
         for sentences, length in shapes(cell):
-            batch = translation_batch(dictionary, sentences, length, seed)
+            batch = translation_batch(dictionary, sentences, length, self.settings.seed)
             batch = utils.move_to_cuda(batch) if self.on_gpu else batch
             self._batches.append((length - 1, batch))  # fairseq does not count </s>
             self._sentences += sentences
@@ -147,9 +146,8 @@ class CTranslate2Benchmark(GenerationBenchmark):
         self._batches = []
         self._sentences = 0
         dictionary = self._dictionary
-        seed = self.settings.seed
         for sentences, length in shapes(cell):
-            batch = translation_batch(dictionary, sentences, length, seed)
+            batch = translation_batch(dictionary, sentences, length, self.settings.seed)
             rows = batch["net_input"]["src_tokens"].tolist()  # (B, S)
             first = dictionary.nspecial
             words = [[dictionary[n] for n in row if n >= first] for row in rows]
@@ -171,8 +169,7 @@ class CTranslate2Benchmark(GenerationBenchmark):
             for language in LANGUAGES:
                 self._dictionary.save(str(dictionaries / f"dict.{language}.txt"))
             data = DataFolder(dictionaries, LANGUAGES)
-            to = (output, precision, bool(kind))
-            convert(self.variant, options, weights, data, *to)
+            convert(self.variant, options, weights, data, output, precision, bool(kind))
             import ctranslate2  # `convert` raises UserError if it is not installed
 
             speed = {"compute_type": precision, "intra_threads": settings.threads}

@@ -121,9 +121,8 @@ def real_batches(folder: Path, vocabulary: int, max_tokens: int) -> Iterable[Val
     if words > vocabulary:
         raise UserError(f"{folder} has {words} words: give --vocab-size {words} or more")
     task.load_dataset("train")
-    pairs: Any = task.dataset("train")
     epoch = task.get_batch_iterator(
-        pairs,
+        task.dataset("train"),
         max_tokens=max_tokens,
         max_positions=utils.resolve_max_positions(task.max_positions(), max_tokens),
         ignore_invalid_inputs=True,

@@ -107,9 +107,11 @@ def run(args: Namespace) -> None:
         other = [name for name in same if existing.get(name) != results[name]]
         if other:
             problem = f"{json_path} was measured with another {', '.join(other)}"
-            raise UserError(f"{problem}: remove it, or name another --out")
+            raise UserError(f"{problem} (see {out}.md): remove both, or change --out")
         if len(existing["cells"]) < len(cells):
             results = existing
+    elif out and markdown_path.exists():
+        raise UserError(f"{out}.md has no .json beside it: remove it, or change --out")
     with workers(variants, args) as started, Board("turns") as board:
         for cell in cells[len(results["cells"]) :]:
             name = label(cell)

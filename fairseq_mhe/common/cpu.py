@@ -36,9 +36,8 @@ def with_huge_pages() -> dict[str, str]:
     if not _may_set(*OWN_TUNING):
         return {}
     limit = _MAX_THRESHOLD
-    settings = {"hugetlb": 1, "mmap_threshold": limit, "trim_threshold": limit}
-    tunables = [f"glibc.malloc.{name}={value}" for name, value in settings.items()]
-    return {"GLIBC_TUNABLES": ":".join(tunables)}
+    limits = f"glibc.malloc.mmap_threshold={limit}:glibc.malloc.trim_threshold={limit}"
+    return {"GLIBC_TUNABLES": f"glibc.malloc.hugetlb=1:{limits}"}
 
 
 def keep_freed_memory(largest: int = _MAX_THRESHOLD) -> bool:

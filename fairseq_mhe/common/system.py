@@ -76,7 +76,7 @@ def machine(device: str) -> dict[str, str]:
 
 
 def software() -> dict[str, str]:
-    """Return the versions of all packages that affect speed, and a hash of our own source."""
+    """Return what affects speed: versions of packages, a hash of our source, and variables."""
     import torch
 
     facts = {**versions(), "fairseq_mhe source": source_hash()}
@@ -84,6 +84,9 @@ def software() -> dict[str, str]:
     if torch.version.cuda:
         facts["cuda"] = torch.version.cuda
         facts["cudnn"] = str(torch.backends.cudnn.version())
+    for name, value in os.environ.items():
+        if name.startswith(("FAIRSEQ_MHE_", "TORCH_CUDNN_")):  # switches of kernels
+            facts[name] = value
     return facts
 
 

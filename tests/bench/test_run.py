@@ -73,10 +73,13 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
         run("generation", *OPTIONS, *words)
         assert measured == expected
         assert (tmp_path / "r.md").read_text().count("###") == 3
-    monkeypatch.setattr(command, "software", dict)
+    monkeypatch.setenv("FAIRSEQ_MHE_CUDA_GRAPHS", "0")
     for words[-1], other in ((f"{tmp_path}/r", "software"), (f"{tmp_path}/r.md", "command, soft")):
         with pytest.raises(UserError, match=f"was measured with another {other}.*: remove"):
             run("generation", *OPTIONS, *words)
+    (tmp_path / "r.json").unlink()
+    with pytest.raises(UserError, match=r"r\.md has no \.json beside it: remove it"):
+        run("generation", *OPTIONS, *words)
 
 
 @pytest.mark.parametrize(
