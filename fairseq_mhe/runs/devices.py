@@ -82,12 +82,12 @@ def choose_device(args: Namespace, models: int) -> Device:
 
     Each GPU trains one model; a CPU trains a model on each core, which gives the most tokens/s.
     """
-    if args.gpus is not None and args.cpu:
+    if args.gpus and args.cpu:
         raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")
-    if args.processes is not None:
+    if args.processes:
         return Device(False, 1, _threads(args.processes), workers=args.processes)
     available = torch.cuda.device_count()
-    if args.gpus is not None and args.gpus > available:
+    if args.gpus and args.gpus > available:
         raise UserError(
             f"--gpus {args.gpus} was asked for, but torch sees {available} here: ask for fewer, "
             "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or train on the CPU with --cpu"

@@ -45,7 +45,6 @@ _REFUSED |= dict.fromkeys(("max_epoch", "stop_time_hours"), "max_update ends tra
 _WITH_DECODERS = (MODEL_NAME, CAUSAL)
 #: fairseq's criterions of which this package has a faster form.
 _CRITERIONS = ("label_smoothed_cross_entropy", "masked_lm", "cross_entropy")
-#: Exceptions that wrong types and wrong text in a recipe raise.
 _WRONG_VALUE = (AttributeError, TypeError, ValueError)
 #: Option of the mini-batch size -> its unit, and the smallest size that still fits long sentences.
 _UNITS = {"max_tokens": ("tokens", 256), "batch_size": ("examples", 1)}

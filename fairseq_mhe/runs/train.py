@@ -38,7 +38,7 @@ def train_and_score(
     """Train and score every job without scores, in waves of as many jobs as fit on the devices.
 
     A wave trains side by side and is scored job by job; then ``after`` is called. Raises UserError
-    before any training if devices are missing, cannot share a batch, or a run folder is in use.
+    at once if devices are missing or cannot share a batch, a start is missing, or a run is in use.
     """
     waiting = [job for job in jobs if not scored(job)]
     if not waiting:
@@ -46,6 +46,8 @@ def train_and_score(
     device = devices.choose_device(args, len(waiting))
     for job in waiting:
         job.training.shared_by(device.workers)
+        if "start" in job.settings and not job.last.exists():
+            read_checkpoint(job.input_path("start"))  # a kept run has none
     where = device.describe(waiting[0].training.precision)
     say(f"{len(waiting)} of {len(jobs)} models to train, {where}")
     with contextlib.ExitStack() as opened:

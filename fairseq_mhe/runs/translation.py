@@ -133,7 +133,6 @@ def score(job: Job, subset: str, tokenise: str | None = None) -> None:
         return
     folder = job.folder / subset
     language = job.settings["data"]["languages"][1]
-    tokenise = scoring.bleu_tokeniser(language, tokenise)
     texts = scoring.read_translations(folder)
     scores = scoring.score(texts["hypotheses"], texts["references"], language, tokenise)
     if "hypotheses.tokens" in texts:

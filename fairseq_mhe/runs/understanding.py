@@ -337,6 +337,5 @@ def commonest_score(data: TaskFolder) -> float | None:
     commonest = statistics.mode(read_lines(folder / "train.label"))
     constant = {}
     for subset, official in task.subsets.items():
-        examples = data.examples(subset)["labels"]
-        constant[official] = [commonest] * len(examples)
+        constant[official] = [commonest] * len(data.examples(subset)["labels"])
     return task_metrics(data, constant)["score"]

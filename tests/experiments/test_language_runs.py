@@ -263,7 +263,9 @@ def test_kept_runs_make_the_same_nlu_table(folder: Path, tmp_path: Path, capsys:
     assert cli.main([*PRETRAIN, "--data", str(text), "--out", str(tmp_path)]) == 0
     assert snapshot(tmp_path) == before
     assert finetune(tmp_path, tmp_path / "other", folder / "sst2") == 2
-    assert "checkpoint_last.pt does not exist" in capsys.readouterr().err
+    missing = tmp_path / RUN / "checkpoints" / "checkpoint_last.pt"
+    assert f"finetune: error: {missing} does not exist: " in capsys.readouterr().err
+    assert not list((tmp_path / "other").glob("*/train.log")), "no training was started"
     words = [*of_sst2(folder), "--finished-only"]
     for out in (folder, tmp_path):
         assert tabulate(out, text, *words, "--kinds", "mhe_mul,sha") == 0
