@@ -74,7 +74,8 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
         write_text(script, _SCRIPT)
         program = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(path)]
         options = [f"array={numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}"]
-        options += [f"output={folder}/%A_%a.log", "time=24:00:00", "cpus-per-task=8"]
+        log = str(folder).replace("%", "%%") + "/%A_%a.log"  # sbatch replaces %j
+        options += [f"output={log}", "time=24:00:00", "cpus-per-task=8"]
         if not (args.cpu or args.processes):
             options.append(f"gpus-per-node={args.gpus or 1}")
         flags = [f"--{option}" for option in (*options, *args.slurm_option)]

@@ -43,14 +43,14 @@ def submit(out: Path, *words: str) -> int:
 
 
 def test_an_array_of_cells_is_submitted(tmp_path: Path, submitted: Path, capsys: Capture) -> None:
-    out = tmp_path / "the out"
+    out = tmp_path / "the %j out"
     options = "--slurm-parallel 2 --max-tokens 512 --gpus 2"
     options += " --slurm-option partition=long --slurm-option exclusive"
     assert submit(out, *options.split()) == 0
     words = submitted.read_text().splitlines()
     script = str(out / "slurm" / "job.sh")
     assert words[: words.index(script)] == [
-        *("--parsable", "--array=0-3%2", f"--output={out}/slurm/%A_%a.log"),
+        *("--parsable", "--array=0-3%2", f"--output={tmp_path}/the %%j out/slurm/%A_%a.log"),
         *("--time=24:00:00", "--cpus-per-task=8", "--gpus-per-node=2"),
         *("--partition=long", "--exclusive"),
     ]
