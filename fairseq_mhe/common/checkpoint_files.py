@@ -20,7 +20,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
     Raises UserError if it is missing, damaged or not fairseq's, or holds code, which is never run.
     """
-    check_input(path, "give the path of a fairseq checkpoint (a .pt file)")
+    check_input(path, "give the path of a fairseq checkpoint (one .pt file, no shards)")
     try:
         with warnings.catch_warnings(action="ignore"):
             # Only the zip format, torch's default since 1.6, can be mapped into memory. Besides

@@ -41,11 +41,11 @@ _SET_BY_COMMANDS = ("data", "user_dir", "save_dir", "distributed_world_size", "c
 #: Options that a recipe must not set, and why.
 _REFUSED = dict.fromkeys(("seed", "attention", *PLACES.values()), "the command sets it")
 _REFUSED |= dict.fromkeys(("max_epoch", "stop_time_hours"), "max_update ends training")
-#: Prefixes of the names of architectures that have a decoder.
-_WITH_DECODERS = (MODEL_NAME, CAUSAL)
+_REFUSED["checkpoint_suffix"] = "sharded checkpoints are not supported"
+_WITH_DECODERS = (MODEL_NAME, CAUSAL)  # prefixes of architectures
 #: fairseq's criterions of which this package has a faster form.
 _CRITERIONS = ("label_smoothed_cross_entropy", "masked_lm", "cross_entropy")
-_WRONG_VALUE = (AttributeError, TypeError, ValueError)
+_WRONG_VALUE = (AttributeError, TypeError, ValueError)  # of wrong types
 #: Option of the mini-batch size -> its unit, and the smallest size that still fits long sentences.
 _UNITS = {"max_tokens": ("tokens", 256), "batch_size": ("examples", 1)}
 

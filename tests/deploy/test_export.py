@@ -158,7 +158,7 @@ def test_the_card_has_the_facts_of_the_run_and_of_the_options(tmp_path: Path) ->
         (["DATA", "BUNDLE/README.md/out"], "README.md is a file: name a folder for the out"),
         (["BUNDLE", "OUT"], "is no run folder: it has no config.json of a training"),
         (["RUN/model.pt", "OUT"], "give the data folder that"),
-        (["RUN/m", "OUT"], "give the path of a fairseq checkpoint (a .pt file)"),
+        (["RUN/m", "OUT"], "give the path of a fairseq checkpoint (one .pt file, no shards)"),
         (["DATA", "RUN", "--data", "DATA"], "exists: remove it, or name another folder"),
     ],
 )

@@ -175,6 +175,7 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
         (f"{whole}generation: {{max_tokens: 0}}\n", "must be whole numbers"),
         (f"{whole}generation: {{lenpen: .nan}}\n", "lenpen and max_len_a must be finite"),
         (whole.replace("10", "10, max_epoch: 3"), "sets max_epoch: remove it, as max_u"),
+        (f"{whole}checkpoint: {{checkpoint_suffix: -x}}\n", "_suffix: remove it, as sharded"),
         (f"{whole}generation: {{max_len_b: 0}}\n", r"and max_len_a \+ max_len_b at least 1"),
         (f"{whole}generation: {{max_len_a: -0.1}}\n", "max_len_a must be at least 0"),
         (f"{whole}seed: 1\n", "is no recipe .*: seed is no group of options"),
