@@ -73,7 +73,9 @@ def test_freed_memory_is_used_again(tmp_path: Path) -> None:
 def test_a_users_own_tuning_and_the_switch_win(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*cpu.OWN_TUNING, cpu.SWITCH):
         monkeypatch.delenv(name, raising=False)
-    assert "glibc.malloc.hugetlb=1" in cpu.with_huge_pages()["GLIBC_TUNABLES"]
+    tunables = cpu.with_huge_pages()["GLIBC_TUNABLES"].split(":")
+    thresholds = [f"glibc.malloc.{name}_threshold={2**31 - 1}" for name in ("mmap", "trim")]
+    assert tunables == ["glibc.malloc.hugetlb=1", *thresholds]
     for name, value in (("MALLOC_TRIM_THRESHOLD_", "1000000"), (cpu.SWITCH, "0")):
         with monkeypatch.context() as context:
             context.setenv(name, value)
