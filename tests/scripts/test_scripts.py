@@ -106,7 +106,7 @@ def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: i
     tests_of_gpus = [Path(name).relative_to(sandbox.repository) for name in tests[2:]]
     assert all((REPOSITORY / name).is_file() for name in tests_of_gpus)
     parsed = [cli.build_parser(call[1]).parse_args(call[1:]) for call in calls]
-    generation, training, quickstart, _, without = parsed
+    generation, training, quickstart, _, _, without = parsed
     assert {args.device for args in parsed if hasattr(args, "device")} == {device}
     assert quickstart.precision == {"cuda": "fp16", "cpu": "auto"}[device]
     assert (prepare[1], prepare[-1]) == ("home_assistant_en_de", str(training.data))
@@ -121,7 +121,7 @@ def test_gpu_check_skips_steps_without_time_left(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     done = sandbox.run("--minutes", "0", script="scripts/gpu_check.sh", NOT_INSTALLED="0")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("failed, or no time was left") == 7
+    assert done.stderr.count("failed, or no time was left") == 8
     for minutes in ("abc", "08", "-1", "9" * 30):
         done = sandbox.run("--minutes", minutes, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
         assert (done.returncode, done.stdout) == (2, "")
