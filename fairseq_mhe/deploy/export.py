@@ -1,6 +1,7 @@
 """``fairseq-mhe export``: write a trained model as a bundle, one folder that needs nothing else."""
 
 import json
+import shlex
 import shutil
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
@@ -8,8 +9,10 @@ from pathlib import Path
 from string import Template
 
 from fairseq_mhe.checkpoints.checkpoint import provenance, updates_made
+from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.files import new_folder, read_json, sha256, write_json, write_text
 from fairseq_mhe.common.quiet import quiet_fairseq
+from fairseq_mhe.common.tables import listed
 from fairseq_mhe.deploy import huggingface_format
 from fairseq_mhe.deploy.bundle import CONFIG
 from fairseq_mhe.deploy.trained import (
@@ -56,31 +59,29 @@ def export(
 def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     """Return the text of the model card, with "not known" for missing facts."""
     source, run, decoding = trained.source, trained.run, trained.decoding
+    row, differences = source.family.nearest_row(source.options)
     manifest = trained.data.manifest
-    command = provenance(source.state).get("made_by")
-    training, scores = None, []
-    if run:
-        command = f"train {run.row} {run.kind} --seed {run.seed} --data DATA"
-        training = json.dumps(run.settings["options"])
+    made_by, scores = provenance(source.state).get("made_by"), []
+    if run:  # --updates or a recipe may have changed the row's options
+        options = shlex.join(as_words(run.settings["options"]))
+        made_by = f"fairseq-train DATA/bin --user-dir fairseq_mhe {options}"
         if (path := run.folder / "test" / "scores.json").is_file():
             scores = [f"- test: {line}" for line in described(read_json(path))]
-    pairs = [f"{split} {count:,}" for split, count in manifest.get("lines", {}).items()]
     facts = {
         **trained.text.settings,  # the card names source_lang and target_lang
         "library": "transformers" if format == "huggingface" else format,
         "text": json.dumps(trained.text.settings),
-        "row": run.row if run else source.row,
+        "sizes": listed({f"`{row}`": "of fairseq-mhe", **differences}),
         "attention": source.attention_summary,
         "parameters": f"{total_parameters(source.model):,}",
         "attention_parameters": f"{attention_parameters(source.model):,}",
         "data": data_name or manifest.get("source", {}).get("corpus"),
         "spdx": json.dumps(licence or "unknown"),
         "licence": licence,
-        "pairs": ", ".join(pairs),
+        "pairs": listed(manifest.get("lines", {})),
         "fingerprint": trained.data.fingerprint,
         "updates": updates_made(source.state),
-        "command": command and f"`fairseq-mhe {command}`",
-        "training": training,
+        "made_by": made_by and f"`{made_by}`",
         "scores": "\n".join(scores) or "Not scored.",
         "decoding": f"beam {decoding.beam}, length penalty {decoding.lenpen}",
     }

@@ -145,8 +145,9 @@ def test_the_card_has_the_facts_of_the_run_and_of_the_options(tmp_path: Path) ->
         f"| parameters | {counts['total_parameters']:,} |",
         f"| attention parameters | {counts['attention_parameters']:,} |",
         "| attention | mhe_mul |",
-        "`fairseq-mhe train tiny mhe_mul --seed 1 --data DATA`",
-        '"max_update": 4',
+        "encoder_embed_dim 8, encoder_ffn_embed_dim 16, encoder_layers 1",
+        "| `fairseq-train DATA/bin --user-dir fairseq_mhe --task translation",
+        "--max-update 4 --lr",
         '"tokenizer": "moses"',
     ):
         assert fact in card
