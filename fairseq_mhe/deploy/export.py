@@ -65,7 +65,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     if run:  # --updates or a recipe may have changed the row's options
         options = shlex.join(as_words(run.settings["options"]))
         made_by = f"fairseq-train DATA/bin --user-dir fairseq_mhe {options}"
-        if (path := run.folder / "test" / "scores.json").is_file():
+        if (path := run.folder / "test/scores.json").is_file():
             scores = [f"- test: {line}" for line in described(read_json(path))]
     facts = {
         **trained.text.settings,  # the card names source_lang and target_lang
@@ -81,7 +81,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
         "pairs": listed(manifest.get("lines", {})),
         "fingerprint": trained.data.fingerprint,
         "updates": updates_made(source.state),
-        "made_by": made_by and f"`{made_by}`",
+        "made_by": made_by,
         "scores": "\n".join(scores) or "Not scored.",
         "decoding": f"beam {decoding.beam}, length penalty {decoding.lenpen}",
     }

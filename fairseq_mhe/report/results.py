@@ -57,8 +57,7 @@ def read_result(run: Job, subset: str) -> Result:
         "tokens_per_second": metrics.get("tokens_per_second"),
         "sentences_per_second": generation["sentences_per_second"],
     }
-    counts = read_json(run.counts)
-    texts = read_translations(folder)
+    counts, texts = read_json(run.counts), read_translations(folder)
     return Result(run, subset, counts, metrics, scores, generation, texts, values)
 
 
@@ -93,8 +92,7 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         if not (run.folder / subset / "scores.json").is_file():
             advice = f"fairseq-mhe evaluate {folder} --subset {subset}"
             raise UserError(f"{folder} is not scored on {subset}: run {advice}")
-        results = groups.setdefault((run.row, run.kind), [])
-        results.append(read_result(run, subset))
+        groups.setdefault((run.row, run.kind), []).append(read_result(run, subset))
     cells = []
     for (row, kind), results in groups.items():
         results.sort(key=lambda result: result.run.seed)
@@ -193,7 +191,9 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     training = cell.results[0].run.training
     # The architecture's name ends with the row, such as _12h; without an end it means base.
     row = training.options["arch"].removeprefix(MODEL_NAME).removeprefix("_") or "base"
-    options = {**sizes(row).options(), **training.options}
+    row_sizes = sizes(row).options()
+    options = {**row_sizes, **training.options}
+    del row_sizes["dropout"]
     width = options["encoder_embed_dim"]
     heads = options["encoder_attention_heads"]
     return {
@@ -204,5 +204,5 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
         "dropout": float(options["dropout"]),
         "updates": training.updates,
         "batch_tokens": training.batch_tokens,
-        **published(cell.row, cell.kind),
+        **published(row if row_sizes.items() <= options.items() else "", cell.kind),
     }

@@ -74,7 +74,7 @@ def write_table(
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
     seeds = sorted({str(seed) for row in rows for seed in row["seeds"]})
     heading = f"{title}; {seed_words(seeds)}"
-    if paper and len({row["row"] for row in rows}) > 1:
+    if paper and len({cell.row for cell in cells}) > 1:
         points = []
         for row in rows:
             bar = row["bleu_confidence"]
@@ -86,9 +86,8 @@ def write_table(
     table = Table(title, _blocks(rows, paper), notes)
     if paper:
         write_text(output / "table.tex", table.latex())
-        names = [name for name in rows[0] if name != "seeds"]
         stream = io.StringIO()
-        writer = csv.DictWriter(stream, [*names, "seeds"], lineterminator="\n")
+        writer = csv.DictWriter(stream, rows[0], lineterminator="\n")
         writer.writeheader()
         for row in rows:
             writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"]))})
