@@ -50,7 +50,7 @@ class CausalMask:
             self._checked_padding = key_padding_mask
             padding = key_padding_mask.bool()
             before_real = padding[:, :-1] & ~padding[:, 1:]  # (B, S - 1)
-            self._hides_padding = not bool(before_real.any())
+            self._hides_padding = not before_real.any()
         return self._hides_padding
 
 
@@ -133,12 +133,12 @@ def _attend_fused(
     """Compute :func:`attend` by a fused kernel: heads (N, H, T, dk), zero in columns beyond dv."""
     options: dict[str, Any] = {"dropout_p": dropout, "scale": scale}
     missing = key.size(3) - value.size(3)
-    if missing > 0:
+    if missing:
         value = F.pad(value, (0, missing))
     key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
     sentences, kv_heads = key.shape[:2]
     shared_heads = query.size(1) != kv_heads
-    half_precision = query.dtype in (torch.float16, torch.bfloat16)
+    half_precision = query.element_size() == 2
     flash = query.is_cuda and half_precision and query.size(3) <= _FLASH_MAX_DIM
     causal = False
     if isinstance(attn_mask, CausalMask):
@@ -325,5 +325,5 @@ def as_additive(mask: Mask, dtype: torch.dtype) -> Tensor:
         mask = mask.hidden
     if mask.is_floating_point():
         return mask.to(dtype)
-    zeros = mask.new_zeros(mask.shape, dtype=dtype)
+    zeros = torch.zeros_like(mask, dtype=dtype)
     return zeros.masked_fill(mask.bool(), float("-inf"))

@@ -87,8 +87,10 @@ def run(args: Namespace) -> int | None:
 
 @contextlib.contextmanager
 def _output(path: Path | None) -> Iterator[TextIO]:
-    """Yield standard output, or the file ``path``, which appears when it is complete."""
+    """Yield standard output in UTF-8, or the file ``path``, which appears when it is complete."""
     if path is None:
+        if sys.stdout.encoding != "utf-8":
+            sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield sys.stdout
         return
     opener = OPENERS.get(path.suffix, open)

@@ -25,7 +25,6 @@ from fairseq_mhe.runs.decoding import Decoding
 ENGINES = ("auto", "fairseq", "ctranslate2")
 #: Format of a bundle -> the engines that read it.
 _READERS = {"fairseq": ENGINES, "ctranslate2": ("auto", "ctranslate2")}
-#: auto is bf16 if fairseq translates and the processor computes it fast, else float32.
 PRECISIONS = ("float32", "fp16", "bf16", "int8", "auto")
 
 
@@ -125,9 +124,8 @@ class Translator:
         """
         texts = list(lines)
         if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):
-            raise TypeError(
-                "lines is not a list of strings: give a list, one sentence a string"
-            )
+            problem = "lines is not a list of strings"
+            raise TypeError(f"{problem}: give a list, one sentence a string")
         beam = beam or self.decoding.beam
         max_tokens = batch_tokens or self.decoding.max_tokens
         if count > beam:
