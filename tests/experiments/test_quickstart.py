@@ -122,11 +122,11 @@ def test_a_quickstart_killed_twice_ends_with_the_same_table(
     """Kill it by -9 while it trains, cut a model's last checkpoint in half, and kill it again while
     it translates: weights, translations and table must equal those of the uninterrupted quickstart.
     """
-    first_out = finished.out
-    shutil.copytree(first_out / "data-limit100", tmp_path / "data-limit100")
+    shutil.copytree(finished.out / "data-limit100", tmp_path / "data-limit100")
     folders = [run_folder(tmp_path, kind) for kind in KINDS]
+    interrupted = folders[: len(os.sched_getaffinity(0))]  # a core trains one at a time
     saved = "checkpoints/checkpoint_[0-9]*.pt"
-    kill_when(tmp_path, lambda: all(len(list(f.glob(saved))) >= 3 for f in folders))
+    kill_when(tmp_path, lambda: all(len(list(f.glob(saved))) >= 3 for f in interrupted))
     assert not (folders[0] / "model.pt").exists(), "it was killed too late to prove anything"
     last = folders[0] / "checkpoints" / "checkpoint_last.pt"
     os.truncate(last, last.stat().st_size // 2)
@@ -137,14 +137,14 @@ def test_a_quickstart_killed_twice_ends_with_the_same_table(
     done = quickstart(tmp_path)
     assert done.returncode == 0, done.stderr
     assert trained == {path: path.stat().st_mtime_ns for path in trained}, "it must not run again"
-    assert cells(tmp_path) == cells(first_out)
+    assert cells(tmp_path) == cells(finished.out)
     for kind, folder in zip(KINDS, folders, strict=True):
         log = (folder / "train.log").read_text()
         start, *resumed = re.findall(r"^--- .* from update (\d+),", log, re.MULTILINE)
         assert start == "0"
-        assert resumed
+        assert resumed or folder not in interrupted
         assert not {"0", str(QUICKSTART_UPDATES)} & {*resumed}
-        uninterrupted = run_folder(first_out, kind)
+        uninterrupted = run_folder(finished.out, kind)
         expected = read_checkpoint(uninterrupted / "model.pt")["model"]
         weights = read_checkpoint(folder / "model.pt")["model"]
         assert all(torch.equal(weights[name], value) for name, value in expected.items())
