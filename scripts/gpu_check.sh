@@ -60,7 +60,7 @@ part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "
     --out "$out/generation"
 part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${graphs[@]}" --data "$data" --out "$out/training"
 part -m fairseq_mhe.cli quickstart --attention mhe_mul "${quickstart[@]}" --out "$out/quickstart"
-part -m fairseq_mhe.cli translate "$out"/quickstart/{tiny-mhe_mul-seed1,data/raw/test.en} "${translation[@]}" --out "$out/test.de"
+part -m fairseq_mhe.cli translate "$out"/quickstart/{tiny-mhe_mul-seed1,data*/raw/test.en} "${translation[@]}" --out "$out/test.de"
 # Without graphs; and torch's variable keeps stock fairseq from cuDNN's attention, which our models avoid anyway.
 export TORCH_CUDNN_SDPA_DEPRIORITIZED=1 FAIRSEQ_MHE_CUDA_GRAPHS=0
 part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" \
