@@ -213,13 +213,13 @@ def _say_batches(recipes: Iterable[Recipe], args: Namespace) -> None:
 
 
 def _title(args: Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
-    """Return the heading; it mentions updates and batches that differ from the recipe's."""
+    """Return the heading; it says if options set updates or batches, in place of the recipe."""
     pairs = data.manifest["lines"]["train"]
     name = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
     updates = sorted({chosen.training.updates for chosen in recipes})
     title = f"{name}, {' to '.join(f'{n:,}' for n in updates)} updates"
     changed = args.updates or args.batch_tokens
-    return f"{title}: other updates or batches than the recipe's" if changed else title
+    return f"{title}: updates or batches given by options" if changed else title
 
 
 def evaluate_arguments(parser: ArgumentParser) -> None:

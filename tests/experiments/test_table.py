@@ -68,5 +68,5 @@ def test_the_heading_names_deviations_from_the_recipe() -> None:
         return table._title(args, data, list(map(recipe, rows)))
 
     assert heading("base", "big") == "A, 100,000 to 300,000 updates"
-    deviating = "A, 100,000 updates: other updates or batches than the recipe's"
+    deviating = "A, 100,000 updates: updates or batches given by options"
     assert heading("base", updates=1) == heading("base", batch_tokens=1) == deviating
