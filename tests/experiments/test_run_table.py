@@ -28,7 +28,7 @@ def test_run_table_ends_with_the_table(table: Path) -> None:
     assert (mhe["p_value"] is None) == (mha["bleu"] < MIN_BASELINE_BLEU)
     assert mha["p_value"] is None
     pairs = read_manifest(table.parent / "miniature data")["lines"]["train"]
-    heading = f"# en-de, {pairs} pairs, {TABLE_UPDATES} updates: other updates or batches than "
+    heading = f"# en-de, {pairs} pairs, {TABLE_UPDATES} updates: updates or batches given by "
     assert (table / "table.md").read_text().startswith(heading)
     scores = json.loads((table / "tiny-mha-seed1" / "test" / "scores.json").read_text())
     assert scores["tokenised"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
