@@ -64,7 +64,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     made_by, scores = provenance(source.state).get("made_by"), []
     if run:  # --updates or a recipe may have changed the row's options
         options = shlex.join(as_words(run.settings["options"]))
-        made_by = f"fairseq-train DATA/bin --user-dir fairseq_mhe {options}"
+        made_by = f"`fairseq-train DATA/bin --user-dir fairseq_mhe {options}`"
         if (path := run.folder / "test/scores.json").is_file():
             scores = [f"- test: {line}" for line in described(read_json(path))]
     facts = {
