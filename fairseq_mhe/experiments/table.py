@@ -218,8 +218,8 @@ def _title(args: Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
     name = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
     updates = sorted({chosen.training.updates for chosen in recipes})
     title = f"{name}, {' to '.join(f'{n:,}' for n in updates)} updates"
-    changed = args.updates or args.batch_tokens
-    return f"{title}: updates or batches given by options" if changed else title
+    given = args.updates or args.batch_tokens
+    return f"{title}: updates or batches given by options" if given else title
 
 
 def evaluate_arguments(parser: ArgumentParser) -> None:
