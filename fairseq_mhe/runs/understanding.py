@@ -170,9 +170,9 @@ def validation_loss(checkpoint: Path, data: Path, gpu: bool) -> Json:
         log_probs = model.get_normalized_probs(output, log_probs=True, sample=batch)
         target = model.get_targets(batch, output)  # (B, T)
         counted = target.ne(language_model.task.source_dictionary.pad())  # (B, T)
-        index = target[counted].unsqueeze(-1)  # (N, 1)
-        total -= log_probs.float()[counted].gather(-1, index).double().sum().cpu()
-        subwords += len(index)
+        of_target = log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1)  # (B, T)
+        total -= of_target[counted].double().sum().cpu()
+        subwords += int(counted.sum())
     is_masked = hasattr(language_model.task, "mask_idx")
     of = "masked subwords" if is_masked else "all subwords"
     return {"of": of, "nats": float(total) / subwords, "subwords": subwords}

@@ -81,10 +81,3 @@ def test_a_kind_with_a_hook_loses_the_shortcuts_that_bypass_it() -> None:
         expected, _ = mine(x := random(4, 2, C))
         mine.make_generation_fast_()
         torch.testing.assert_close(mine(x)[0], expected)
-
-
-def test_keys_of_another_width_than_the_queries_are_an_error() -> None:
-    layer = MultiheadAttention(C, N)
-    layer.k_proj = layer.linear(C, layer.head_dim)
-    with pytest.raises(RuntimeError, match="size"):
-        layer(random(4, 2, C, dtype=torch.float32))

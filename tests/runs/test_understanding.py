@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import fairseq
 import pytest
@@ -96,6 +97,18 @@ FULL = [BOS, 7, 8, END, END, 9, 10, 11, 12, 13, END]
 TOKENS = torch.tensor([FULL, [BOS, 7, END, END, 9, 10, 11, END, PAD, PAD, PAD]])
 #: Begin and length of the passage in each window.
 PASSAGES = ((5, 5), (4, 3))
+
+
+def test_validation_loss_copies_no_log_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one subword, expanded here to 2**50 words, would need 4 PiB."""
+    model = Mock()
+    model.get_normalized_probs.return_value = torch.tensor(-2.5).expand(2, 3, 2**50)
+    model.get_targets.return_value = torch.tensor([[7, 8, END], [9, END, PAD]])
+    task = SimpleNamespace(source_dictionary=SimpleNamespace(pad=lambda: PAD))
+    loaded = SimpleNamespace(model=model, task=task, batches=lambda *_, **__: [{"net_input": {}}])
+    monkeypatch.setattr(understanding, "LanguageModel", lambda *_: loaded)
+    scores = understanding.validation_loss(Path("any.pt"), Path("any"), gpu=False)
+    assert scores == {"of": "all subwords", "nats": 2.5, "subwords": 5}
 
 
 @pytest.mark.parametrize("longest", [1, 3, 30])
