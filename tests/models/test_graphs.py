@@ -108,12 +108,14 @@ def test_gradients_of_several_batches_add_up(together: bool) -> None:
     assert_close(results[1], results[2])
 
 
-def test_a_kept_loss_holds_no_graph() -> None:
+def test_a_kept_loss_holds_no_graph_and_has_no_second_backward_pass() -> None:
     model, batch = model_of(), batch_of(5, 7)
     for _ in range(2):
         loss = model(**batch)[0].sum()
-        loss.backward()  # then `loss` still keeps the autograd graph
+        loss.backward(retain_graph=True)  # then `loss` still keeps the autograd graph
     assert model._graphs(batch["src_tokens"], batch["prev_output_tokens"]) is not None
+    with pytest.raises(SystemExit, match="--cuda-graphs runs one backward pass of each loss"):
+        loss.backward()
 
 
 def test_batches_that_no_graph_fits_run_without_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,37 +17,26 @@ def word_logits(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     return model(**batch)[0][batch["prev_output_tokens"].ne(make_dictionary().pad())]
 
 
+@pytest.mark.parametrize("gpu", [False, True])
 @pytest.mark.parametrize("normalize_before", [False, True])
-def test_mha_with_biases_is_fairseqs_transformer(normalize_before: bool) -> None:
+def test_mha_with_biases_is_fairseqs_transformer(
+    normalize_before: bool, gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``gpu``: the code for GPUs, whose encoder and masks do not wait, runs on the CPU here."""
     sides = {f"{side}_normalize_before": normalize_before for side in ("encoder", "decoder")}
     stock = make_model("transformer", **sides)
     ours = make_model(attention="mha", attention_bias=True, seed=2, **sides)
     for parameter in stock.parameters():  # biases start at zero; make them matter
         nn.init.normal_(parameter, std=0.2)
     ours.load_state_dict(stock.state_dict())
-    batch = make_batch()
-    expected, actual = word_logits(stock, batch), word_logits(ours, batch)
-    torch.testing.assert_close(actual, expected, rtol=0, atol=2e-5)
-    for one, other in zip(search([stock], batch), search([ours], batch), strict=True):
-        assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
-
-
-@pytest.mark.parametrize("normalize_before", [False, True])
-def test_what_runs_on_gpus_is_fairseqs_transformer_too(
-    normalize_before: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The code for GPUs, whose encoder and masks do not wait, runs on the CPU here."""
-    sides = {f"{side}_normalize_before": normalize_before for side in ("encoder", "decoder")}
-    stock = make_model("transformer", **sides)
-    ours = make_model(attention="mha", attention_bias=True, **sides)
-    ours.load_state_dict(stock.state_dict())
-    batch = make_batch()
-    expected, memory = word_logits(stock, batch), stock.encoder(batch["src_tokens"], None, True)
-    monkeypatch.setattr(Tensor, "is_cuda", property(lambda self: True))
-    actual, our_memory = word_logits(ours, batch), ours.encoder(batch["src_tokens"], None, True)
-    torch.testing.assert_close(actual, expected, rtol=0, atol=2e-5)
-    memory.pop("fc_results")  # of data2vec alone
-    torch.testing.assert_close(our_memory, memory, rtol=0, atol=2e-5)
+    batch, results = make_batch(), []
+    for model in (stock, ours):
+        memory = model.encoder(batch["src_tokens"], None, True)
+        memory.pop("fc_results", None)  # of data2vec alone
+        hypotheses = [h["tokens"].tolist() for each in search([model], batch) for h in each]
+        results.append((word_logits(model, batch), memory, hypotheses))
+        monkeypatch.setattr(Tensor, "is_cuda", property(lambda self: gpu))
+    torch.testing.assert_close(results[1], results[0], rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("biased", [False, True])
