@@ -60,7 +60,7 @@ class GenerationBenchmark(Benchmark):
         ),
     )
     flags: ClassVar = {
-        "--int8": "also time kinds with int8_generation",
+        "--int8": "also time kinds with generation_precision int8",
         "--bf16": "also time kinds with generation_precision bf16",
         "--ctranslate2": "also time CTranslate2: stock in int8; on a GPU all in float16",
     }

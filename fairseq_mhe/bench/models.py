@@ -59,8 +59,8 @@ def configuration(
     else:
         train["arch"] = TRANSLATION.arch(settings.row)
         train["attention"] = variant.removesuffix(INT8).removesuffix(BF16)
-        train["int8_generation"] = variant.endswith(INT8)
-        train["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"
+        if variant != train["attention"]:
+            train["generation_precision"] = variant.rpartition("_")[2]  # int8 or bf16
         train |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
     words = ("no-data", *_RECIPE, *as_words(train), *extra)
     return copy.deepcopy(configuration_of(words))

@@ -54,10 +54,9 @@ def _own_options() -> Iterator[tuple[str, Any, Any, str]]:
         if len(users) < len(KINDS):
             text = f"{', '.join(users)}: {text}"
         yield name, Optional[option.type], None, text  # None: the kind's own default
-    text = "generate on a CPU with large weights as 8-bit integers: faster, nearly the same output"
-    yield "int8_generation", bool, False, text
     text = "format of large weights on a CPU; auto: bf16 with AVX512-BF16 or AMX (default: float32)"
-    yield "generation_precision", ChoiceEnum(["float32", "bf16", "auto"]), "float32", text
+    precisions = ChoiceEnum(["float32", "bf16", "int8", "auto"])
+    yield "generation_precision", precisions, "float32", text
     text = "train on a GPU by CUDA graphs, with batches padded to few shapes: "
     yield "cuda_graphs", bool, False, text + "faster for small batches"
 

@@ -257,11 +257,7 @@ class MHEModel(BaseFairseqModel):
                 raise ValueError(f"{both} do not go together: leave one out")
             model = cls.assemble(options, task)
         model.args = options
-        precision = options.generation_precision or "float32"
-        if options.int8_generation and precision != "float32":
-            both = f"--int8-generation and --generation-precision {precision}"
-            raise ErrorExit(f"{both} do not go together: leave one out")
-        model.generation_precision = "int8" if options.int8_generation else precision
+        model.generation_precision = options.generation_precision or "float32"
         _use_fast_modules(model)
         return model
 

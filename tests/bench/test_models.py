@@ -37,6 +37,11 @@ def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
     assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
 
 
+def test_a_suffix_sets_the_precision_of_generation() -> None:
+    precisions = {name: build(f"mha{name}").generation_precision for name in ("", "_int8", "_bf16")}
+    assert precisions == {"": "float32", "_int8": "int8", "_bf16": "bf16"}
+
+
 # The rows multi30k_* differ from multi30k in numbers only.
 @pytest.mark.parametrize("row", [*ROWS, *(row for row in SMALL_ROWS if "30k_" not in row)])
 def test_stock_and_mha_have_the_same_sizes_in_every_row(
