@@ -80,9 +80,10 @@ class GenerationBenchmark(Benchmark):
         in_float32_on_cpu = args.device == "cpu" and args.dtype == ["float32"]
         if (args.int8 or args.bf16) and not in_float32_on_cpu:
             raise UserError("--int8 and --bf16 are for --device cpu and --dtype float32")
-        for suffix, is_chosen in ((INT8, args.int8), (BF16, args.bf16)):
-            if is_chosen:
-                variants |= {kind + suffix: cls for kind in args.attention}
+        if args.int8:
+            variants |= {kind + INT8: cls for kind in args.attention}
+        if args.bf16:
+            variants |= {kind + BF16: cls for kind in args.attention}
         if args.ctranslate2:
             require("ctranslate2")
             name = CTRANSLATE2 + _PRECISIONS[args.device]

@@ -19,7 +19,7 @@ from rich.progress import (
 #: Seconds between two drawings on a terminal, and between two reports in lines.
 _DRAW_EVERY, _LINE_EVERY = 0.1, 15.0
 _SPEED_PERIOD = 60.0  # the speed in these past seconds determines the time left
-_WAITING, _DONE = "waiting", "done"
+_DONE = "done"  # the state of a finished row
 Item = TypeVar("Item")
 
 
@@ -63,7 +63,7 @@ class Board:
         self._ids: dict[str, TaskID] = {}
         for name in names:
             self._ids[name] = self._progress.add_task(
-                name, total=0, state=_WAITING, note=""
+                name, total=0, state="waiting", note=""
             )
         self._planned = bool(self._ids)
 

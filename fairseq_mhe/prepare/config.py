@@ -89,7 +89,7 @@ class TextOptions:
         given = {split: [path] for split, path in optional.items() if path}
         return {"train": self.train, **given}
 
-    def split_of(self, number: int, split: str = "train") -> str:
+    def split_of(self, number: int, split: str) -> str:
         """Return the split for pair or document ``number`` of ``split``, by --hold-out."""
         if self.hold_out and split == "train":
             remainder = number % self.hold_out

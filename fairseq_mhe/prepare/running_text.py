@@ -57,7 +57,7 @@ def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
     return config.out
 
 
-def documents(paths: Sequence[Path], boundary: str = EMPTY_LINES) -> Iterator[list[str]]:
+def documents(paths: Sequence[Path], boundary: str) -> Iterator[list[str]]:
     """Yield the documents of files, split at ``boundary``: non-empty lists of normalised lines."""
     for path in paths:
         document: list[str] = []

@@ -98,24 +98,15 @@ def _segment(
 ) -> None:
     """Run the step "segment": from clean texts to the same texts in subwords, in subword/."""
 
-    def action(work: Path) -> Counts:
+    def action(work: Path) -> None:
         segment = partial(subword.segment_text, model=model, max_length=max_length)
         subword.segment([], model)  # caches the model, which forked workers inherit
         (work / "subword").mkdir()
-        counts = {}
-        for path in (manifest.folder / text for text in texts):
-            lengths: list[int] = []
+        for text in texts:
+            path = manifest.folder / text
             blocks = map_blocks(segment, path, SEGMENT_BYTES, manifest.workers, "segment")
             with (work / "subword" / path.name).open("wb") as stream:
-                for text, text_lengths in blocks:
-                    stream.write(text)
-                    lengths += text_lengths
-            counts[path.name] = {
-                "lines": len(lengths),
-                "tokens": sum(lengths),
-                "longest": max(lengths),
-            }
-        return counts
+                stream.writelines(blocks)
 
     (checksum,) = manifest.checksums([f"subword/{model.path.name}"]).values()
     made_from = {"inputs": manifest.checksums(texts), "model": checksum}

@@ -148,16 +148,13 @@ def _bpe_encoder(bpe: apply_bpe.BPE) -> Callable[[str], str]:
     return subwords_of
 
 
-def segment_text(
-    block: bytes, model: SubwordModel, max_length: int = 0
-) -> tuple[bytes, list[int]]:
-    """Segment a block; split lines of over ``max_length`` subwords; return text and lengths."""
+def segment_text(block: bytes, model: SubwordModel, max_length: int = 0) -> bytes:
+    """Return a block in subwords; lines of over ``max_length`` subwords are split."""
     lines = segment(lines_of(block), model)
     if max_length:
         parts = (split_long(line, max_length, model.kind) for line in lines)
         lines = list(chain.from_iterable(parts))
-    text = "".join([f"{line}\n" for line in lines])
-    return text.encode(), [line.count(" ") + bool(line) for line in lines]
+    return "".join([f"{line}\n" for line in lines]).encode()
 
 
 def split_long(line: str, max_length: int, kind: str) -> list[str]:

@@ -33,7 +33,8 @@ def normalise(line: str) -> str:
     # A space is the only printable one among white space and control characters.
     if line.isprintable() and "  " not in line and unicodedata.is_normalized("NFC", line):
         return line.strip(" ")
-    return " ".join(unicodedata.normalize("NFC", _CONTROL.sub("", line)).split())
+    text = unicodedata.normalize("NFC", _CONTROL.sub("", line))
+    return " ".join(text.split())
 
 
 @cache

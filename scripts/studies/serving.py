@@ -30,7 +30,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--run", dest="model", type=Path, required=True, metavar="RUN", help="a finished run")
     add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
-    add("--subset", default="test", help="data set to translate (default: %(default)s)")
     add("--repetitions", type=positive, default=3, metavar="N", help="rounds (default: 3)")
     add("--threads", type=positive, default=cores(), help="threads (default: all cores)")
     add("--out", type=Path, default="runs/serving", help="output folder (default: %(default)s)")
@@ -48,7 +47,7 @@ def run(args: Namespace) -> None:
         ways.insert(1, ("fairseq", "bf16"))
     with quiet_fairseq(), TemporaryDirectory(dir=output_folder(args.out)) as bundles:
         trained = open_trained(args.model, args.data)
-        lines, references = (list(read_lines(trained.data.text(args.subset, i))) for i in (0, 1))
+        lines, references = (list(read_lines(trained.data.text("test", i))) for i in (0, 1))
         for engine, precision in ways:
             folder = Path(bundles, engine)
             if not folder.exists():  # all its precisions are loaded from one bundle
@@ -71,7 +70,7 @@ def run(args: Namespace) -> None:
         row["ratio"] = row["rate"] / rows[0]["rate"]
         row["bleu"] = score(translated, references, language)["bleu"]["score"]
         row["equal"] = sum(map(str.__eq__, translated, translations["fairseq"]))
-    note = f"All lines of {args.subset}; threads {args.threads}; median of {args.repetitions} "
+    note = f"All lines of test; threads {args.threads}; median of {args.repetitions} "
     note += "rounds, in each of which all engines take a turn. Weights: int8 is rounded at loading."
     note += f" Equal lines: of {len(lines):,}, those with fairseq's translation in float32."
     block = Block(columns("serving"), [{**row, "mebibytes": row["bytes"] / 2**20} for row in rows])

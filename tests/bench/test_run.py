@@ -22,10 +22,14 @@ FACTS: dict[str, set[str]] = {"attention": set(), "training": {"units"}}
 FACTS["generation"] = {"units", "cache_bytes", "encoder_output_bytes"}
 
 
-def run(*words: str) -> None:
+def parsed(*words: str) -> argparse.Namespace:
     parser = Parser()
     command.add_arguments(parser)
-    command.run(parser.parse_args(words, argparse.Namespace(typed=["bench", *words])))
+    return parser.parse_args(words, argparse.Namespace(typed=["bench", *words]))
+
+
+def run(*words: str) -> None:
+    command.run(parsed(*words))
 
 
 @pytest.mark.parametrize("bench", TWO_CELLS)
@@ -103,22 +107,16 @@ def test_bad_options_are_rejected_before_a_measurement(
 
 @pytest.mark.parametrize(("device", "tokens"), [("cpu", (2048, 1024)), ("cuda", (16384, 4096))])
 def test_default_batch_sizes_depend_on_the_device(device: str, tokens: tuple[int, int]) -> None:
-    parser, cells = Parser(), []
-    command.add_arguments(parser)
-    for name in ("attention", "training"):
-        args = parser.parse_args([name, "--device", device])
-        cells.append(next(iter(command.BENCHMARKS[name].cells(args))))
-    attention, training = cells
+    attention, training = (
+        next(iter(command.BENCHMARKS[name].cells(parsed(name, "--device", device))))
+        for name in ("attention", "training")
+    )
     assert (attention["length"] * attention["batch"], training["max_tokens"]) == tokens
 
 
 def test_ctranslate2_runs_in_float16_on_a_gpu_with_our_kinds_too() -> None:
-    parser = Parser()
-    command.add_arguments(parser)
-    for device, expected in (
-        ("cpu", ["ctranslate2_int8"]),
-        ("cuda", ["ctranslate2_float16", "mhe_mul_ctranslate2_float16"]),
-    ):
+    on_gpu = ["ctranslate2_float16", "mhe_mul_ctranslate2_float16"]
+    for device, expected in (("cpu", ["ctranslate2_int8"]), ("cuda", on_gpu)):
         words = f"generation --attention mhe_mul --device {device} --ctranslate2".split()
-        variants = command.BENCHMARKS["generation"].variants(parser.parse_args(words))
+        variants = command.BENCHMARKS["generation"].variants(parsed(*words))
         assert list(variants) == ["stock", "mhe_mul", *expected]

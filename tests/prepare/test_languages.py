@@ -4,12 +4,7 @@ import pytest
 from sacremoses.corpus import NonbreakingPrefixes
 
 from fairseq_mhe.prepare import languages
-from fairseq_mhe.prepare.languages import (
-    base_code,
-    bleu_tokeniser_of,
-    has_spaces,
-    restored_by_moses,
-)
+from fairseq_mhe.prepare.languages import base_code, bleu_tokeniser_of, restored_by_moses
 
 
 @pytest.mark.parametrize(
@@ -25,10 +20,11 @@ from fairseq_mhe.prepare.languages import (
     ],
 )
 def test_every_form_of_a_code_is_one_language(base: str, codes: str) -> None:
-    expected = (has_spaces(base), restored_by_moses(base), bleu_tokeniser_of(base))
+    expected = (languages.has_spaces(base), restored_by_moses(base), bleu_tokeniser_of(base))
     for code in codes.split():
         assert base_code(code) == base
-        assert (has_spaces(code), restored_by_moses(code), bleu_tokeniser_of(code)) == expected
+        facts = (languages.has_spaces(code), restored_by_moses(code), bleu_tokeniser_of(code))
+        assert facts == expected
 
 
 def test_base_code_keeps_the_codes_of_moses_abbreviations() -> None:
@@ -49,7 +45,7 @@ def test_base_code_keeps_the_codes_of_moses_abbreviations() -> None:
 def test_the_script_decides_how_bleu_splits_words(tokeniser: str, codes: str) -> None:
     for code in codes.split():
         assert bleu_tokeniser_of(code) == tokeniser
-        assert has_spaces(code) == (tokeniser in ("ko-mecab", "13a"))
+        assert languages.has_spaces(code) == (tokeniser in ("ko-mecab", "13a"))
 
 
 def test_a_named_script_wins_over_the_usual_one() -> None:

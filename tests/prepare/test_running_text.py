@@ -85,11 +85,7 @@ def test_new_text_is_processed_by_the_settings_of_the_folder(text: Path, tmp_pat
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        (b"", "is empty"),
-        (b"\n \n\n", "train would be empty"),
-        (b"one document\nonly\n", "train would be empty"),
-    ],
+    [(b"", "is empty"), (b"\n \n\n", "train would be"), (b"one\ndocument\n", "train would be")],
 )
 def test_text_of_few_documents_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "text.txt"

@@ -51,7 +51,8 @@ class OfficialTask(Downloads):
         def unpack(paths: list[Path], work: Path) -> None:
             if task.name == "mrpc":
                 # The second file lists the pairs of identifiers of GLUE's dev set.
-                (header, *rows), dev_pairs = (list(read_lines(path)) for path in paths)
+                header, *rows = read_lines(paths[0])
+                dev_pairs = list(read_lines(paths[1]))
                 dev = []
                 for row in rows:
                     _, first, second, *_ = row.split("\t")
