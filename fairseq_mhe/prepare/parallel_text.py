@@ -7,6 +7,7 @@ plain text; `prepare_segmented` takes text that is already in subwords.
 import argparse
 import math
 import statistics
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -62,11 +63,15 @@ def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
     with open_manifest(config.out, PARALLEL, facts, config.workers) as manifest:
         counts = _clean(manifest, config, files)
         make_subwords(manifest, config, pair_texts(config.langs, config.model_folder))
-        manifest.complete(lines={split: count["kept"] for split, count in counts.items()})
+        lines = {split: count["kept"] for split, count in counts.items()}
+        manifest.complete(lines=lines)
     for split, count in counts.items():
         dropped, outcomes = _summary(count)
         warning = f"warning: {dropped:.0f}% dropped: " if dropped > _WARN_ABOVE else ""
         say(f"{warning}{split}: {outcomes}")
+        if in_train := count.get("in_train"):
+            share = f"{in_train:,} of {count['kept']:,} pairs of {split}"
+            say(f"warning: {share} are also in train: its scores may look too good")
     return config.out
 
 
@@ -84,6 +89,7 @@ def _clean(
 
     def action(work: Path) -> Counts:
         counts = {split: Counter(read=0, kept=0) for split in SPLITS}
+        hashes = {split: array("q") for split in SPLITS}  # of kept pairs, 8 bytes each
         for split, corpora in files.items():
             number = 0  # counts the kept pairs, for --hold-out
             for kept, outcomes in _cleaned(config, split, corpora):
@@ -94,6 +100,7 @@ def _clean(
                     rows_by_split[config.split_of(number, split)].append(row)
                 for name, rows in rows_by_split.items():
                     _append(work, config, name, rows)
+                    hashes[name].extend(hash(row[:2]) for row in rows)
                     if name != split:  # these pairs are held out
                         counts[name].update(read=len(rows), kept=len(rows))
                         counts[split].update(held_out=len(rows), kept=-len(rows))
@@ -101,6 +108,9 @@ def _clean(
         if not all(count["kept"] for count in counts.values()):
             few = f"too few pairs for --hold-out {config.hold_out}"
             raise UserError(f"the training text has {few}; take a smaller number")
+        for split in ("valid", "test"):
+            shared = set(hashes[split]).intersection(hashes["train"])
+            counts[split]["in_train"] = sum(map(shared.__contains__, hashes[split]))
         return {split: dict(counter) for split, counter in counts.items()}
 
     sides = {split: list(chain(*corpora)) for split, corpora in files.items()}
@@ -125,7 +135,7 @@ def _append(work: Path, config: PrepareConfig, split: str, rows: list[Row]) -> N
 def _cleaned(config: PrepareConfig, split: str, corpora: Corpora) -> Iterator[CleanText]:
     """Yield what `clean_pairs` returns for each chunk of a split."""
     ratio = 1.0
-    if split == "train" and config.counts_characters and config.max_ratio is not None:
+    if split == "train" and config.counts_characters:
         ratio = median_ratio(chain.from_iterable(map(read_pairs, corpora)))
     clean_pairs([], config)  # caches the tokenisers, which forked workers inherit
     clean = partial(clean_pairs, config=config, split=split, ratio=ratio)

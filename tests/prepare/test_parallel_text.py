@@ -159,21 +159,15 @@ def test_other_options_and_inputs_repeat_dependent_steps(config: PrepareConfig) 
 def test_each_option_of_cleaning_repeats_it(config: PrepareConfig) -> None:
     """In one folder, each option alone gives other files than without it."""
     config = replace(config, valid=None, hold_out=9)
-    changes: list[dict[str, Any]] = [
-        {"tokenizer": "none"},
-        {"max_tokens": 15},
-        {"max_ratio": 1.3},
-        {"punctuation": True},
-        {"lowercase": True},
-        {"hold_out": 7},
-    ]
-    for change in changes:
+    changes: dict[str, Any] = {"tokenizer": "none", "max_tokens": 15, "max_ratio": 1.3}
+    changes |= {"punctuation": True, "lowercase": True, "hold_out": 7}
+    for name, value in changes.items():
         files = []
-        for options in (config.checked(), replace(config, **change).checked()):
+        for options in (config.checked(), replace(config, **{name: value}).checked()):
             with open_manifest(config.out, "parallel", {}) as manifest:
                 parallel_text._clean(manifest, options, options.files())
                 files.append(manifest.content["steps"]["clean"]["files"])
-        assert files[0] != files[1], change
+        assert files[0] != files[1], name
 
 
 def test_the_other_direction_is_binarised_again(config: PrepareConfig) -> None:
@@ -228,16 +222,14 @@ def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("side", "content", "message"),
+    ("content", "message"),
     [
-        ("en", b"caf\xe9\n" * 300, r"train\.en, line 1: byte 4 \(0xe9\) is not valid UTF-8"),
-        ("en", b"\n" * 300, r"no pair of .*train\.en .*0 of 300 .*, 300 empty.: check the text"),
+        (b"caf\xe9\n" * 300, r"train\.en, line 1: byte 4 \(0xe9\) is not valid UTF-8"),
+        (b"\n" * 300, r"no pair of .*train\.en .*0 of 300 .*, 300 empty.: check the text"),
     ],
 )
-def test_invalid_text_leaves_no_files(
-    config: PrepareConfig, side: str, content: bytes, message: str
-) -> None:
-    Path(f"{config.train[0]}.{side}").write_bytes(content)
+def test_invalid_text_leaves_no_files(config: PrepareConfig, content: bytes, message: str) -> None:
+    Path(f"{config.train[0]}.en").write_bytes(content)
     with pytest.raises(UserError, match=message):
         prepare(config)
     assert not config.out.exists() or os.listdir(config.out) == [".lock"]
@@ -263,6 +255,25 @@ def test_hold_out_takes_missing_splits_from_clean_train(
     few = write_parallel(tmp_path / "few", [("one pair", "ein Paar")] * 5)
     with pytest.raises(UserError, match="too few pairs for --hold-out 7"):
         prepare(replace(config, train=(few,), valid=None, hold_out=7, out=tmp_path / "few"))
+
+
+def test_pairs_of_valid_and_test_that_are_also_in_train_are_warned_of(
+    config: PrepareConfig, corpus: dict[str, Pairs], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both sides count, as in raw/; a held-out pair is in train before or after it."""
+    pairs, (source, target) = corpus["train"][:60], corpus["train"][7]
+    write_parallel(config.train[0], [*pairs, *pairs[30:]])
+    others = [(f"{source} ", target), (source, "other"), *corpus["valid"][:8]]
+    write_parallel(config.valid, [*pairs[7:9] * 2, *others])
+    held_out = replace(config, valid=None, test=None, hold_out=7)
+    for options, expected in ((config, [5, 0]), (held_out, [8, 8])):
+        data = prepare(replace(options, max_ratio=None))
+        warnings, counts = capsys.readouterr().err, read_manifest(data)["steps"]["clean"]["counts"]
+        train, *others = (list(zip(raw(data, x, "en"), raw(data, x), strict=True)) for x in SPLITS)
+        for split, rows, shared in zip(SPLITS[1:], others, expected, strict=True):
+            assert sum(row in train for row in rows) == counts[split]["in_train"] == shared
+            warning = f"warning: {shared} of {len(rows)} pairs of {split} are also in train: its"
+            assert (warning in warnings) == (shared > 0)
 
 
 def test_joined_tables_and_compressed_files_equal_plain_files(
