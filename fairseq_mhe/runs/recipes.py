@@ -38,10 +38,14 @@ _ALL_NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 _OTHER_GROUPS = ("hydra", "defaults", "generation")
 #: Options that the commands set, since they depend on the machine and its folders.
 _SET_BY_COMMANDS = ("data", "user_dir", "save_dir", "distributed_world_size", "cpu")
-#: Options that a recipe must not set, and why.
-_REFUSED = dict.fromkeys(("seed", "attention", *PLACES.values()), "the command sets it")
-_REFUSED |= dict.fromkeys(("max_epoch", "stop_time_hours"), "max_update ends training")
-_REFUSED["checkpoint_suffix"] = "sharded checkpoints are not supported"
+#: Why a recipe must not set an option -> these options.
+_REFUSED = {
+    "the command sets it": ("seed", "attention", *PLACES.values()),
+    "bf16 or fp16 does it": ("amp", "memory_efficient_bf16", "memory_efficient_fp16"),
+    "max_update ends training": ("max_epoch", "stop_time_hours", "stop_min_lr"),
+    "sharded checkpoints are not supported": ("checkpoint_suffix", "use_sharded_state"),
+    "a run resumes from checkpoint_last.pt": ("no_save", "no_last_checkpoints"),
+}
 _WITH_DECODERS = (MODEL_NAME, CAUSAL)  # prefixes of architectures
 #: fairseq's criterions of which this package has a faster form.
 _CRITERIONS = ("label_smoothed_cross_entropy", "masked_lm", "cross_entropy")
@@ -81,19 +85,13 @@ class Training:
     @property
     def patience(self) -> int:
         """Validations (one an epoch) without a lower loss after which training ends; 0: never."""
-        return int(self.options.get("patience", 0))
+        return max(0, int(self.options.get("patience", 0)))
 
     @property
     def average(self) -> int:
         """Number of last checkpoints that are averaged: all kept checkpoints but one."""
         kept = "keep_last_epochs" if self.patience else "keep_interval_updates"
         return max(1, int(self.options.get(kept) or 0) - 1)
-
-    @property
-    def interval(self) -> int:
-        """Updates between two checkpoints; a hundredth of all if the recipe names no interval."""
-        interval = self.options.get("save_interval_updates") or self.updates // 100
-        return max(1, int(interval))
 
     @property
     def batch_tokens(self) -> int:
@@ -107,18 +105,23 @@ class Training:
         return int(self.options[self._size_option])
 
     @property
+    def batch(self) -> str:
+        """The size of one update, such as "32,768 tokens"."""
+        unit, _ = _UNITS[self._size_option]
+        return f"{self.batch_tokens:,} {unit}"
+
+    @property
     def _size_option(self) -> str:
         return next(name for name in _UNITS if name in self.options)
 
     def shortened(self, updates: int) -> Training:
         """Return a copy for other ``updates``; without patience, warm-up and intervals scale."""
         changes = {"max_update": updates}
-        if "total_num_update" in self.options:
-            changes["total_num_update"] = updates
-        scaled = ("warmup_updates", "save_interval_updates", "validate_interval_updates")
-        for name in scaled:
-            if name in self.options and not self.patience:
-                changes[name] = max(1, int(self.options[name]) * updates // self.updates)
+        intervals = ("save_interval_updates", "validate_interval_updates")
+        scaled = () if self.patience else ("warmup_updates", *intervals)
+        for name in ("total_num_update", *scaled):
+            if count := int(self.options.get(name, 0)):  # 0: off
+                changes[name] = max(1, count * updates // self.updates)
         return self.changed(**changes)
 
     def batched(self, batch: int | None = None, largest: int | None = None) -> Training:
@@ -195,8 +198,8 @@ def read_recipe(path: Path) -> Recipe:
     for key in needed:
         if OmegaConf.select(loaded, key) is None:
             raise UserError(f"{path} has no {key}: add it")
-    for name, reason in _REFUSED.items():
-        if name in options:
+    for reason, names in _REFUSED.items():
+        for name in options.keys() & names:
             raise UserError(f"{path} sets {name}: remove it, as {reason}")
     training = Training(options)
     _check_numbers(path, training, decoding)

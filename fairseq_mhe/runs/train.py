@@ -120,7 +120,9 @@ def training_arguments(job: Job, device: Device) -> list[str]:
     # By default the batches of an epoch depend on the epoch in which the process started.
     options["update_epoch_batch_itr"] = "True"
     # Log a hundred times in all, or more often: at least three times between two checkpoints.
-    log_interval = max(1, min(training.updates // 100, training.interval // 3))
+    hundredth = training.updates // 100
+    save_interval = int(training.options.get("save_interval_updates") or hundredth)
+    log_interval = max(1, min(hundredth, save_interval // 3))
     options |= {"log_format": "json", "log_interval": log_interval, "cpu": not device.gpu}
     data = str(job.input_path("data") / "bin")
     return [data, *training.words(device.workers), *as_words(options)]

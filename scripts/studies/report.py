@@ -44,7 +44,7 @@ def report(
         f"BLEU `{signature}` on {args.subset}; valid loss: the lowest of a training, in bits per "
         f"subword. {means if len(rows[0]['seeds']) > 1 else f'One training each, {seeds}.'}",
         f"Except for what a variant's name says, all follow the recipe of {recipe.row}: "
-        f"{recipe.training.updates:,} updates of {recipe.training.batch_tokens:,} tokens.",
+        f"{recipe.training.updates:,} updates of {recipe.training.batch}.",
         "p: Dunnett's test against the reference (scipy.stats.dunnett); none with one seed.",
     ]
     if unfinished:

@@ -96,7 +96,7 @@ def test_the_papers_rows_have_published_numbers(row: str) -> None:
     training, decoding = RECIPES[row].training, RECIPES[row].decoding
     assert set(PUBLISHED) == set(ROWS)
     assert (training.options["dropout"], training.updates, training.average) == PUBLISHED[row]
-    assert (training.batch_tokens, training.interval) == (8 * 4096, 1000)
+    assert (training.batch, training.options["save_interval_updates"]) == ("32,768 tokens", 1000)
     given = [training.options[name] for name in ("lr", "warmup_updates", "label_smoothing")]
     assert given == [[0.0005], 4000, 0.1]
     lengths = (decoding.max_len_a, decoding.max_len_b)
@@ -105,11 +105,17 @@ def test_the_papers_rows_have_published_numbers(row: str) -> None:
 
 def test_a_shorter_training_scales_warm_up_and_intervals() -> None:
     short = TRAINING.shortened(20)
-    assert (short.updates, short.options["warmup_updates"], short.interval) == (20, 2, 5)
-    assert short.options["total_num_update"] == 20
+    scaled = {"max_update": 20, "total_num_update": 20, "warmup_updates": 2}
+    scaled |= {"save_interval_updates": 5, "validate_interval_updates": 5}
+    assert short == TRAINING.changed(**scaled)
     assert TRAINING.shortened(40) == TRAINING
     one = TRAINING.shortened(1)
-    assert one.options["warmup_updates"] == one.interval == 1
+    assert one.options["warmup_updates"] == one.options["save_interval_updates"] == 1
+    off = dict.fromkeys(("save_interval_updates", "warmup_updates"), 0)  # fairseq's defaults
+    off |= {"patience": -1, "total_num_update": 100}  # no patience; the rate ends above 0
+    written = TRAINING.changed(**off)
+    assert (written.shortened(40), written.average) == (written, 2)
+    assert written.shortened(20) == short.changed(**{**off, "total_num_update": 50})
     patient = RECIPES["multi30k"].training  # patience may end it before its last update
     assert (patient.patience, patient.average) == (10, 10)
     assert patient.shortened(2500) == patient.changed(max_update=2500)
@@ -175,7 +181,11 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
         (f"{whole}generation: {{max_tokens: 0}}\n", "must be whole numbers"),
         (f"{whole}generation: {{lenpen: .nan}}\n", "lenpen and max_len_a must be finite"),
         (whole.replace("10", "10, max_epoch: 3"), "sets max_epoch: remove it, as max_u"),
+        (whole.replace("10", "10, stop_min_lr: 1e-9"), "sets stop_min_lr: remove it, as max_u"),
         (f"{whole}checkpoint: {{checkpoint_suffix: -x}}\n", "_suffix: remove it, as sharded"),
+        (f"{whole}distributed_training: {{use_sharded_state: true}}\n", "sets use_sharded"),
+        (f"{whole}checkpoint: {{no_last_checkpoints: true}}\n", "it, as a run resumes from"),
+        (f"{whole}common: {{memory_efficient_fp16: true}}\n", "it, as bf16 or fp16 does it"),
         (f"{whole}generation: {{max_len_b: 0}}\n", r"and max_len_a \+ max_len_b at least 1"),
         (f"{whole}generation: {{max_len_a: -0.1}}\n", "max_len_a must be at least 0"),
         (f"{whole}seed: 1\n", "is no recipe .*: seed is no group of options"),
@@ -202,7 +212,7 @@ def test_the_recipe_in_the_docs_is_read(tmp_path: Path) -> None:
     (text,) = re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     (tmp_path / "mine.yaml").write_text(text)
     training = read_recipe(tmp_path / "mine.yaml").training
-    assert (training.average, training.batch_tokens, training.interval) == (5, 4096, 500)
+    assert (training.average, training.batch) == (5, "4,096 tokens")
     assert parsed(training.words())["encoder_layers"] == 3
 
 
