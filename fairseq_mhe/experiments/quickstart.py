@@ -55,8 +55,7 @@ def quickstart(args: Namespace) -> None:
     title += f"{args.updates:,} updates"
     if args.limit or args.updates != _UPDATES:
         title += ", a trial and no result"
-    table.tabulate(title)
-    show_table(out, title)
+    show_table(table.tabulate(title))
     say(", ".join(str(out / name) for name in FILES))
 
 

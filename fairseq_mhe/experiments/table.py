@@ -19,6 +19,7 @@ from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.languages import is_known
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.significance import compare
+from fairseq_mhe.report.table import Table
 from fairseq_mhe.report.translation_table import PAPER_FILES, write_table
 from fairseq_mhe.runs import devices, scoring, slurm, translation
 from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
@@ -86,6 +87,9 @@ def chosen_recipe(row: str | None, args: Namespace) -> Recipe:
     chosen = read_recipe(args.recipe) if args.recipe else recipe(str(row))
     training = chosen.training.shortened(args.updates or chosen.training.updates)
     if args.batch_tokens or args.max_tokens:
+        if "max_tokens" not in training.options:
+            advice = "leave --batch-tokens and --max-tokens out"
+            raise UserError(f"{args.recipe} has batches of {training.batch}: {advice}")
         training = training.batched(args.batch_tokens, args.max_tokens)
     # A recipe's own bf16 or fp16 stays, unless --precision names another.
     if args.precision != "auto" or training.precision == "float32":
@@ -115,14 +119,15 @@ class TableRun:
         score = partial(evaluate_job, data=self.data, args=self.args)
         train_and_score(self.jobs, self.args, self.scored, score, after)
 
-    def tabulate(self, title: str, paper: bool = False) -> None:
+    def tabulate(self, title: str, paper: bool = False) -> Table:
         """Write the table of the finished jobs; raises UserError if none is finished."""
         waiting = [job.name for job in self.waiting()]
         finished = [job.folder for job in self.jobs if job.name not in waiting]
         if not finished:
             advice = "wait for its jobs, or leave --finished-only out"
             raise UserError(f"no model of {self.out} is finished yet: {advice}")
-        write_table(gather(finished, self.args.subset), self.out, title, paper, waiting)
+        cells = gather(finished, self.args.subset)
+        return write_table(cells, self.out, title, paper, waiting)
 
 
 def open_table(

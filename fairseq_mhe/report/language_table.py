@@ -33,14 +33,10 @@ def task_blocks(
                 row |= zip(("paper", "paper_prr", "paper_peop"), published, strict=False)
             blocks.append(Block(columns("benchmark"), measured, heading))
     task_rows = [{**row, **row["scores"]} for row in _with_measures(rows, tasks)]
-    commonest_row: dict[str, Any] = {"attention": "always the commonest label"}
-    known = []
-    for task, score in commonest.items():
-        if score is not None:
-            commonest_row[task] = [score]
-            known.append(score)
+    known = {task: [score] for task, score in commonest.items() if score is not None}
+    commonest_row: dict[str, Any] = {"attention": "always the commonest label", **known}
     if len(known) == len(tasks):
-        commonest_row["mean"] = statistics.mean(known)
+        commonest_row["mean"] = statistics.mean(score for (score,) in known.values())
     score_columns = [seeds_column(task, task) for task in tasks]
     task_columns = [*columns("tasks"), *score_columns, *columns("mean")]
     heading = "By task" if blocks else ""

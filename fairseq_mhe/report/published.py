@@ -6,13 +6,13 @@ from fairseq_mhe.common.files import yaml_beside
 
 _PRINTED = yaml_beside(__file__, "published.yaml")
 #: Row -> kind -> attention parameters in millions, BLEU, and PRR (BLEU in percent of MHA's).
-TRANSLATION: dict[str, dict[str, tuple[str, float, float]]] = _PRINTED["translation"]
+TRANSLATION = _PRINTED["translation"]
 #: Kind -> attention parameters of a model of BERT-base's size, in millions.
-BERT_BASE: dict[str, str] = _PRINTED["bert_base"]
+BERT_BASE = _PRINTED["bert_base"]
 #: Suite or task -> the paper's name of the benchmark, and how many tasks its score averages.
-BENCHMARKS: dict[str, tuple[str, int]] = _PRINTED["benchmarks"]
+BENCHMARKS = _PRINTED["benchmarks"]
 #: Benchmark -> kind -> score, PRR and PEoP; sha has no PEoP.
-LANGUAGE_MODELS: dict[str, dict[str, list[float]]] = _PRINTED["language_models"]
+LANGUAGE_MODELS = _PRINTED["language_models"]
 
 
 def published(row: str, kind: str) -> dict[str, Any]:

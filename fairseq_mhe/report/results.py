@@ -9,12 +9,12 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.models.architectures import MODEL_NAME, sizes
+from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.published import prr, published
 from fairseq_mhe.report.significance import MIN_BASELINE_BLEU, Comparison, compare
 from fairseq_mhe.report.table import deviation
-from fairseq_mhe.runs.job import Job, read_job
+from fairseq_mhe.runs.job import Job, differing, read_job
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
 #: The kind that all other kinds are compared with.
@@ -97,32 +97,31 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     for (row, kind), results in groups.items():
         results.sort(key=lambda result: result.run.seed)
         for one, other in pairwise(result.run for result in results):
-            differing = ", ".join(differences(one, other))
-            if differing or one.seed == other.seed:
+            names = ", ".join(differences(one, other))
+            if names or one.seed == other.seed:
                 both = f"{one.folder} and {other.folder} are both {row} {kind}"
-                problem = f"differ by {differing}" if differing else "have the same seed"
+                problem = f"differ by {names}" if names else "have the same seed"
                 raise UserError(f"{both} but {problem}: leave one out")
         cells.append(Cell(row, kind, tuple(results)))
     check_scored_alike(cells)
     return cells
 
 
-def _training_of(run: Job) -> dict[str, Any]:
-    """Return the settings that determine a run's model, except its kind of attention and seed."""
-    training = dict(run.settings["options"])
+def _settings_of(run: Job) -> dict[str, Any]:
+    """Return the settings on which a run's scores depend, but its kind of attention and seed."""
+    settings = dict(run.settings["options"])
     for name in ("seed", "attention", *PLACES.values()):
-        training.pop(name, None)
-    training["data"] = run.settings["data"]["fingerprint"][:8]
-    training["start"] = "a checkpoint" if "start" in run.settings else "scratch"
-    return training
+        settings.pop(name, None)
+    settings["data"] = run.settings["data"]["fingerprint"][:8]
+    settings["start"] = "a checkpoint" if "start" in run.settings else "scratch"
+    for name, value in run.config["decoding"].items():
+        settings[f"generation.{name}"] = value
+    return settings
 
 
 def differences(one: Job, other: Job) -> dict[str, Any]:
-    """Return the training settings in which two runs differ, with the values of ``other``."""
-    first = _training_of(one)
-    second = _training_of(other)
-    differing = [name for name in first | second if first.get(name) != second.get(name)]
-    return {name: second.get(name) for name in differing}
+    """Return the settings in which two runs differ, with the values of ``other``."""
+    return differing(_settings_of(one), _settings_of(other))
 
 
 def check_scored_alike(cells: Sequence[Cell]) -> None:
@@ -189,20 +188,22 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     """Return the sizes and training of a cell's models, and the paper's numbers of them."""
     training = cell.results[0].run.training
-    # The architecture's name ends with the row, such as _12h; without an end it means base.
-    row = training.options["arch"].removeprefix(MODEL_NAME).removeprefix("_") or "base"
-    row_sizes = sizes(row).options()
-    options = {**row_sizes, **training.options}
-    del row_sizes["dropout"]
+    options = TRANSLATION.options(training.options)
+    row, other_sizes = TRANSLATION.nearest_row(options)
+    paper = published(row, cell.kind)
+    # Widths of heads and biases are no sizes of a row, but change the number of parameters.
+    millions = f"{cell.results[0].counts['attention_parameters'] / 1e6:.2f}"
+    if other_sizes or millions != paper["paper_parameters"]:
+        paper = dict.fromkeys(paper)
     width = options["encoder_embed_dim"]
     heads = options["encoder_attention_heads"]
     return {
         "layers": options["encoder_layers"] + options["decoder_layers"],
         "width": width,
         "heads": heads,
-        "head_width": options.get("attention_head_dim") or width // heads,
+        "head_width": options["attention_head_dim"] or width // heads,
         "dropout": float(options["dropout"]),
         "updates": training.updates,
-        "batch_tokens": training.batch_tokens,
-        **published(row if row_sizes.items() <= options.items() else "", cell.kind),
+        "batch": training.batch,
+        **paper,
     }

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fairseq_mhe.common.errors import one_line
-from fairseq_mhe.common.files import output_folder, read_json, write_text
+from fairseq_mhe.common.files import output_folder, write_text
 from fairseq_mhe.common.tables import align, listed
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import (
@@ -65,14 +65,14 @@ def write_table(
     title: str,
     paper: bool = False,
     unfinished: Sequence[str] = (),
-) -> None:
+) -> Table:
     """Write `FILES`, or with ``paper`` `PAPER_FILES`; a note in the table lists ``unfinished``."""
     title = one_line(title)
     rows = summarise(cells, paper)
     notes = notes_below(cells, rows, paper)
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
-    seeds = sorted({str(seed) for row in rows for seed in row["seeds"]})
+    seeds = sorted({seed for row in rows for seed in row["seeds"]})
     heading = f"{title}; {seed_words(seeds)}"
     if paper and len({cell.row for cell in cells}) > 1:
         points = []
@@ -93,15 +93,17 @@ def write_table(
             writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"]))})
         write_text(output / "table.csv", stream.getvalue())
     table.write(output / "table.md", rows)
+    return table
 
 
-def show_table(output: Path, title: str, paper: bool = False) -> None:
-    """Print the table; on a terminal the quickstart's is transposed, so that it fits the width."""
-    text = (output / "table.md").read_text(encoding="utf-8")
-    if sys.stdout.isatty() and not paper:
-        rows = read_json(output / "table.json", list)
-        headings, *lines = zip(*_blocks(rows, paper)[0].lines(), strict=True)
-        text = f"{title}\n\n{align(headings, lines)}\n\nBLEU: {rows[0]['signature']}\n"
+def show_table(table: Table) -> None:
+    """Print the quickstart's table; on a terminal it is transposed, so that it fits the width."""
+    text = table.markdown()
+    if sys.stdout.isatty():
+        (block,) = table.blocks
+        headings, *lines = zip(*block.lines(), strict=True)
+        signature = block.rows[0]["signature"]
+        text = f"{table.title}\n\n{align(headings, lines)}\n\nBLEU: {signature}\n"
     print(text, end="")
 
 
@@ -134,12 +136,12 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
         "Valid loss: the lowest of a training, in bits per target token.",
     ]
     if paper:
-        batches = sorted({row["batch_tokens"] for row in rows})
+        batches = _distinct((row["batch"] for row in rows), " or ")
         notes += [
             "N: encoder and decoder layers; d_m: width; n: heads; d: width of a head.",
             "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; how they "
             "were scored is not published.",
-            f"Batches of {' or '.join(f'{batch:,}' for batch in batches)} tokens.",
+            f"Batches of {batches}.",
         ]
         if signature := first["tokenised_signature"]:
             notes.append(
@@ -171,12 +173,11 @@ def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
             if differing := differences(first.results[0].run, cell.results[0].run):
                 different.append(f"{label(cell, cells)} ({listed(differing)})")
         if different:
-            note = f"Trained with other settings than {label(first, cells)}"
+            note = f"Other settings than {label(first, cells)}"
             notes.append(f"{note}, compare with care: {', '.join(different)}.")
     for result in results:
         name = result.run.name
-        given = result.scores.get("given_tokens")
-        if given:
+        if given := result.scores.get("given_tokens"):
             notes.append(f"{name}, on the tokens of the given text: {given['line']}.")
         if updates := result.metrics.get("ended_by_patience"):
             notes.append(f"{name} was ended by patience after {updates:,} updates.")
@@ -188,15 +189,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
     add("--out", type=Path, required=True, help=f"folder for {', '.join(FILES)}")
     default = "(default: %(default)s)"
-    help_ = f"paper: columns and files of run-table, with the paper's numbers {default}"
-    add("--columns", choices=("quickstart", "paper"), default="quickstart", help=help_)
     add("--subset", default="test", help=f"data set whose scores to show {default}")
     add("--title", default="Kinds of attention", help=f"heading {default}")
 
 
 def run(args: Namespace) -> None:
     """Write the table and print it."""
-    paper = args.columns == "paper"
     output_folder(args.out)
-    write_table(gather(args.runs, args.subset), args.out, args.title, paper)
-    show_table(args.out, args.title, paper)
+    show_table(write_table(gather(args.runs, args.subset), args.out, args.title))

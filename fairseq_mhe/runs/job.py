@@ -34,10 +34,6 @@ def _path(*names: str) -> Any:
     return property(lambda job: job.folder.joinpath(*names))
 
 
-def _setting(name: str) -> Any:
-    return property(lambda job: job.settings[name])
-
-
 @dataclass(frozen=True)
 class Job:
     """A run folder and its config.json. A step is finished when its result file exists."""
@@ -52,8 +48,8 @@ class Job:
     model = _path("model.pt")  # averaged checkpoint of a translation model
     counts = _path("counts.json")  # parameters and cache size of model.pt
     scores = _path("scores.json")  # of a language model; translation has one a data set
-    row = _setting("row")  # name of the recipe and model size, such as base
-    seed = _setting("seed")
+    row = property(lambda job: job.settings["row"])  # name of the recipe, such as base
+    seed = property(lambda job: job.settings["seed"])
 
     @property
     def name(self) -> str:
@@ -87,6 +83,9 @@ class Job:
 
     def open_data(self, moved: Path | None = None) -> DataFolder:
         """Open the parallel text, at ``moved`` if given; UserError if it is missing or differs."""
+        if self.config["decoding"] is None:
+            problem = "is a language model's run, which pretrain or finetune scores"
+            raise UserError(f"{self.folder} {problem}: give a run of a translation model")
         folder = moved or self.input_path("data")
         advice = "give its path by --data"
         if not folder.exists():
@@ -155,17 +154,21 @@ def plan_job(
         return job
     old = read_job(folder)
     before = _flat(old.config)
-    now = _flat(job.config)
-    differences = []
-    for name in {**before, **now}:
-        if before.get(name) != now.get(name):
-            differences.append(f"{name}: {before.get(name)}, now {now.get(name)}")
-    if differences:
+    changes = []
+    for name, value in differing(before, _flat(job.config)).items():
+        changes.append(f"{name}: {before.get(name)}, now {value}")
+    if changes:
         raise UserError(
-            f"{folder} has other settings ({'; '.join(differences)}): "
+            f"{folder} has other settings ({'; '.join(changes)}): "
             "give the same options again, choose another --out, or remove that folder"
         )
     return Job(folder, {**job.config, "versions": old.config["versions"]})
+
+
+def differing(one: Json, other: Json) -> Json:
+    """Return the values in which two dictionaries differ, with the values of ``other``."""
+    names = [name for name in one | other if one.get(name) != other.get(name)]
+    return {name: other.get(name) for name in names}
 
 
 def _flat(config: Json) -> Json:

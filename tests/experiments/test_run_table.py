@@ -1,4 +1,4 @@
-"""run-table by the real script: the table, unfinished runs, other settings.
+"""run-table by the real script: the table, unfinished runs.
 
 test_quickstart.py kills and repeats a quickstart, which makes its table in the same way.
 """
@@ -11,9 +11,8 @@ from fairseq_mhe import cli
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.report.significance import MIN_BASELINE_BLEU
 from fairseq_mhe.report.translation_table import PAPER_FILES
-from tests.fixtures.refusals import Refused
 from tests.fixtures.runs import HELD_OUT
-from tests.fixtures.trained import TABLE_UPDATES, snapshot, table_words
+from tests.fixtures.trained import TABLE_UPDATES, table_words
 
 KINDS = ("mha", "mhe_mul")
 
@@ -24,7 +23,7 @@ def test_run_table_ends_with_the_table(table: Path) -> None:
     mha, mhe = json.loads((table / "table.json").read_text())
     assert [(cell["row"], cell["attention"]) for cell in (mha, mhe)] == [("tiny", k) for k in KINDS]
     assert (mha["attention_parameters"], mhe["attention_parameters"]) == (393_216, 174_336)
-    assert (mha["updates"], mha["batch_tokens"], mha["dropout"]) == (TABLE_UPDATES, 512, 0.1)
+    assert (mha["updates"], mha["batch"], mha["dropout"]) == (TABLE_UPDATES, "512 tokens", 0.1)
     assert (mhe["p_value"] is None) == (mha["bleu"] < MIN_BASELINE_BLEU)
     assert mha["p_value"] is None
     pairs = read_manifest(table.parent / "miniature data")["lines"]["train"]
@@ -50,12 +49,3 @@ def test_a_table_names_the_unfinished_runs(miniature: Path, table: Path, tmp_pat
     note = "Not finished, and left out: small-mha-seed1, small-mhe_mul-seed1."
     assert note in (tmp_path / "table.md").read_text()
     assert not (tmp_path / "small-mha-seed1" / "checkpoints").exists()
-
-
-def test_other_settings_are_refused_before_anything_is_trained(
-    miniature: Path, table: Path, refused: Refused
-) -> None:
-    before = snapshot(table)
-    error = refused("run-table", *table_words(miniature, table, "--updates", "9"))
-    assert f"options max_update: {TABLE_UPDATES}, now 9" in error
-    assert snapshot(table) == before

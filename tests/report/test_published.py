@@ -59,9 +59,3 @@ def test_the_published_prr_follows_from_the_published_bleu() -> None:
         most, least = (100 * (bleu + by) / (of_mha - by) for by in (0.05, -0.05))
         assert least - 0.05 <= mhe["paper_prr"] <= most + 0.05, row
         assert mha["paper_prr"] == 100
-
-
-def test_unpublished_numbers_are_none() -> None:
-    for row, kind in (("base", "mqa"), ("tiny", "mha")):
-        assert set(published(row, kind).values()) == {None}
-    assert list(published("8l", "mhe_mul").values()) == ["8.69", 24.3, 96.0]
