@@ -22,17 +22,10 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.report.language_table import perplexity_block, perplexity_of, task_blocks
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Table, seed_words
-from fairseq_mhe.runs import devices, slurm
+from fairseq_mhe.runs import devices, slurm, understanding
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import FOLDER, recipe
 from fairseq_mhe.runs.train import train_and_score
-from fairseq_mhe.runs.understanding import (
-    commonest_score,
-    describe,
-    plan_finetuning,
-    score_task,
-    validation_loss,
-)
 
 _ARCHS = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
 _ARCH_HELP = f"architecture of the model: {', '.join(_ARCHS)}"
@@ -92,8 +85,7 @@ def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -
     training = training.shortened(args.updates or training.updates)
     if args.tokens:
         training = training.changed(tokens_per_sample=args.tokens)
-    if args.batch:
-        training = training.batched(args.batch)
+    training = training.batched(args.batch)
     training = training.with_precision(devices.precision(args))
     attention = dict.fromkeys(LANGUAGE_ARCHS[args.arch].places, kind)
     identity = {"fingerprint": data.fingerprint}
@@ -109,11 +101,11 @@ def finish(jobs: Sequence[Job], args: Namespace) -> list[Json]:
         gpu = devices.on_gpu(args)
         data = job.input_path("data")
         if "task" in job.settings:
-            scores = score_task(job, open_task(data), gpu)
+            scores = understanding.score_task(job, open_task(data), gpu)
         else:
-            scores = validation_loss(job.last, data / "bin", gpu)
+            scores = understanding.validation_loss(job.last, data / "bin", gpu)
         if LANGUAGE_ARCHS[job.training.options["arch"]] is ROBERTA:
-            scores["model"] = describe(job.last)  # read by plan_finetuning
+            scores["model"] = understanding.describe(job.last)  # read by plan_finetuning
         write_json(job.scores, scores)
 
     train_and_score(jobs, args, lambda job: job.scores.exists(), score)
@@ -134,7 +126,7 @@ def finetune_arguments(parser: ArgumentParser) -> None:
 def finetune(args: Namespace) -> None:
     """Fine-tune a model on a task or resume, and print its scores and its run folder."""
     data = open_task(args.task)
-    job = plan_finetuning(args.model, data, args.seed, args)
+    job = understanding.plan_finetuning(args.model, data, args.seed, args)
     (scores,) = finish([job], args)
     for dataset, examples in scores["examples"].items():
         print(f"{data.task.name}, {examples:,} examples of {dataset}")
@@ -215,10 +207,10 @@ class LanguageTable:
 
     def _finetunings(self, kind: str) -> list[Job]:
         """Return a kind's fine-tuning jobs, one for each task and seed; it must be pre-trained."""
-        pretrained, *_ = self._pretrainings(kind)
+        folder = self._pretrainings(kind)[0].folder
         jobs = []
         for task, seed in itertools.product(self.tasks, self.args.seeds):
-            jobs.append(plan_finetuning(pretrained.folder, task, seed, self.args))
+            jobs.append(understanding.plan_finetuning(folder, task, seed, self.args))
         return jobs
 
     def train(self, kinds: Sequence[str]) -> None:
@@ -245,10 +237,11 @@ class LanguageTable:
         if unfinished := [kind for kind in kinds if kind not in finished]:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
         path = out / ("nlu-table.md" if self.tasks else "perplexity.md")
-        text = self.data.folder.name
-        title = f"{self.args.arch}, text of {text}; {self._seeds}"
+        title = f"{self.args.arch}, text of {self.data.folder.name}; {self._seeds}"
         if self.tasks:
-            commonest = {task.task.name: commonest_score(task) for task in self.tasks}
+            commonest = {}
+            for task in self.tasks:
+                commonest[task.task.name] = understanding.commonest_score(task)
             blocks = task_blocks(rows, commonest)
             plot_tasks(rows, path.with_suffix(".png"), title)
         else:
