@@ -21,6 +21,7 @@ from fairseq_mhe.models.options import kind_options
 _OFTEN_TIED = (
     ".embed_tokens.",
     "decoder.output_projection.weight",
+    "decoder.adaptive_softmax.",
     "encoder.lm_head.weight",
 )
 
@@ -41,7 +42,7 @@ def inspect(path: Path) -> dict[str, Any]:
     architecture = str(options.get("arch") or options.get("_name"))
     row, differences = family.nearest_row(options)
     weights: dict[str, Tensor] = state["model"]
-    attention = dict.fromkeys(family.places, 0)
+    attention = dict.fromkeys(family.model.PLACES, 0)
     for name, value in weights.items():
         if ".self_attn." in name or ".encoder_attn." in name:
             attention[place_of(name)] += value.numel()

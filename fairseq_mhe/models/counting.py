@@ -5,6 +5,8 @@ from operator import add
 from typing import Any
 
 import torch
+from fairseq.models.roberta.model import RobertaLMHead
+from fairseq.modules.adaptive_softmax import TiedLinear
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -104,7 +106,8 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
             part = Cost(source=key, target=query + pair * source)
         parts[place] += part + Cost(total_parameters(attention))
     for name, module in model.named_modules():
-        if isinstance(module, nn.Linear) and module not in in_attention:
+        multiplies = isinstance(module, (nn.Linear, TiedLinear, RobertaLMHead))
+        if multiplies and module not in in_attention:
             side = "source" if name.startswith("encoder.") else "target"
             parts["rest"] += Cost(**{side: module.weight.numel()})
     parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))

@@ -7,16 +7,6 @@ from fairseq_mhe.attention.cache import KeyValueCache, sentence_order
 from tests.attention.conftest import random
 
 
-def test_keys_that_are_also_values_stay_one_tensor() -> None:
-    cache = KeyValueCache()
-    for seed in (1, 2):
-        part = random(2, 1, 3, 4, seed=seed)
-        cache.append(part, part, None)
-        assert cache.key is cache.value
-    cache.reorder(torch.tensor([1, 1, 0]))
-    assert cache.key is cache.value
-
-
 def test_padding_of_some_steps_only() -> None:
     cache, new = KeyValueCache(), random(2, 1, 1, 4)
     for padding in (None, torch.tensor([[False], [True]]), None):

@@ -21,8 +21,6 @@ REFUSED = [
     (("mhe_mul",), (8, 2), {"shared_projection_init": "zero"}, "'zero'; choose one of: packed"),
     (("gqa",), (8, 2), {"kv_heads": 0}, "kv_heads must be positive, not 0"),
     (("gqa",), (8, 4), {"kv_heads": 3}, "kv_heads 3 does not divide num_heads 4"),
-    (("mla",), (8, 2), {"latent_dim": 0}, "latent_dim must be positive, not 0"),
-    (("collaborative",), (8, 2), {"collaborative_dim": 0}, "collaborative_dim must be positive"),
     (ONE_INPUT, (8, 2), {"vdim": 4}, "input for keys and values: kdim 8 and vdim 4 must be equal"),
     (("el",), (8, 2), {"kdim": 6, "vdim": 6}, "x head_dim 4 = 8 must equal kdim 6"),
     (("mha",), (8, 2), {"dropout": -0.1}, "dropout must be from 0 to 1, not -0.1"),

@@ -113,14 +113,6 @@ def conv_without_neighbours(mul: Attention, sizes: dict) -> Attention:
     return layer
 
 
-def mha_conv_without_neighbours(mha: Attention, sizes: dict) -> Attention:
-    layer = make_layer("mha_conv", **sizes)
-    copy_shared(layer, mha)
-    layer.taps.zero_()
-    layer.taps[:, 0] = 1
-    return layer
-
-
 #: Relation -> the second kind, and a function that builds an equal layer of the first kind.
 RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "collaborative with D = n d and block mixing is mha": ("mha", collaborative_as_mha),
@@ -133,7 +125,6 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "mla with r = C and no compression is mha": ("mha", mla_of_everything),
     "mla with r = 2 d and key and value in it is mqa": ("mqa", mla_of_one_key_and_value),
     "mhe_conv without neighbours is mhe_mul": ("mhe_mul", conv_without_neighbours),
-    "mha_conv without neighbours is mha": ("mha", mha_conv_without_neighbours),
 }
 
 

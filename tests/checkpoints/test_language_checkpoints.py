@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source
+from fairseq_mhe.checkpoints.inspection import inspect
 from fairseq_mhe.common.quiet import quiet_fairseq
+from fairseq_mhe.models.counting import costs, total_parameters
 from tests.fixtures import language
-from tests.fixtures.language import FAMILIES, LM, ROBERTA, make_random, sentences
+from tests.fixtures.language import ADAPTIVE, FAMILIES, LM, ROBERTA, make_random, sentences
 from tests.fixtures.models import make_dictionary
 
 TOKENS = sentences(longest=9)
@@ -95,3 +97,12 @@ def test_a_fold_keeps_trained_classification_heads(tmp_path: Path) -> None:
     folded = torch.load(tmp_path / "out.pt")["model"]
     name = "classification_heads.sentence_classification_head.out_proj.weight"
     assert torch.equal(folded[name], model.state_dict()[name])
+
+
+def test_weights_of_adaptive_softmax_count_once_but_multiply_twice(tmp_path: Path) -> None:
+    path = make_checkpoint(tmp_path / "in.pt", LM[0], **ADAPTIVE)
+    model = open_source(path).model
+    assert inspect(path)["parameters"] == total_parameters(model)
+    apart = dict.fromkeys(("tie_adaptive_weights", "tie_adaptive_proj"), False)
+    other = make_random(LM[0], **{**ADAPTIVE, **apart})
+    assert costs(model, 1, 1)["rest"].target == costs(other, 1, 1)["rest"].target

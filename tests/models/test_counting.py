@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.models.counting import Cost, cache_bytes, costs
+from tests.fixtures.language import LM, ROBERTA, make_language_model
 from tests.fixtures.models import make_dictionary, make_model, search
 
 SENTENCES, SOURCE, BEAM = 3, 7, 4
@@ -75,7 +76,18 @@ def test_costs_equal_the_multiply_adds_of_a_forward_pass(options: dict) -> None:
     inputs = {**sources(), "prev_output_tokens": torch.full((SENTENCES, TARGET), 5)}
     total = sum(costs(model, SOURCE, past=TARGET).values(), Cost())
     expected = SENTENCES * (SOURCE * total.source + TARGET * total.target)
+    assert multiply_adds(model, **inputs) == expected
+
+
+def multiply_adds(model: nn.Module, **inputs: Tensor) -> int:
     model.make_generation_fast_(need_attn=False)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(**inputs)
-    assert counter.get_total_flops() == 2 * expected
+    return counter.get_total_flops() // 2
+
+
+@pytest.mark.parametrize("arch", [ROBERTA[0], LM[0]])
+def test_costs_of_a_language_model_contain_its_output_layer(arch: str) -> None:
+    model, tokens = make_language_model(arch), sources()["src_tokens"]
+    total = sum(costs(model, SOURCE, past=SOURCE).values(), Cost())
+    assert multiply_adds(model, src_tokens=tokens) == tokens.numel() * (total.source + total.target)

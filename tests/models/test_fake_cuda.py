@@ -20,8 +20,6 @@ PADDING = "fairseq_mhe.attention.kernel.CausalMask.hides_padding"
 ORDER = "fairseq_mhe.attention.cache._to_host"
 #: fairseq's own test for padding in a decoding step, which waits for the GPU.
 DECODER = f"{TransformerDecoderBase.__module__}.TransformerDecoderBase.extract_features_scriptable"
-
-
 #: fp16 takes the same code paths as bf16.
 _RUNS = [*((kind, "bf16") for kind in KINDS), ("mha", "float32")]
 each_kind = pytest.mark.parametrize(("kind", "dtype"), _RUNS)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS
 from tests.fixtures.language import (
+    ADAPTIVE,
     FAMILIES,
     LM,
     ROBERTA,
@@ -45,14 +46,8 @@ def test_mha_with_biases_is_fairseqs(family: tuple, normalize_before: bool, scal
 
 
 def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
-    """As in transformer_lm_wiki103: embeddings of decreasing widths, shared with the softmax."""
-    adaptive = {"activation_fn": "gelu", "share_decoder_input_output_embed": False}
-    adaptive |= dict.fromkeys(("adaptive_input_cutoff", "adaptive_softmax_cutoff"), "10,20")
-    adaptive |= dict.fromkeys(("adaptive_input_factor", "adaptive_softmax_factor"), 2)
-    tied = ("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj")
-    adaptive |= dict.fromkeys(tied, True)
-    stock = make_random(LM[1], **adaptive)
-    ours = make_language_model(LM[0], seed=2, attention="mha", attention_bias=True, **adaptive)
+    stock = make_random(LM[1], **ADAPTIVE)
+    ours = make_language_model(LM[0], seed=2, attention="mha", attention_bias=True, **ADAPTIVE)
     ours.load_state_dict(stock.state_dict())
     tokens = sentences(count=1)
     target, models = {"target": tokens}, (ours, stock)

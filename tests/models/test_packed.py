@@ -125,19 +125,17 @@ def test_auto_is_bf16_where_the_processor_has_it(monkeypatch: pytest.MonkeyPatch
         torch.testing.assert_close(model(**batch)[0], expected, rtol=0.02, atol=0.05)
 
 
-BF16_MODEL = {"generation_precision": "bf16"}, "bf16_available", "a processor with AVX-512"
-INT8_MODEL = {"generation_precision": "int8"}, "int8_available", "model on an x86 processor"
+PROCESSORS = {"bf16": "a processor with AVX-512", "int8": "an x86 processor"}
 
 
-@pytest.mark.parametrize(("precision", "available", "refusal"), [BF16_MODEL, INT8_MODEL])
-def test_a_precision_that_cannot_run_is_refused(
-    precision: dict[str, Any], available: str, refusal: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("precision", PROCESSORS)
+def test_a_precision_that_cannot_run_is_refused(precision: str, monkeypatch: Any) -> None:
+    refusal = f"generation in {precision} is for a float32 model on {PROCESSORS[precision]}"
     with pytest.raises(SystemExit, match=refusal):
-        wide(**precision).half().make_generation_fast_()
-    monkeypatch.setattr(packed, available, lambda: False)
+        wide(generation_precision=precision).half().make_generation_fast_()
+    monkeypatch.setattr(packed, f"{precision}_available", lambda: False)
     with pytest.raises(SystemExit, match=refusal):
-        wide(**precision).make_generation_fast_()
+        wide(generation_precision=precision).make_generation_fast_()
     wide(generation_precision="auto").make_generation_fast_()
     with pytest.raises(SystemExit, match="unknown generation_precision 'bf61'; choose one of: "):
         wide(generation_precision="bf61").make_generation_fast_()
