@@ -7,14 +7,14 @@ from dataclasses import asdict
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import Json
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import Cost, cache_bytes, costs, embedding_parameters
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION
 from fairseq_mhe.models.options import PLACES, size_options
 from fairseq_mhe.report.table import Block, Table, columns
 
-_MODELS = (*ROWS, *SMALL_ROWS, *LANGUAGE_ARCHS)
+_MODELS = (*ROWS, *LANGUAGE_ARCHS)
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -87,7 +87,7 @@ def _plan_pretraining(kind: str, seed: int, data: DataFolder, args: Namespace) -
         training = training.changed(tokens_per_sample=args.tokens)
     training = training.batched(args.batch)
     training = training.with_precision(devices.precision(args))
-    attention = dict.fromkeys(LANGUAGE_ARCHS[args.arch].places, kind)
+    attention = dict.fromkeys(LANGUAGE_ARCHS[args.arch].model.PLACES, kind)
     identity = {"fingerprint": data.fingerprint}
     settings = settings_of(args.arch, attention, seed, training, identity)
     folder = output_folder(args.out) / f"{args.arch}-{kind}-seed{seed}"

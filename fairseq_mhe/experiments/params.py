@@ -4,13 +4,13 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from fairseq_mhe.attention import KINDS, build_attention
-from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS
+from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS
 from fairseq_mhe.models.meta import without_memory
 from fairseq_mhe.report.published import BERT_BASE, published
 from fairseq_mhe.report.table import Block, Table, columns
 
 #: Row -> sizes: translation models, and the paper's language models, which have only an encoder.
-_SIZES = {**ROWS, **SMALL_ROWS, "bert-base": ROBERTA_ROWS["base"]}
+_SIZES = {**ROWS, "bert-base": ROBERTA_ROWS["base"]}
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from fairseq_mhe.common.arguments import add_seed, positive, seeds, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import lock_folder, output_folder, read_json
 from fairseq_mhe.common.progress import Board, say
-from fairseq_mhe.models.architectures import ROWS
+from fairseq_mhe.models.architectures import PAPER_ROWS
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.languages import is_known
@@ -173,7 +173,7 @@ def train(args: Namespace) -> None:
 
 def run_table(args: Namespace) -> None:
     """Train and score the unfinished cells and print the table, or submit the cells to SLURM."""
-    rows: Iterable[str | None] = [None] if args.recipe else ROWS
+    rows: Iterable[str | None] = [None] if args.recipe else PAPER_ROWS
     if args.rows is not None:
         rows = dict.fromkeys(args.rows.lower().split(","))
     recipes = [chosen_recipe(row, args) for row in rows]

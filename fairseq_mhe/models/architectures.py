@@ -42,14 +42,13 @@ def _rows(group: str) -> dict[str, Row]:
     return {name: Row(**{**in_common, **row}) for name, row in _SIZES[group].items()}
 
 
-#: Translation models: the paper's rows, and rows for smaller corpora and for CPUs.
-ROWS, SMALL_ROWS = _rows("paper"), _rows("small")
+PAPER_ROWS = _rows("paper")
+ROWS = {**PAPER_ROWS, **_rows("small")}  # of translation models
 ROBERTA_ROWS, LM_ROWS = _rows("roberta"), _rows("language_model")
 
 
 def sizes(row: str) -> Row:
     """Return a row of the translation models; raises UserError if there is none of this name."""
-    rows = {**ROWS, **SMALL_ROWS}
-    if row not in rows:
-        raise UserError(f"unknown row {row!r}; choose one of: {', '.join(rows)}")
-    return rows[row]
+    if row not in ROWS:
+        raise UserError(f"unknown row {row!r}; choose one of: {', '.join(ROWS)}")
+    return ROWS[row]

@@ -52,7 +52,7 @@ def build_on_meta(
     if family is TRANSLATION:
         row = family.arch(row)
     for place, option in PLACES.items():
-        if option in options and place not in family.places:
+        if option in options and place not in family.model.PLACES:
             flag = f"--{place}-attention"
             raise UserError(f"{flag} is for translation, not for {row}: leave it out")
     # wiki103 shares embeddings by options of its adaptive softmax, which its architecture sets.

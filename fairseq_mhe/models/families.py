@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import architectures, language_models
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
+from fairseq_mhe.models.architectures import ROWS, Row
 from fairseq_mhe.models.options import check_options, kinds, plain_options, set_defaults
 from fairseq_mhe.models.transformer import MHEModel, TransformerMHEModel
 
@@ -36,11 +36,6 @@ class Family:
     embeddings: tuple[str, ...]
     task: Callable[..., Any]  # makes a task from the sizes of its dictionaries
     tied: Mapping[str, bool]  # the option that shares embeddings, and its value
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """The keys of ``options.PLACES`` at which the models have attention."""
-        return self.model.PLACES
 
     def arch(self, row: str) -> str:
         """Return the ``--arch`` of a row."""
@@ -85,7 +80,7 @@ class Family:
         is_stock = _model_name(options) == self.stock
         given = {"attention": "mha"} if is_stock else options
         chosen = kinds(argparse.Namespace(**given))
-        return {place: chosen[place] for place in self.places}
+        return {place: chosen[place] for place in self.model.PLACES}
 
     def register(self) -> None:
         """Register each row as an architecture of fairseq; the bare name means the first row."""
@@ -113,7 +108,7 @@ class Family:
                     # fairseq's architectures set False, its dataclass wants a number.
                     setattr(args, name, int(value) if name == "base_shuffle" else value)
             set_defaults(args, self.model.CONFIG)
-            check_options(args, self.places)
+            check_options(args, self.model.PLACES)
 
     def nearest_row(
         self, options: Mapping[str, Any], on_command_line: bool = False
@@ -157,7 +152,7 @@ TRANSLATION = Family(
     name=architectures.MODEL_NAME,
     stock="transformer",
     model=TransformerMHEModel,
-    rows={**ROWS, **SMALL_ROWS},
+    rows=ROWS,
     embeddings=(r"encoder\.embed_tokens\.weight", r"decoder\.embed_tokens\.weight"),
     task=make_task,
     tied={"share_all_embeddings": True},

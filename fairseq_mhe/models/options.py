@@ -68,7 +68,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
+def flat_fields() -> Iterator[tuple[str, Any, Any]]:
     """Yield the fields of fairseq's TransformerConfig under flat names (encoder_embed_dim)."""
     sides = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig}
     for outer in fields(TransformerConfig):
@@ -91,10 +91,6 @@ def config(
     """Make the dataclass of a model's options: ``stock_fields``, and ours except ``without``."""
     ours = [(key, *typed) for key, typed in OPTIONS.items() if key not in without]
     return make_dataclass(name, [*stock_fields, *ours], bases=(base,))
-
-
-#: The options that --help shows and that a checkpoint stores.
-TransformerMHEConfig = config("TransformerMHEConfig", *_flat_fields())
 
 
 def set_defaults(args: Any, config: type[FairseqDataclass]) -> None:

@@ -346,7 +346,7 @@ class TransformerMHEModel(MHEModel, TransformerModelBase):
     """fairseq's encoder-decoder Transformer with any of ``KINDS`` as its attention."""
 
     PLACES = tuple(our_options.PLACES)
-    CONFIG = our_options.TransformerMHEConfig
+    CONFIG = our_options.config("TransformerMHEConfig", *our_options.flat_fields())
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:

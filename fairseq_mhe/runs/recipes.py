@@ -20,7 +20,7 @@ import fairseq_mhe
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, check_input
-from fairseq_mhe.models.architectures import MODEL_NAME, ROWS, SMALL_ROWS
+from fairseq_mhe.models.architectures import MODEL_NAME, ROWS
 from fairseq_mhe.models.graphs import option_without_graphs
 from fairseq_mhe.models.language_models import CAUSAL
 from fairseq_mhe.models.loss import criterion_for
@@ -32,7 +32,7 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 #: The folder of the package's recipes, one file for each row.
 FOLDER = Path(fairseq_mhe.__file__).parent / "recipes"
 #: Names of the translation recipes, and of all recipes.
-NAMES = (*ROWS, *SMALL_ROWS)
+NAMES = tuple(ROWS)
 _ALL_NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 #: Groups of a recipe that hold no options of fairseq-train.
 _OTHER_GROUPS = ("hydra", "defaults", "generation")

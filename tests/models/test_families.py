@@ -17,7 +17,7 @@ from torch import nn
 import fairseq_mhe
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import ErrorExit
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.build import VOCABULARY, build, build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.families import FAMILIES, TRANSLATION, make_task, training_options
@@ -125,7 +125,7 @@ def test_without_memory_all_shapes_are_the_same_and_later_models_have_their_posi
     torch.testing.assert_close(first, torch.arange(2.0, 2 + len(first)).sin())
 
 
-@pytest.mark.parametrize("row", [*ROWS, *SMALL_ROWS])
+@pytest.mark.parametrize("row", ROWS)
 def test_the_nearest_row_of_a_rows_sizes_is_the_row_itself(row: str) -> None:
     assert TRANSLATION.nearest_row(TRANSLATION.rows[row].options()) == (row, {})
 
