@@ -71,9 +71,7 @@ class TextOptions:
     valid: Path | None = option(None, "validation text", type=Path, metavar="TEXT")
     test: Path | None = option(None, "test text", type=Path, metavar="TEXT")
     hold_out: int | None = integer(
-        None,
-        "take every Nth pair or document for a missing --valid, the next for --test",
-        3,
+        None, "every Nth pair or document for a missing --valid, the next for --test", 3
     )
     out: Path = option(None, "new data folder", type=Path, required=True, metavar="DATA")
     subword: str = option(

@@ -104,7 +104,7 @@ def _clean(
                     if name != split:  # these pairs are held out
                         counts[name].update(read=len(rows), kept=len(rows))
                         counts[split].update(held_out=len(rows), kept=-len(rows))
-            _check_kept(corpora[0][0], counts[split], config.max_dropped)
+            _check_kept(split, counts[split], config.max_dropped)
         if not all(count["kept"] for count in counts.values()):
             few = f"too few pairs for --hold-out {config.hold_out}"
             raise UserError(f"the training text has {few}; take a smaller number")
@@ -190,14 +190,14 @@ def _outcome(row: Row, config: PrepareConfig, max_ratio: float, ratio: float) ->
     return "ratio" if max(lengths) > max_ratio * min(lengths) + tolerance else "kept"
 
 
-def _check_kept(text: Path, counts: Mapping[str, int], max_dropped: float) -> None:
+def _check_kept(split: str, counts: Mapping[str, int], max_dropped: float) -> None:
     """Raise UserError if cleaning keeps no pair, or drops over ``max_dropped`` percent."""
     dropped, outcomes = _summary(counts)
     if not counts["kept"]:
-        raise UserError(f"cleaning leaves no pair of {text} ({outcomes}): check the text")
+        raise UserError(f"cleaning keeps no pair of {split} ({outcomes}): check the text")
     if dropped > max_dropped:
         advice = "relax --max-ratio or --max-tokens, or accept it with --max-dropped 100"
-        problem = f"cleaning drops {dropped:.0f}% of {text} ({outcomes})"
+        problem = f"cleaning drops {dropped:.0f}% of {split} ({outcomes})"
         raise UserError(f"{problem}: check the text, {advice}")
 
 

@@ -206,7 +206,7 @@ def test_dropped_pairs_are_counted_then_warned_of_then_refused(
     prepare(replace(config, train=(tmp_path / "many",)))
     assert "warning: 31% dropped: train: 69 of 100 pairs" in capsys.readouterr().err
     most = replace(config, train=(tmp_path / "most",))
-    with pytest.raises(UserError, match=r"drops 61% of .*most\.en .*39 of 100 .*--max-dropped 100"):
+    with pytest.raises(UserError, match=r"drops 61% of train \(39 of 100 .*--max-dropped 100"):
         prepare(replace(most, out=tmp_path / "none"))
     assert os.listdir(tmp_path / "none") == [".lock"]
     prepare(replace(most, max_dropped=61))
@@ -225,7 +225,7 @@ def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Pa
     ("content", "message"),
     [
         (b"caf\xe9\n" * 300, r"train\.en, line 1: byte 4 \(0xe9\) is not valid UTF-8"),
-        (b"\n" * 300, r"no pair of .*train\.en .*0 of 300 .*, 300 empty.: check the text"),
+        (b"\n" * 300, r"no pair of train \(0 of 300 .*, 300 empty.: check the text"),
     ],
 )
 def test_invalid_text_leaves_no_files(config: PrepareConfig, content: bytes, message: str) -> None:
