@@ -168,7 +168,7 @@ def _call(variant: str, method: str, *arguments: Any) -> Any:
             raise UserError(f"{variant}: {error}: {how}") from None
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
-        (reason, *_) = str(error).split("\n")
+        reason = str(error).partition("\n")[0]
         raise UserError(f"{variant} ran out of memory ({reason}): {_ADVICE}") from None
 
 

@@ -69,4 +69,5 @@ def exit_status(name: str, command: Callable[[], int | None]) -> int:
 def _discard_output() -> None:
     """Redirect standard output to /dev/null, because Python flushes it at exit and fails again."""
     with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())

@@ -69,9 +69,7 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
     path = folder.resolve()
     check_no_colon(path)
     if path.name == "bin" and (path.parent / MANIFEST).is_file():
-        raise UserError(
-            f"{folder} is fairseq's part of a data folder: give its parent folder"
-        )
+        raise UserError(f"{folder} is fairseq's part of a data folder: give its parent")
     manifest = read_manifest(path, form)
     if manifest["state"] != "complete":
         advice = "run the same preparation again, which resumes"

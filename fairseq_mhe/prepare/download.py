@@ -132,6 +132,5 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
         raise UserError(f"{archive} is damaged: {error}; {advice}") from error
     missing = sorted(name for name in members if not (out / name).is_file())
     if missing:
-        raise UserError(
-            f"{archive} has no {' and no '.join(missing)}; is it the right archive?"
-        )
+        names = " and no ".join(missing)
+        raise UserError(f"{archive} has no {names}; is it the right archive?")

@@ -151,17 +151,15 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
     encode = partial(_token_ids, dtype=dtype)
     blocks = map_blocks(encode, text, BINARY_BYTES, workers, "binarise")
     lengths: list[int] = []
-    unknown = 0
+    unk = 0
     with Path(f"{prefix}.bin").open("wb") as data:
         for ids, line_lengths in blocks:
             data.write(ids.tobytes())
             lengths += line_lengths
-            unknown += int(np.count_nonzero(ids == dictionary.unk()))
+            unk += int(np.count_nonzero(ids == dictionary.unk()))
     with MMapIndexedDataset.Index.writer(f"{prefix}.idx", dtype) as index:
         index.write(lengths)
-    return (
-        f"{text.name}: {len(lengths)} lines, {sum(lengths)} tokens, {unknown} unknown\n"
-    )
+    return f"{text.name}: {len(lengths)} lines, {sum(lengths)} tokens, {unk} unknown\n"
 
 
 def _token_ids(block: bytes, dtype: Any) -> tuple[NDArray[Any], list[int]]:

@@ -124,9 +124,8 @@ def _load(model: SubwordModel, modified: int) -> Callable[[list[str]], list[str]
         with open(file, encoding="utf-8") as codes, redirect_stderr(io.StringIO()):
             encode_word = _bpe_encoder(apply_bpe.BPE(codes))
     except (RuntimeError, ValueError, SystemExit):
-        raise UserError(
-            f"{file} is no subword model ({model.kind}): restore it"
-        ) from None
+        problem = f"{file} is no subword model ({model.kind})"
+        raise UserError(f"{problem}: restore it") from None
     return lambda lines: [" ".join(map(encode_word, line.split())) for line in lines]
 
 
