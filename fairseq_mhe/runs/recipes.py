@@ -41,6 +41,7 @@ _SET_BY_COMMANDS = ("data", "user_dir", "save_dir", "distributed_world_size", "c
 #: Why a recipe must not set an option -> these options.
 _REFUSED = {
     "the command sets it": ("seed", "attention", *PLACES.values()),
+    "the data folder sets it": ("source_lang", "target_lang"),
     "bf16 or fp16 does it": ("amp", "memory_efficient_bf16", "memory_efficient_fp16"),
     "max_update ends training": ("max_epoch", "stop_time_hours", "stop_min_lr"),
     "sharded checkpoints are not supported": ("checkpoint_suffix", "use_sharded_state"),

@@ -190,6 +190,7 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
         (f"{whole}generation: {{max_len_a: -0.1}}\n", "max_len_a must be at least 0"),
         (f"{whole}seed: 1\n", "is no recipe .*: seed is no group of options"),
         (f"{whole}common: {{seed: 1}}\n", "sets seed: remove it, as the comma"),
+        (f"{whole}task: {{source_lang: de}}\n", "sets source_lang: remove it, as the data f"),
         (whole.replace("encoder_layers: 3", "cross_attention: mha"), "sets cross_attention"),
         (f"{text}generation: {{beams: 4}}\n", "Key 'beams' .*full_key: generation.beams"),
         ("dataset: {max_tokens: 600}\n", "has no model._name: add it"),
