@@ -84,8 +84,7 @@ class Job:
     def open_data(self, moved: Path | None = None) -> DataFolder:
         """Open the parallel text, at ``moved`` if given; UserError if it is missing or differs."""
         if self.config["decoding"] is None:
-            problem = "is a language model's run, which pretrain or finetune scores"
-            raise UserError(f"{self.folder} {problem}: give a run of a translation model")
+            raise self.unfinished("translations")
         folder = moved or self.input_path("data")
         advice = "give its path by --data"
         if not folder.exists():
@@ -97,9 +96,9 @@ class Job:
 
     def unfinished(self, missing: str) -> UserError:
         """Return the error of a command that needs the file ``missing`` of a translation run."""
-        if self.scores.exists():
-            advice = "give the run folder of a translation model"
-            return UserError(f"{self.folder} is a language model: {advice}")
+        if self.config["decoding"] is None:
+            problem = "is a language model's run, which pretrain or finetune scores"
+            return UserError(f"{self.folder} {problem}: give one of translation")
         has_weights = self.model.exists() or self.checkpoints.exists()
         if self.metrics.exists() and not has_weights:
             return UserError(
@@ -204,7 +203,8 @@ def keep(args: Namespace) -> None:
     for folder in args.runs:
         job = read_job(folder)
         if not job.scores.exists() and not any(folder.glob("*/scores.json")):
-            raise job.unfinished("scores")
+            advice = "give its training command again to finish it"
+            raise UserError(f"{folder} is not finished: it has no scores; {advice}")
     out = output_folder(args.out)
     for folder in args.runs:
         target = out / folder.resolve().name

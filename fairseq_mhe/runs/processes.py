@@ -65,9 +65,6 @@ class Child:
     def running(self) -> bool:
         return self._process.poll() is None
 
-    def failed(self) -> bool:
-        return bool(self._process.poll())
-
     def new_lines(self) -> list[str]:
         """Return the complete lines logged since the last call."""
         with self.log.open("rb") as stream:
@@ -82,9 +79,8 @@ class Child:
         self._process.wait()
 
     def check(self, what: str) -> None:
-        """Wait for the process; if it failed, raise UserError with ``what``, the reason and log."""
-        code = self._process.wait()
-        if code:
+        """Raise UserError with ``what``, the reason and the log, if the process has failed."""
+        if code := self._process.poll():
             raise UserError(
                 f"{what} failed: {self._reason(code)}; the whole log: {self.log}"
             )

@@ -104,9 +104,8 @@ def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:
         for entry in _logged("train_inner", lines):
             note = f"loss {entry['loss']:.2f}, {entry['wps']:.0f} tokens/s"
             board.update(job.name, int(entry["num_updates"]), note=note)
-    for child in children:
-        if child.failed():  # the other processes would wait for it forever
-            child.check(f"training {job.name}")
+    for child in children:  # if one fails, the others would wait for it forever
+        child.check(f"training {job.name}")
     return not running
 
 

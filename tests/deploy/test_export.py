@@ -246,6 +246,6 @@ def test_a_run_without_its_data_is_refused(tmp_path: Path, case: str, message: s
     (run / "model.pt").unlink()
     with pytest.raises(UserError, match=r"run has no model\.pt and no checkpoints to av"):
         Translator.load(run)
-    (run / "scores.json").touch()
-    with pytest.raises(UserError, match="is a language model: give the run folder of a trans"):
+    (run / "config.json").write_text(json.dumps({**config, "decoding": None}))
+    with pytest.raises(UserError, match="is a language model's run, "):
         Translator.load(run)

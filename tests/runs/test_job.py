@@ -20,7 +20,7 @@ def test_a_run_keeps_its_settings_and_versions_and_its_data_may_move(
     read = read_job(tmp_path / "r")
     assert read.config == job.config
     assert (read.row, read.kind, read.seed) == ("tiny", "mhe_mul", 3)
-    with pytest.raises(UserError, match=r"/r is a language model's run, .*: give a run of a trans"):
+    with pytest.raises(UserError, match=r"/r is a language model's run, .*: give one of trans"):
         read.open_data(tmp_path)  # it has no options of decoding
     assert read.config["versions"]["torch"] != "newer"
     assert read.input_path("data") == Path("/there")

@@ -27,6 +27,11 @@ def write(tmp_path: Path, code: str) -> None:
     (tmp_path / "child_module.py").write_text(textwrap.dedent(code))
 
 
+def ended(child: Child) -> Child:
+    child._process.wait()
+    return child
+
+
 def test_output_is_logged_and_each_line_returned_once(tmp_path: Path, module: str) -> None:
     write(
         tmp_path,
@@ -40,8 +45,7 @@ def test_output_is_logged_and_each_line_returned_once(tmp_path: Path, module: st
     )
     log = tmp_path / "log"
     log.write_text("from before\n")
-    child = Child(module, ["two words", "$(x)"], log, threads=3, headline="now")
-    child.check("it")
+    child = ended(Child(module, ["two words", "$(x)"], log, threads=3, headline="now"))
     assert child.new_lines() + child.new_lines() == ["a\u2028b", "two words $(x)", "3 3"]
     assert log.read_text() == "from before\n--- now\na\u2028b\ntwo words $(x)\n3 3\nno end"
     log.write_text(log.read_text() + " yet\n")
@@ -52,7 +56,7 @@ def test_stop_kills_the_process_at_once(tmp_path: Path) -> None:
     child = Child("timeit", ["-n1", "__import__('time').sleep(9)"], tmp_path / "log", threads=1)
     assert child.running()
     child.stop()
-    assert child.failed()
+    assert not child.running()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +86,7 @@ def test_a_failure_is_one_line_with_its_reason_and_log(
     (tmp_path / "fairseq_cli" / "__init__.py").touch()
     write(tmp_path / "fairseq_cli", code)
     with pytest.raises(UserError) as failed:
-        Child(f"fairseq_cli.{module}", [], tmp_path / "the.log", threads=1).check("training x")
+        ended(Child(f"fairseq_cli.{module}", [], tmp_path / "the.log", 1)).check("training x")
     assert str(failed.value).startswith("training x failed: ")
     assert reason in str(failed.value)
     assert str(tmp_path / "the.log") in str(failed.value)
@@ -97,7 +101,7 @@ def test_a_full_disk_is_the_reason_if_the_log_is_cut(
     monkeypatch.setattr(processes, "_MIN_FREE_BYTES", 1 << 62)
     write(tmp_path, f"import sys; sys.stdout.write({log!r}); sys.exit(1)")
     with pytest.raises(UserError, match="x failed: No space left on device: make room"):
-        Child(module, [], tmp_path / "the.log", threads=1).check("x")
+        ended(Child(module, [], tmp_path / "the.log", threads=1)).check("x")
 
 
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path, module: str) -> None:

@@ -111,11 +111,10 @@ def test_a_shorter_training_scales_warm_up_and_intervals() -> None:
     assert TRAINING.shortened(40) == TRAINING
     one = TRAINING.shortened(1)
     assert one.options["warmup_updates"] == one.options["save_interval_updates"] == 1
-    off = dict.fromkeys(("save_interval_updates", "warmup_updates"), 0)  # fairseq's defaults
-    off |= {"patience": -1, "total_num_update": 100}  # no patience; the rate ends above 0
-    written = TRAINING.changed(**off)
+    off = {"save_interval_updates": 0, "warmup_updates": 0, "patience": -1}  # fairseq's defaults
+    written = TRAINING.changed(**off, total_num_update=100)  # the learning rate ends above 0
     assert (written.shortened(40), written.average) == (written, 2)
-    assert written.shortened(20) == short.changed(**{**off, "total_num_update": 50})
+    assert written.shortened(20) == short.changed(**off, total_num_update=50)
     patient = RECIPES["multi30k"].training  # patience may end it before its last update
     assert (patient.patience, patient.average) == (10, 10)
     assert patient.shortened(2500) == patient.changed(max_update=2500)

@@ -91,14 +91,11 @@ class FakeChild:
     def running(self) -> bool:
         return self.failing not in (None, self.rank)
 
-    def failed(self) -> bool:
-        return self.rank == self.failing
-
     def new_lines(self) -> list[str]:
         return ["2026-11-21 03:58:37 | WARNING | fairseq.trainer | look out"] * 2
 
     def check(self, what: str) -> None:
-        if self.failed():
+        if self.rank == self.failing:
             raise UserError(f"{what} failed in process {self.rank}")
 
     def stop(self) -> None:
