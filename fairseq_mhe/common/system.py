@@ -13,7 +13,7 @@ from pathlib import Path
 from fairseq_mhe.common.errors import UserError
 
 _GIB = 2**30
-_CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP = Path("/sys/fs/cgroup")  # in version 2 it has the limits of a container
 _PACKAGE = Path(__file__).parents[1]
 #: Packages whose versions are written into each run.
 _PACKAGES = (
@@ -23,17 +23,22 @@ _PACKAGES = (
 
 
 def cores() -> int:
-    """Return how many CPU cores this process may use, which may be fewer than the machine has."""
+    """Return how many CPU cores this process may use, by its affinity and its container's limit."""
     affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    count = len(affinity(0)) if affinity else os.cpu_count() or 1
+    try:
+        microseconds, period = (_CGROUP / "cpu.max").read_text().split()
+        return max(1, min(count, int(microseconds) // int(period)))
+    except (OSError, ValueError):  # there is no cgroup v2, or its limit is "max"
+        return count
 
 
 def memory() -> int:
     """Return how many bytes this process may use: the machine's, or its container's limit."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        return min(physical, int(_CONTAINER_LIMIT.read_text()))
-    except (OSError, ValueError):  # there is no cgroup v2, or its limit is "max"
+        return min(physical, int((_CGROUP / "memory.max").read_text()))
+    except (OSError, ValueError):
         return physical
 
 

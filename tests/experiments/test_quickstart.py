@@ -17,6 +17,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
+from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.translation_table import FILES
 from tests.fixtures.processes import kill, wait_for
@@ -124,7 +125,7 @@ def test_a_quickstart_killed_twice_ends_with_the_same_table(
     """
     shutil.copytree(finished.out / "data-limit100", tmp_path / "data-limit100")
     folders = [run_folder(tmp_path, kind) for kind in KINDS]
-    interrupted = folders[: len(os.sched_getaffinity(0))]  # a core trains one at a time
+    interrupted = folders[: cores()]  # a core trains one at a time
     saved = "checkpoints/checkpoint_[0-9]*.pt"
     kill_when(tmp_path, lambda: all(len(list(f.glob(saved))) >= 3 for f in interrupted))
     assert not (folders[0] / "model.pt").exists(), "it was killed too late to prove anything"
