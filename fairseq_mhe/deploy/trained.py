@@ -91,8 +91,10 @@ def read_bundle(bundle: Bundle) -> Trained:
         if words != source.vocab_sizes:
             raise ValueError("its dictionaries are of another model")
     except (Exception, ErrorExit) as error:  # each kind of damage raises another one
-        problem = f"{folder} cannot be read ({error.__cause__ or error})"
-        raise UserError(f"{problem}: get the bundle again") from None
+        why = str(error.__cause__ or error)
+        # The message about an unknown kind of attention has advice: --user-dir.
+        advice = "" if "--user-dir" in why else ": get the bundle again"
+        raise UserError(f"{folder} cannot be read ({why}){advice}") from None
     data = DataFolder(folder, bundle.text.languages)
     return Trained(source, bundle.text, task, data, bundle.decoding)
 

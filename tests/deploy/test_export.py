@@ -198,6 +198,7 @@ def test_a_damaged_or_unsuitable_bundle_json_is_refused(
     [
         ("model.safetensors", b"{", "my bundle cannot be read .*get the bundle again"),
         ("model.bin", b"\x06", "cannot load .*my bundle: .*, or get the bundle again"),
+        ("config.json", b'{"attention": "mine"}', r"unknown .*'mine'; .*with --user-dir\)$"),
         ("dict.en.txt", b"\xff", "my bundle cannot be read .*get the bundle again"),
         ("dict.en.txt", b"", "my bundle cannot be read .its dictionaries are of another model"),
         ("bpe.codes", b"\xff", "bpe.codes is no subword model"),
