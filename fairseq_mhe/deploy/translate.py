@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("model", type=Path, metavar="MODEL", help=help_)
     help_ = "text with one sentence a line, also .gz, .xz or .bz2 (default or -: standard input)"
     add("files", nargs="*", default=[], type=Path, metavar="FILE", help=help_)
-    help_ = "file for complete translations, also .gz, .xz or .bz2 (default: print them)"
+    help_ = "file for complete translations, also .gz, .xz or .bz2 (default or -: print them)"
     add("--out", type=Path, metavar="FILE", help=help_)
     help_ = "beam size (default: as in the model's scoring)"
     add("--beam", type=positive, metavar="N", help=help_)
@@ -54,8 +54,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int | None:
     """Translate, and print or write the translations; Ctrl-C ends this with status 130."""
-    if args.out:
-        check_output(args.out, *args.files)
+    out = None if str(args.out) == "-" else args.out
+    if out:
+        check_output(out, *args.files)
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files or ["-"]]
     streams = [
         p for p in paths if p is STANDARD_INPUT or p.is_fifo() or p.is_char_device()
@@ -71,7 +72,7 @@ def run(args: Namespace) -> int | None:
             say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
         lines = chain.from_iterable(map(read_lines, paths))
         try:
-            with _output(args.out) as stream:
+            with _output(out) as stream:
                 done = 0
                 for chunk in _chunks(lines, not streams):
                     stream.writelines(_translations(translator, chunk, done, args))

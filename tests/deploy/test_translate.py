@@ -116,10 +116,9 @@ def test_bad_input_ends_in_one_line(
 
 
 def test_standard_input_is_translated_up_to_an_invalid_line(brief: Path) -> None:
-    text = f"{SOURCES[0]}\r\n\n{SOURCES[0]}\n".encode()
-    done = subprocess.run(
-        command(brief, "-"), input=text + b"\xff", capture_output=True, check=False, timeout=300
-    )
+    text = f"{SOURCES[0]}\r\n\n{SOURCES[0]}\n".encode() + b"\xff"
+    line = command(brief, "-", "--out", "-")
+    done = subprocess.run(line, input=text, capture_output=True, check=False, timeout=300)
     first, empty, last, end = done.stdout.decode().split("\n")
     assert (first, empty, end) == (last, "", "")
     assert first
