@@ -3,15 +3,20 @@
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.packed import bf16_available
 from studies.__main__ import main
 from tests.fixtures.small_runs import SMALL, run_of
 
 
-def test_serving_measures_every_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_serving_measures_every_engine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A second run in the same folder was once measured by the bundles of the first."""
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     data, out = tmp_path / "data", tmp_path / "out"
@@ -35,3 +40,9 @@ def test_serving_measures_every_engine(tmp_path: Path, capsys: pytest.CaptureFix
         assert (row["bleu"], row["equal"]) == (pytest.approx(100), 20)
     assert all(len(row["rates"]) == 2 and min(row["rates"]) > 0 for row in rows)
     assert rows[0]["ratio"] == 1
+    no_heads = Mock(side_effect=UserError("no stock form"))
+    monkeypatch.setattr(KINDS["mhe_mul"], "written_out", no_heads)
+    assert main([*words, "--run", str(run_of("mhe_mul"))]) == 0
+    assert "ctranslate2 is left out: no stock form" in capsys.readouterr().out
+    names = [row["variant"] for row in json.loads((out / "serving.json").read_text())["rows"]]
+    assert names == [*exact, "fairseq, int8"]
