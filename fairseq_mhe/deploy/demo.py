@@ -7,12 +7,15 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fairseq.utils import import_user_module
+
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import require
 from fairseq_mhe.deploy.attention_map import draw_sentence
 from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
+from fairseq_mhe.runs.processes import user_dir
 
 
 def show(translator: Translator, sentence: str) -> tuple[str, str, bytes]:
@@ -70,4 +73,5 @@ def run(args: Namespace) -> None:
 
 
 if __name__ == "__main__":  # when streamlit runs this file
+    import_user_module(Namespace(user_dir=str(user_dir())))
     page(sys.argv[1:])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from fairseq_mhe.deploy.bundle import CONFIG
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
+from fairseq_mhe.runs.processes import OWN_USER_DIR
 from tests.deploy.conftest import SOURCES, trained
 from tests.fixtures.processes import PYTHON, wait_for
 from tests.fixtures.refusals import Refused
@@ -79,6 +81,20 @@ def test_each_column_shows_the_error_for_a_bad_sentence(
             (shown,) = column.error.call_args.args
             assert message in shown
             column.image.assert_not_called()
+
+
+def test_the_server_imports_the_users_kinds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is another process than the command, which imports the user-dir, too."""
+    (tmp_path / "kinds_of_demo").mkdir()
+    (tmp_path / "kinds_of_demo" / "__init__.py").touch()
+    monkeypatch.setenv(OWN_USER_DIR, str(tmp_path / "kinds_of_demo"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["demo.py"])
+    monkeypatch.setitem(sys.modules, "streamlit", Mock(columns=lambda _: []))
+    runpy.run_path(demo.__file__, run_name="__main__")
+    assert sys.modules.pop("kinds_of_demo", None)
 
 
 def test_the_server_is_local_only(brief: Path, monkeypatch: pytest.MonkeyPatch) -> None:
