@@ -17,8 +17,7 @@ from fairseq_mhe.checkpoints.checkpoint import Source, open_source, plain, sourc
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.convert.compare import task_of
-from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.convert.to_ctranslate2 import compare_probabilities, convert
+from fairseq_mhe.convert.to_ctranslate2 import convert_source
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.ctranslate2_engine import (
     CTranslate2Engine,
@@ -182,11 +181,7 @@ def open_engine(
 
 def write_ctranslate2(trained: Trained, folder: Path) -> None:
     """Write a CTranslate2 model in float32, equal heads once; UserError if it is not exact."""
-    source = trained.source
-    weights = folded_parameters(source.model)
-    to = trained.data, folder, "float32", True
-    convert(source.path, source.stock_options, weights, *to)
-    compare_probabilities(source, trained.task, folder)
+    convert_source(trained.source, trained.data, folder, "float32", shared_heads=True)
 
 
 def _suits_ctranslate2(precision: str, cpu: bool) -> bool:

@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("model", type=Path, metavar="MODEL", help=help_)
     help_ = "text with one sentence a line, also .gz, .xz or .bz2 (default or -: standard input)"
     add("files", nargs="*", default=[], type=Path, metavar="FILE", help=help_)
-    help_ = "file for complete translations, also .gz, .xz or .bz2 (default or -: print them)"
+    help_ = "file for all translations, also .gz, .xz or .bz2 (default or -: print them)"
     add("--out", type=Path, metavar="FILE", help=help_)
     help_ = "beam size (default: as in the model's scoring)"
     add("--beam", type=positive, metavar="N", help=help_)

@@ -44,7 +44,7 @@ def run(args: Namespace) -> None:
     translations: dict[str, list[str]] = {}
     precisions = ["float32", "bf16", "int8"] if bf16_available() else ["float32", "int8"]
     ways = [("fairseq", precision) for precision in precisions]
-    left_out = ""
+    left_out: list[str] = []
     with quiet_fairseq(), TemporaryDirectory(dir=output_folder(args.out)) as bundles:
         trained = open_trained(args.model, args.data)
         lines, references = (list(read_lines(trained.data.text("test", i))) for i in (0, 1))
@@ -53,7 +53,7 @@ def run(args: Namespace) -> None:
             export(trained, "ctranslate2", Path(bundles, "ctranslate2"))
             ways += [("ctranslate2", "float32"), ("ctranslate2", "int8")]
         except UserError as error:  # it is not installed, or cannot hold this kind of attention
-            left_out = f" ctranslate2 is left out: {error}."
+            left_out = [f"ctranslate2 is left out: {error}."]
         for engine, precision in ways:
             folder = Path(bundles, engine)
             options: dict[str, Any] = {"precision": precision, "threads": args.threads}
@@ -76,7 +76,7 @@ def run(args: Namespace) -> None:
         row["equal"] = sum(map(str.__eq__, translated, translations["fairseq"]))
     note = f"All lines of test; threads {args.threads}; median of {args.repetitions} "
     note += "rounds, in each of which all engines take a turn. Weights: int8 is rounded at loading."
-    note += f" Equal lines: of {len(lines):,}, those with fairseq's translation in float32.{left_out}"
+    note += f" Equal lines: of {len(lines):,}, those with fairseq's translation in float32."
     block = Block(columns("serving"), [{**row, "mebibytes": row["bytes"] / 2**20} for row in rows])
-    table = Table(f"Serving: {args.model.resolve().name}", [block], [note])
+    table = Table(f"Serving: {args.model.resolve().name}", [block], [note, *left_out])
     write(args, "serving", table, {"threads": args.threads, "rows": rows})

@@ -13,6 +13,7 @@ import torch
 from fairseq_mhe.checkpoints.checkpoint import save_checkpoint
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.convert import to_ctranslate2
 from fairseq_mhe.deploy import ctranslate2_engine, trained
 from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.long_lines import cut
@@ -49,12 +50,12 @@ def test_auto_chooses_ctranslate2_on_a_cpu_if_possible(
     exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert load(exported).engine == "ctranslate2"
-    with monkeypatch.context() as without:
-        refuse = Mock(side_effect=UserError("there is no stock form"))
-        without.setattr(trained, "convert", refuse)
+    with monkeypatch.context() as wrong:
+        wrong.setattr(to_ctranslate2, "compare_probabilities", lambda *_: 0.01)
         assert load(exported).engine == "fairseq"
-        with pytest.raises(UserError, match="there is no stock form"):
-            load(exported, engine="ctranslate2")
+        for precision in ("float32", "int8"):
+            with pytest.raises(UserError, match=r"are not those of .* by 0\.01 of"):
+                load(exported, engine="ctranslate2", precision=precision)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "ctranslate2" or None)
     assert load(exported).engine == "fairseq"
     with pytest.raises(UserError, match="ctranslate2 is not installed"):
@@ -92,24 +93,6 @@ def test_auto_chooses_ctranslate2_on_a_gpu_that_it_can_use(
     assert Translator.load(exported, threads=1, precision="fp16").engine == engine
     assert devices == (["cpu", "cuda"] if gpus else [])
     assert types == (["", "float16"] if gpus else [])
-
-
-def test_auto_chooses_fairseq_if_ctranslate2_is_not_exact(
-    exported: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folded = trained.folded_parameters
-
-    def slightly_wrong(model: Any) -> Any:
-        weights, name = folded(model), "decoder.layers.0.fc2.bias"
-        wrong = weights[name].clone()
-        wrong[0] += 0.1
-        return {**weights, name: wrong}
-
-    monkeypatch.setattr(trained, "folded_parameters", slightly_wrong)
-    assert load(exported).engine == "fairseq"
-    for precision in ("float32", "int8"):
-        with pytest.raises(UserError, match=r"probabilities are not those of .* by 0\.\d+ of"):
-            load(exported, engine="ctranslate2", precision=precision)
 
 
 @pytest.mark.parametrize(
