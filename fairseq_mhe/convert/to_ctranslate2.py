@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source, save_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
@@ -56,7 +56,7 @@ def convert(
     try:
         with tempfile.TemporaryDirectory() as folder:
             checkpoint = Path(folder) / "model.pt"
-            torch.save({"args": args, "model": dict(parameters)}, checkpoint)
+            save_checkpoint({"args": args, "model": dict(parameters)}, checkpoint)
             converted = converter(str(checkpoint), str(data.binary), **pair)
             converted.convert(str(output), quantization=quantization)
     except OSError:  # for example a full disk, which `new_folder` reports

@@ -15,7 +15,7 @@ from safetensors.torch import save
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, plain, source_of
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.common.files import read_json, write_json
+from fairseq_mhe.common.files import new_folder, read_json, write_json
 from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.convert.to_ctranslate2 import convert_source
 from fairseq_mhe.deploy.bundle import Bundle
@@ -168,7 +168,8 @@ def open_engine(
         try:
             with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as folder:
                 model = Path(folder) / "model"
-                write_ctranslate2(trained, model)
+                with new_folder(model) as part:  # reports a full disk
+                    write_ctranslate2(trained, part)
                 longest = trained.positions[1]
                 return CTranslate2Engine(model, longest, precision, cpu, threads)
         except UserError:  # CTranslate2 cannot hold or load the model, or is not exact

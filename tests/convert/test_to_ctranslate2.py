@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import contextlib
 import re
 import sys
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from typing import Any
 import ctranslate2
 import pytest
 import torch
-from ctranslate2.converters import FairseqConverter
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import open_source
@@ -138,14 +136,13 @@ def test_a_model_that_ctranslate2_cannot_hold_ends_in_one_line(
 def test_a_full_disk_ends_in_one_line(
     tmp_path: Path, command: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(_: Any, folder: str, **options: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{folder}/hidden.part")
-
-    monkeypatch.setattr(FairseqConverter, "convert", write)
+    (tmp_path / "model.pt").symlink_to("/dev/full")
+    temporary = contextlib.nullcontext(str(tmp_path))
+    monkeypatch.setattr(to_ctranslate2.tempfile, "TemporaryDirectory", lambda: temporary)
     status, _, error = command(make_model(attention="mqa"), {"attention": "mqa"})
     assert status == 2
     assert f"cannot write {tmp_path}/out: No space left on device: make room" in error
-    assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
+    assert {p.name for p in tmp_path.iterdir()} == {"a.pt", "model.pt"}
 
 
 def test_a_missing_ctranslate2_is_named(command: Convert, monkeypatch: pytest.MonkeyPatch) -> None:
