@@ -8,14 +8,13 @@ from pathlib import Path
 
 import torch
 from fairseq import utils
-from fairseq.data import Dictionary
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.tasks.translation import TranslationTask
 from safetensors import safe_open
 from safetensors.torch import save
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, plain, source_of
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.common.files import new_folder, read_json, write_json
+from fairseq_mhe.common.files import check_no_colon, new_folder, read_json, write_json
 from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.convert.to_ctranslate2 import convert_source
 from fairseq_mhe.deploy.bundle import Bundle
@@ -74,27 +73,22 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
 def read_bundle(bundle: Bundle) -> Trained:
     """Open a bundle of the format fairseq; raises UserError if a file is missing or damaged."""
     folder = bundle.folder
+    check_no_colon(folder)
+    data = DataFolder(folder, bundle.text.languages)
     try:
         with safe_open(folder / WEIGHTS, "pt") as stored:
             weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
             for name, stored_name in (stored.metadata() or {}).items():
                 weights[name] = weights[stored_name]
-        files = [folder / f"dict.{language}.txt" for language in bundle.text.languages]
-        task = TranslationTask(
-            TranslationConfig(), *map(Dictionary.load, map(str, files))
-        )
         options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
         state = {"cfg": {"model": options}, "model": weights}
         source = source_of(folder / WEIGHTS, state)
-        words = len(task.source_dictionary), len(task.target_dictionary)
-        if words != source.vocab_sizes:
-            raise ValueError("its dictionaries are of another model")
+        task = task_of(data, source)
     except (Exception, ErrorExit) as error:  # each kind of damage raises another one
         why = str(error.__cause__ or error)
         # The message about an unknown kind of attention has advice: --user-dir.
         advice = "" if "--user-dir" in why else ": get the bundle again"
         raise UserError(f"{folder} cannot be read ({why}){advice}") from None
-    data = DataFolder(folder, bundle.text.languages)
     return Trained(source, bundle.text, task, data, bundle.decoding)
 
 

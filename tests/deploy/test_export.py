@@ -191,6 +191,8 @@ def test_a_damaged_or_unsuitable_bundle_json_is_refused(
     (bundle / CONFIG).write_text(json.dumps(present))
     with pytest.raises(UserError, match=message):
         Translator.load(bundle)
+    with pytest.raises(UserError, match=r"splits paths at colons, and .*my:bundle has one"):
+        Translator.load(shutil.copytree(exported, tmp_path / "my:bundle"))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_a_damaged_or_unsuitable_bundle_json_is_refused(
         ("model.bin", b"\x06", "cannot load .*my bundle: .*, or get the bundle again"),
         ("config.json", b'{"attention": "mine"}', r"unknown .*'mine'; .*with --user-dir\)$"),
         ("dict.en.txt", b"\xff", "my bundle cannot be read .*get the bundle again"),
-        ("dict.en.txt", b"", "my bundle cannot be read .its dictionaries are of another model"),
+        ("dict.en.txt", b"", "my bundle cannot be read .* it has 4 and .*get the bundle again"),
         ("bpe.codes", b"\xff", "bpe.codes is no subword model"),
         ("bpe.codes", b"", "bpe.codes is no subword model"),
         ("bpe.codes", None, "bpe.codes does not exist: get the bundle again"),
