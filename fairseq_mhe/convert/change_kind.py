@@ -5,7 +5,6 @@ for D = n d: Cordonnier, Loukas & Jaggi 2020, section 3.3 (arXiv 2006.16362).
 """
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ TARGETS = tuple(kind for kind in FIT if kind != "collaborative")
 #: Most rounds of least squares in ``to-collaborative``.
 _ROUNDS = 200
 _SENTENCES = 1000
+_USE_OF_DATA = "data folder: train weights the errors of the fit, valid measures the loss"
 
 
 def convert(
@@ -78,15 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             flag = f"--{option.name.replace('_', '-')}"
             help_ = f"{', '.join(kinds)}: {option.help}"
             add(flag, dest=dest, type=int, metavar="N", help=help_)
-    _add_report(parser)
-
-
-def _add_report(parser: argparse.ArgumentParser) -> None:
-    """Add --data, on which a conversion is fitted and measured, and --json."""
-    use = "data folder: train weights the errors of the fit, valid measures the loss"
-    add_data(parser, use, _SENTENCES)
-    help_ = "print the report as JSON, for programs"
-    parser.add_argument("--json", action="store_true", help=help_)
+    add_data(parser, _USE_OF_DATA, _SENTENCES)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -100,7 +92,7 @@ def to_collaborative_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser, "run folder, or any fairseq checkpoint", output)
     help_ = "width of the shared queries and keys; exact at heads times head width"
     parser.add_argument("--dim", type=positive, required=True, metavar="D", help=help_)
-    _add_report(parser)
+    add_data(parser, _USE_OF_DATA, _SENTENCES)
 
 
 def to_collaborative(args: argparse.Namespace) -> None:
@@ -115,9 +107,6 @@ def _convert_and_report(args: argparse.Namespace, kind: str, **options: Any) -> 
         source = open_source(args.input)
         material = open_material(source, args.data, args.sentences or _SENTENCES)
         report = convert(args.output, kind, material, **options)
-    if args.json:
-        print(json.dumps(report, indent=2))
-        return
     print(f"{args.output}: {kind} from {source.attention_summary}, by least squares")
     difference = f"largest difference of a logit {report['logits']['largest']:.2g}"
     if report["loss"] is not None:

@@ -41,27 +41,17 @@ def test_show_returns_the_translation_the_cache_size_and_a_picture(
     assert picture.startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("format", "message"),
-    [
-        (None, "bundle.json does not exist: give a bundle, which fairseq-mhe export"),
-        ("ctranslate2", "is no bundle for fairseq: export one with --format fairseq"),
-    ],
-)
 def test_a_folder_without_a_fairseq_bundle_is_refused_in_one_line(
-    exported: Path,
-    tmp_path: Path,
-    format: str | None,
-    message: str,
-    refused: Refused,
-    monkeypatch: pytest.MonkeyPatch,
+    exported: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "execv", Mock(side_effect=AssertionError("the server starts")))
-    if format:
-        shutil.copyfile(exported / "bpe.codes", tmp_path / "bpe.codes")
-        config = {**json.loads((exported / CONFIG).read_text()), "format": format}
-        (tmp_path / CONFIG).write_text(json.dumps(config))
-    assert message in refused("demo", tmp_path)
+    missing = "bundle.json does not exist: give a bundle, which fairseq-mhe export"
+    assert missing in refused("demo", tmp_path)
+    shutil.copyfile(exported / "bpe.codes", tmp_path / "bpe.codes")
+    config = {**json.loads((exported / CONFIG).read_text()), "format": "ctranslate2"}
+    (tmp_path / CONFIG).write_text(json.dumps(config))
+    other = "is no bundle for fairseq: export one with --format fairseq"
+    assert other in refused("demo", tmp_path)
 
 
 def test_each_column_shows_the_error_for_a_bad_sentence(
@@ -87,14 +77,13 @@ def test_the_server_imports_the_users_kinds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server is another process than the command, which imports the user-dir, too."""
-    (tmp_path / "kinds_of_demo").mkdir()
-    (tmp_path / "kinds_of_demo" / "__init__.py").touch()
-    monkeypatch.setenv(OWN_USER_DIR, str(tmp_path / "kinds_of_demo"))
+    (tmp_path / "__init__.py").touch()
+    monkeypatch.setenv(OWN_USER_DIR, str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", ["demo.py"])
     monkeypatch.setitem(sys.modules, "streamlit", Mock(columns=lambda _: []))
     runpy.run_path(demo.__file__, run_name="__main__")
-    assert sys.modules.pop("kinds_of_demo", None)
+    assert sys.modules.pop(tmp_path.name, None)
 
 
 def test_the_server_is_local_only(brief: Path, monkeypatch: pytest.MonkeyPatch) -> None:
