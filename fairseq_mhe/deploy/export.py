@@ -24,6 +24,7 @@ from fairseq_mhe.deploy.trained import (
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.prepare.languages import base_code
 from fairseq_mhe.prepare.subword import MODEL_NAMES
+from fairseq_mhe.runs.processes import user_dir
 from fairseq_mhe.runs.scoring import described
 
 _HERE = Path(__file__).parent
@@ -64,7 +65,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     made_by, scores = provenance(source.state).get("made_by"), []
     if run:  # --updates or a recipe may have changed the row's options
         options = shlex.join(as_words(run.settings["options"]))
-        made_by = f"`fairseq-train DATA/bin --user-dir fairseq_mhe {options}`"
+        made_by = f"`fairseq-train DATA/bin --user-dir {user_dir().name} {options}`"
         if (path := run.folder / "test/scores.json").is_file():
             scores = [f"- test: {line}" for line in described(read_json(path))]
     facts = {

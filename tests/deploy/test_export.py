@@ -130,7 +130,10 @@ def test_the_ctranslate2_example_processes_text_like_the_data_folder(
     assert capsys.readouterr().out.splitlines() == text.plain(text.segment(LINES))
 
 
-def test_the_card_has_the_facts_of_the_run_and_of_the_options(tmp_path: Path) -> None:
+def test_the_card_has_the_facts_of_the_run_and_of_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairseq_mhe.deploy.export.user_dir", lambda: Path("some/my_kinds"))
     words = ["--data-name", "Some interface", "--data-licence", "apache-2.0"]
     assert export("mhe_mul", tmp_path / "out", *words) == 0
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
@@ -146,7 +149,7 @@ def test_the_card_has_the_facts_of_the_run_and_of_the_options(tmp_path: Path) ->
         f"| attention parameters | {counts['attention_parameters']:,} |",
         "| attention | mhe_mul |",
         "encoder_embed_dim 8, encoder_ffn_embed_dim 16, encoder_layers 1",
-        "| `fairseq-train DATA/bin --user-dir fairseq_mhe --task translation",
+        "| `fairseq-train DATA/bin --user-dir my_kinds --task translation",
         "--max-update 4 --lr",
         '"tokenizer": "moses"',
     ):
