@@ -115,7 +115,11 @@ def _convert_and_report(args: argparse.Namespace, kind: str, **options: Any) -> 
     print(f"before any fine-tuning, on {material.name}: {difference}")
     if layers := report["layers"]:
         columns = "sublayer", "error of the scores", "rounds of least squares"
-        rows = [(x["name"], f"{x['error']:.2e}", f"{x['iterations']}") for x in layers]
+        rows = []
+        for layer in layers:
+            rows.append(
+                (layer["name"], f"{layer['error']:.2e}", str(layer["iterations"]))
+            )
         print(f"\n{align(columns, rows)}\n")
     words = as_words(training_options(report["options"]))
     flags = shlex.join([*words, "--finetune-from-model", str(args.output)])

@@ -81,8 +81,9 @@ class Material:
             real = tokens.ne(self._pad)
             expected = self.source.model(**inputs)[0][real].double()  # (positions, V)
             logits = model(**inputs)[0][real].double()  # (positions, V)
+            difference = (logits - expected).abs()
             # torch.maximum of NaN and a number is NaN.
-            largest = largest.maximum((logits - expected).abs().max())
+            largest = largest.maximum(difference.max())
             largest_logit = largest_logit.maximum(expected.abs().max())
             positions += len(expected)
         return LogitDifference(float(largest), float(largest_logit), positions)

@@ -166,8 +166,8 @@ def fit_mhe_mul(p: Problem) -> Parameters:
 def fit_mhe_conv(p: Problem) -> Parameters:
     """Fit mhe_conv like MHE-Mul, with 0 as the taps of earlier keys."""
     parameters, factors = p.fit_factors()
-    taps = [factors, *[torch.zeros_like(factors)] * (TAPS - 1)]  # (n, d) each
-    parameters["taps"] = torch.stack(taps, dim=1)  # (n, 3, d)
+    zeros = [torch.zeros_like(factors)] * (TAPS - 1)
+    parameters["taps"] = torch.stack([factors, *zeros], dim=1)  # (n, 3, d)
     return parameters
 
 

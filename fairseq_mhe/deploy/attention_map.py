@@ -175,7 +175,9 @@ def run(args: Namespace) -> None:
     trained = open_trained(args.checkpoint, args.data)
     attention = draw_sentence(trained, args.place, args.sentence, args.target, args.out)
     if args.target is None and args.place != "encoder":
-        print(*trained.text.plain([" ".join(attention.queries[:-1])]))
+        subwords = " ".join(attention.queries[:-1])  # without </s>
+        (translation,) = trained.text.plain([subwords])
+        print(translation)
     kind = trained.source.attention[args.place]
     size = f"{len(attention.layers)} layers, {attention.layers[0].size(0)} heads"
     print(f"{args.out}: {args.place} attention ({kind}), {size}")
