@@ -110,7 +110,7 @@ def _segment(
 
     (checksum,) = manifest.checksums([f"subword/{model.path.name}"]).values()
     made_from = {"inputs": manifest.checksums(texts), "model": checksum}
-    manifest.run("segment", {**made_from, "most": max_length or None}, action)
+    manifest.run("segment", {**made_from, "max_length": max_length}, action)
 
 
 def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
