@@ -208,6 +208,8 @@ def keep(args: Namespace) -> None:
     out = output_folder(args.out)
     for folder in args.runs:
         target = out / folder.resolve().name
+        if target == folder.resolve():
+            raise UserError(f"{target} is the run itself: name another folder")
         if target.exists():  # an earlier command copied this run
             names = [str(path.relative_to(folder)) for path in folder.rglob("*.json")]
             same, *_ = filecmp.cmpfiles(folder, target, names, shallow=False)

@@ -127,3 +127,4 @@ def test_keep_copies_all_runs_or_none(table: Path, tmp_path: Path, refused: Refu
     ):
         assert f"{folder} {error}" in refused("keep", table / NAMES[1], folder, "--out", out)
         assert not out.exists()
+    assert "is the run itself: name another" in refused("keep", table / NAMES[1], "--out", table)

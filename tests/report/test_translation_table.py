@@ -28,6 +28,7 @@ from fairseq_mhe.runs.job import Job
 from tests.fixtures.runs import REFERENCES
 
 MakeRun = Callable[..., Job]
+Patch = pytest.MonkeyPatch
 DOCUMENTED_KEYS = {
     *("attention", "attention_parameters", "total_parameters", "kv_bytes_per_token"),
     *("bleu", "chrf", "prr", "p_value", "tokens_per_second", "sentences_per_second"),
@@ -36,7 +37,7 @@ DOCUMENTED_KEYS = {
 
 
 @pytest.fixture(autouse=True)
-def few_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def few_pictures(request: pytest.FixtureRequest, monkeypatch: Patch) -> None:
     """Draw pictures only in tests that name them, and resample less: both take most of the time."""
     monkeypatch.setattr(significance, "RESAMPLES", 100)
     if "picture" not in request.function.__name__:
@@ -167,10 +168,7 @@ def test_a_baseline_that_learned_nothing_gives_dashes_and_a_note(
 
 
 def test_the_quickstarts_files_and_picture(
-    make_run: MakeRun,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    make_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
 ) -> None:
     """The runs stay untouched; table, files and picture have the promised form."""
     runs = [make_run("mha", 3), make_run("mhe_mul", 5)]
@@ -199,9 +197,7 @@ def test_the_quickstarts_files_and_picture(
     assert cli.main([*line, "--subset", "valid"]) == 2, "valid is not scored"
 
 
-def test_every_format_of_several_rows(
-    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_format_of_rows(make_run: MakeRun, tmp_path: Path, monkeypatch: Patch) -> None:
     """Line breaks in title and names must not break any format; LaTeX must be escaped."""
     models = itertools.product(("base", "12h"), (("mha", 2), ("mhe_mul", 5)))
     runs = [make_run(*cell, row=row) for row, cell in models]
