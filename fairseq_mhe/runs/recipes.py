@@ -91,8 +91,10 @@ class Training:
     @property
     def average(self) -> int:
         """Number of last checkpoints that are averaged: all kept checkpoints but one."""
-        kept = "keep_last_epochs" if self.patience else "keep_interval_updates"
-        return max(1, int(self.options.get(kept) or 0) - 1)
+        epochs = int(self.options.get("keep_last_epochs", 0))
+        if self.patience and epochs > 0:
+            return max(1, epochs - 1)
+        return max(1, int(self.options.get("keep_interval_updates", 0)) - 1)
 
     @property
     def batch_tokens(self) -> int:

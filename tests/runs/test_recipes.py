@@ -109,14 +109,14 @@ def test_a_shorter_training_scales_warm_up_and_intervals() -> None:
     scaled |= {"save_interval_updates": 5, "validate_interval_updates": 5}
     assert short == TRAINING.changed(**scaled)
     assert TRAINING.shortened(40) == TRAINING
-    one = TRAINING.shortened(1)
-    assert one.options["warmup_updates"] == one.options["save_interval_updates"] == 1
+    assert TRAINING.shortened(1).options["save_interval_updates"] == 1
     off = {"save_interval_updates": 0, "warmup_updates": 0, "patience": -1}  # fairseq's defaults
     written = TRAINING.changed(**off, total_num_update=100)  # the learning rate ends above 0
     assert (written.shortened(40), written.average) == (written, 2)
     assert written.shortened(20) == short.changed(**off, total_num_update=50)
     patient = RECIPES["multi30k"].training  # patience may end it before its last update
     assert (patient.patience, patient.average) == (10, 10)
+    assert TRAINING.changed(patience=5, keep_last_epochs=-1).average == TRAINING.average == 2
     assert patient.shortened(2500) == patient.changed(max_update=2500)
 
 
