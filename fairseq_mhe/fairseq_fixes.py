@@ -22,6 +22,7 @@ import torch
 from fairseq import checkpoint_utils, options, utils
 from fairseq.data import Dictionary, data_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
@@ -166,6 +167,28 @@ def _keep_the_last_batch(
     # Batches are consecutive slices of indices. (With fixed shapes fairseq loses nothing.)
     kept = sum(len(batch) for batch in batches)
     return [*batches, indices[kept:]] if kept < len(indices) else batches
+
+
+@_replaces(FairseqTask, "get_batch_iterator")
+def _know_the_epoch(
+    build: Any, task: FairseqTask, dataset: Any, *args: Any, **options: Any
+) -> Any:
+    """Batch a resumed training's data as in epoch 1, and let every epoch mask other words.
+
+    fairseq draws the sentences of batches by the epoch in which it starts or resumes, so the rest
+    of that epoch would repeat some sentences and leave out others. Its worker processes never learn
+    that an epoch ends. This can go when fairseq does neither.
+    """
+    epoch = options.get("epoch", 1)
+    renewed = options.get("disable_iterator_cache") or options.get(
+        "update_epoch_batch_itr"
+    )
+    if not renewed and task.can_reuse_epoch_itr(dataset):
+        options["epoch"] = 1
+    batches = build(task, dataset, *args, **options)
+    dataset.set_epoch(epoch)
+    batches.persistent_workers = False
+    return batches
 
 
 @_replaces(checkpoint_utils, "save_checkpoint")

@@ -14,13 +14,14 @@ from unittest.mock import MagicMock, Mock
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils, options
+from fairseq import checkpoint_utils, data, options
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import Dictionary, TokenBlockDataset, data_utils
 from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.optim.fp16_optimizer import FP16Optimizer
+from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
@@ -28,7 +29,7 @@ from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.build import build
-from fairseq_mhe.models.families import make_task
+from fairseq_mhe.models.families import ROBERTA, make_task
 from tests.fixtures.processes import WITHOUT_FAIRSEQ, python
 
 
@@ -88,6 +89,31 @@ def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:
             checkpoint_utils.load_checkpoint_to_cpu.__wrapped__(path)
     finally:
         torch.serialization.add_safe_globals(allowed)
+
+
+GET_BATCHES = FairseqTask.get_batch_iterator
+
+
+def test_a_resumed_epoch_has_the_batches_of_epoch_1() -> None:
+    sentences, dictionary = torch.arange(4, 31).split(3), make_task(40).source_dictionary
+    pairs = data.LanguagePairDataset(sentences, np.full(9, 3), dictionary)
+    results = []
+    for get in (GET_BATCHES, GET_BATCHES.__wrapped__):
+        epochs = [get(make_task(40), pairs, max_sentences=4, epoch=epoch) for epoch in (1, 2)]
+        results.append(all(map(np.array_equal, *(epoch.frozen_batches for epoch in epochs))))
+    assert results == [True, False], "fairseq's batches are equal now: remove this half of the fix"
+
+
+def test_each_epoch_masks_other_words_also_in_worker_processes() -> None:
+    task, results = ROBERTA.task(40), []
+    for get in (GET_BATCHES, GET_BATCHES.__wrapped__):
+        words = data.ListDataset([torch.arange(4, 34)] * 2)
+        masked = data.MaskTokensDataset(words, task.source_dictionary, 1, task.mask_idx)
+        padded = data.NestedDictionaryDataset({"x": data.RightPadDataset(masked, 1)}, [np.ones(2)])
+        batches = get(task, padded, max_sentences=2, num_workers=1)
+        first, second = (next(batches.next_epoch_itr())["x"] for _ in range(2))
+        results.append(torch.equal(first, second))
+    assert results == [False, True], "workers know the epoch now: remove this half of the fix"
 
 
 @pytest.mark.parametrize(

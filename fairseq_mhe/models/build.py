@@ -11,7 +11,6 @@ from torch import nn
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION, family_of
-from fairseq_mhe.models.meta import without_memory
 from fairseq_mhe.models.options import PLACES
 
 #: Default size of a joined dictionary.
@@ -43,7 +42,7 @@ def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
 def build_on_meta(
     row: str, attention: str, vocabulary: int = VOCABULARY, **options: Any
 ) -> BaseFairseqModel:
-    """Return the model of a row and kind `without_memory`; raises UserError for bad options.
+    """Return the model of a row and kind without memory; raises UserError for bad options.
 
     ``row``: a row of translation, or a language model's architecture; ``vocabulary``: size of the
     joined dictionary with its special symbols; ``options``: further ones of fairseq-train.
@@ -58,7 +57,7 @@ def build_on_meta(
     # wiki103 shares embeddings by options of its adaptive softmax, which its architecture sets.
     tied = {} if row.endswith("_wiki103") else family.tied
     given = {"arch": row, "attention": attention, **tied, **options}
-    with without_memory():
+    with torch.device("meta"):
         return build(given, family.task(vocabulary))
 
 

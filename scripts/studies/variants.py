@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import number, positive, positive_list, some_of
 from fairseq_mhe.common.errors import UserError
@@ -14,7 +16,6 @@ from fairseq_mhe.common.files import yaml_beside
 from fairseq_mhe.convert.change_kind import TARGETS
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.counting import total_parameters
-from fairseq_mhe.models.meta import without_memory
 from fairseq_mhe.models.options import PLACES, build_sublayer
 from fairseq_mhe.runs.job import kind_name
 from fairseq_mhe.runs.recipes import Recipe
@@ -177,7 +178,7 @@ def parameters(row: str, kinds: tuple[str, ...], heads: int, width: int) -> int:
     options = Namespace(**{**sizes(row).options(), **head_options(kinds[0], heads, width)})
     vars(options).update(zip(PLACES.values(), kinds, strict=True))
     try:
-        with without_memory():
+        with torch.device("meta"):
             per_layer = sum(total_parameters(build_sublayer(options, place)) for place in PLACES)
     except ValueError:
         return 0

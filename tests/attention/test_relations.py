@@ -90,19 +90,6 @@ def mla_of_everything(mha: Attention, sizes: dict) -> Attention:
     return layer
 
 
-def mla_of_one_key_and_value(mqa: Attention, sizes: dict) -> Attention:
-    """r = 2 d: the latent vector is the key beside the value; W_UK and W_UV select one of them."""
-    layer = make_layer("mla", **sizes)
-    copy_shared(layer, mqa)
-    projections = (layer.down_proj, mqa.k_proj, mqa.v_proj)
-    for both, key, value in zip(*(p.parameters() for p in projections), strict=True):
-        both.copy_(torch.cat((key, value)))
-    one, none = torch.eye(mqa.head_dim), torch.zeros(mqa.head_dim, mqa.head_dim)
-    layer.k_up_proj.weight.copy_(torch.cat((one, none), dim=1).repeat(mqa.num_heads, 1))
-    layer.v_up_proj.weight.copy_(torch.cat((none, one), dim=1).repeat(mqa.num_heads, 1))
-    return layer
-
-
 def conv_without_neighbours(mul: Attention, sizes: dict) -> Attention:
     """e_i1 = e_i2 = 0, so scores ignore the keys before; W_O contains the value's factors."""
     layer = make_layer("mhe_conv", **sizes)
@@ -123,7 +110,6 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "mha with equal key and value projections is skv": ("skv", mha_from_skv),
     "skv with the identity as projection is el": ("el", skv_from_el),
     "mla with r = C and no compression is mha": ("mha", mla_of_everything),
-    "mla with r = 2 d and key and value in it is mqa": ("mqa", mla_of_one_key_and_value),
     "mhe_conv without neighbours is mhe_mul": ("mhe_mul", conv_without_neighbours),
 }
 

@@ -18,10 +18,9 @@ import fairseq_mhe
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.architectures import ROWS
-from fairseq_mhe.models.build import VOCABULARY, build, build_on_meta
+from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.families import FAMILIES, TRANSLATION, make_task, training_options
-from fairseq_mhe.models.meta import without_memory
 from fairseq_mhe.report.published import TRANSLATION as PUBLISHED
 from tests.fixtures.processes import fairseq
 
@@ -85,7 +84,7 @@ def test_hydra_gives_equal_models(number: int, size: int, monkeypatch: pytest.Mo
     written = OmegaConf.create({"model": {"_name": arch, "attention": "mhe_mul"}})
     add_defaults(written)
     task = family.task(90_000)  # more words than the cut-offs of wiki103
-    with without_memory():
+    with torch.device("meta"):
         models = [task.build_model(cfg.model) for cfg in (parsed, written)]
     assert shapes(models[0]) == shapes(models[1])
     dropouts = [{m.p for m in one.modules() if isinstance(m, FairseqDropout)} for one in models]
@@ -102,7 +101,7 @@ def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
     """The same parameters by name and shape, and the same norms after sublayers."""
     ours = build_on_meta("iwslt", "mha", attention_bias=True)
     args = parse("--arch", "transformer_iwslt_de_en", "--share-all-embeddings")
-    with without_memory():
+    with torch.device("meta"):
         theirs = build_model(args, make_task(VOCABULARY))
     assert shapes(ours) == shapes(theirs)
     layers = ([*model.encoder.layers, *model.decoder.layers] for model in (ours, theirs))
@@ -110,19 +109,6 @@ def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
         assert our_layer.self_attn.num_heads == their_layer.self_attn.num_heads == 4
         assert our_layer.normalize_before is their_layer.normalize_before is False
     assert ours.encoder.dropout_module.p == 0.3
-
-
-def test_without_memory_all_shapes_are_the_same_and_later_models_have_their_positions() -> None:
-    given = {"attention": "mhe_mul", "share_all_embeddings": True}
-    without = build_on_meta("tiny", "mhe_mul", 100)
-    real = build({"arch": TRANSLATION.arch("tiny"), **given}, make_task(100))
-    assert without.encoder.embed_positions.weights.is_meta
-    assert shapes(without) == shapes(real)
-    for side in ("encoder", "decoder"):
-        ours, theirs = (getattr(m, side).embed_positions.weights for m in (without, real))
-        assert ours.shape == theirs.shape
-    first = real.encoder.embed_positions.weights[2:, 0]  # row 1 is of padding
-    torch.testing.assert_close(first, torch.arange(2.0, 2 + len(first)).sin())
 
 
 @pytest.mark.parametrize("row", ROWS)
