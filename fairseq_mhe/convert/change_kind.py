@@ -75,9 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--to", required=True, choices=TARGETS, metavar="KIND", help=help_)
     for dest, (option, kinds) in size_options().items():
         if set(kinds) & set(TARGETS):
-            flag = f"--{option.name.replace('_', '-')}"
+            flag = f"--{dest.replace('_', '-')}"
             help_ = f"{', '.join(kinds)}: {option.help}"
-            add(flag, dest=dest, type=int, metavar="N", help=help_)
+            add(flag, type=int, metavar="N", help=help_)
     add_data(parser, _USE_OF_DATA, _SENTENCES)
 
 
