@@ -27,9 +27,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         add(f"--{place}-attention", metavar="KIND", help=help_)
     for name, (option, users) in size_options().items():
         # A short form and fairseq-train's, which may be equal: --kv-heads, --attention-kv-heads.
-        flags = dict.fromkeys(
-            f"--{flag.replace('_', '-')}" for flag in (option.name, name)
-        )
+        names = (option.name, name)
+        flags = dict.fromkeys(f"--{flag.replace('_', '-')}" for flag in names)
         help_ = f"{', '.join(users)}: {option.help}"
         add(*flags, dest=name, type=int, metavar="N", help=help_)
     for name, default, meaning in (

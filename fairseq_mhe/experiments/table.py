@@ -138,10 +138,8 @@ def open_table(
     out = output_folder(args.out)
     jobs = []
     for chosen, kind, seed in itertools.product(recipes, kinds_, seeds_):
-        attention = dict.fromkeys(PLACES, kind)
-        settings = settings_of(
-            chosen.row, attention, seed, chosen.training, data.identity
-        )
+        places = dict.fromkeys(PLACES, kind)
+        settings = settings_of(chosen.row, places, seed, chosen.training, data.identity)
         input_paths = {"data": str(data.folder)}
         folder = out / f"{chosen.row}-{kind}-seed{seed}"
         jobs.append(plan_job(folder, settings, input_paths, chosen.decoding))

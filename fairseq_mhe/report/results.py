@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.files import Json, read_json
 from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.models.options import PLACES
-from fairseq_mhe.report.published import prr, published
+from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import MIN_BASELINE_BLEU, Comparison, compare
 from fairseq_mhe.report.table import deviation
 from fairseq_mhe.runs.job import Job, differing, read_job
@@ -27,10 +27,10 @@ class Result:
 
     run: Job
     subset: str
-    counts: dict[str, Any]
-    metrics: dict[str, Any]
-    scores: dict[str, Any]
-    generation: dict[str, Any]
+    counts: Json
+    metrics: Json
+    scores: Json
+    generation: Json
     texts: dict[str, list[str]]
     values: dict[str, float | None]  # name in table.json -> value to average over seeds
 
@@ -92,7 +92,8 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         if not (run.folder / subset / "scores.json").is_file():
             advice = f"fairseq-mhe evaluate {folder} --subset {subset}"
             raise UserError(f"{folder} is not scored on {subset}: run {advice}")
-        groups.setdefault((run.row, run.kind), []).append(read_result(run, subset))
+        results = groups.setdefault((run.row, run.kind), [])
+        results.append(read_result(run, subset))
     cells = []
     for (row, kind), results in groups.items():
         results.sort(key=lambda result: result.run.seed)
@@ -142,13 +143,13 @@ def label(cell: Cell, cells: Sequence[Cell]) -> str:
     return cell.kind if len(rows) == 1 else f"{cell.row} {cell.kind}"
 
 
-def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
+def summarise(cells: Sequence[Cell], paper: bool = False) -> list[Json]:
     """Return each cell's entry in table.json; ``paper`` adds sizes and the paper's numbers."""
     baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
     return [_summary(cell, baselines.get(cell.row), paper) for cell in cells]
 
 
-def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> dict[str, Any]:
+def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> Json:
     first = cell.results[0]
     return {
         **(_sizes_and_paper(cell) if paper else {}),
@@ -169,20 +170,16 @@ def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> dict[str, Any]:
 
 def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     """Return PRR (of mean BLEU), its interval and p-value; all are None without a baseline."""
-    comparison = Comparison()
     if baseline is None:
-        return asdict(comparison)
-    if cell is not baseline:
-        first = cell.results[0]
-        system = [result.texts["hypotheses"] for result in cell.results]
-        baseline_system = [result.texts["hypotheses"] for result in baseline.results]
-        references = first.texts["references"]
-        comparison = compare(system, baseline_system, references, first.tokeniser)
-    bleu = statistics.mean(cell.of_seeds("bleu"))
-    baseline_bleu = statistics.mean(baseline.of_seeds("bleu"))
-    has_learned = baseline_bleu >= MIN_BASELINE_BLEU
-    rounded = round(prr(bleu, baseline_bleu), 2) if has_learned else None
-    return {**asdict(comparison), "prr": rounded}
+        return asdict(Comparison())
+    if cell is baseline:
+        has_learned = statistics.mean(cell.of_seeds("bleu")) >= MIN_BASELINE_BLEU
+        return asdict(Comparison(prr=100.0 if has_learned else None))
+    first = cell.results[0]
+    system = [result.texts["hypotheses"] for result in cell.results]
+    baseline_system = [result.texts["hypotheses"] for result in baseline.results]
+    references = first.texts["references"]
+    return asdict(compare(system, baseline_system, references, first.tokeniser))
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:

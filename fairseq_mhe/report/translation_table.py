@@ -196,4 +196,5 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Write the table and print it."""
     output_folder(args.out)
-    show_table(write_table(gather(args.runs, args.subset), args.out, args.title))
+    cells = gather(args.runs, args.subset)
+    show_table(write_table(cells, args.out, args.title))

@@ -81,9 +81,8 @@ class Child:
     def check(self, what: str) -> None:
         """Raise UserError with ``what``, the reason and the log, if the process has failed."""
         if code := self._process.poll():
-            raise UserError(
-                f"{what} failed: {self._reason(code)}; the whole log: {self.log}"
-            )
+            reason = self._reason(code)
+            raise UserError(f"{what} failed: {reason}; the whole log: {self.log}")
 
     def _reason(self, code: int) -> str:
         """Return in one line why the process ended with exit status ``code``."""

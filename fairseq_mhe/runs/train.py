@@ -135,7 +135,7 @@ def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
     if done >= job.training.updates:
         return []  # killed after the last update: fairseq would make another update
     shared = training_arguments(job, device)
-    environment = device.environment(slot)
+    env = device.environment(slot)
     headline = time.strftime("%Y-%m-%d %H:%M:%S ") + f"fairseq-train from update {done}, "
     headline += device.describe(job.training.precision)
     with socket.socket() as probe:  # finds a free port
@@ -147,9 +147,7 @@ def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
         if rank > 0:
             log = log.with_name(f"train.process{rank}.log")
         words = [*shared, *as_words(device.rank_options(rank, port))]
-        child = Child(
-            "fairseq_cli.train", words, log, device.threads, headline, environment
-        )
+        child = Child("fairseq_cli.train", words, log, device.threads, headline, env)
         children.append(child)
     return children
 
@@ -209,7 +207,8 @@ def restore(folder: Path, workers: int = 1) -> int:
     for path in folder.glob("*.pt.tmp"):
         path.unlink()
     # checkpoint_last.pt comes first, so that it stays if another checkpoint has as many updates.
-    for path in sorted(folder.glob("checkpoint*.pt"), key=lambda path: path.name != LAST):
+    saved = folder.glob("checkpoint*.pt")
+    for path in sorted(saved, key=lambda path: path.name != LAST):
         try:
             states[path] = read_checkpoint(path)
         except UserError as error:

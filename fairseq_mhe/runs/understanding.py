@@ -206,7 +206,8 @@ def spans(language_model: LanguageModel, batch: Json) -> list[Span]:
     length = sums.size(1)
     allowed = sums.new_ones(length, length, dtype=torch.bool)  # (T first, T last)
     allowed = allowed.triu().tril(_MAX_ANSWER_LENGTH - 1)
-    best, index = sums.masked_fill(~allowed, -math.inf).flatten(1).max(1)  # (B,)
+    sums = sums.masked_fill(~allowed, -math.inf)
+    best, index = sums.flatten(1).max(1)  # (B,)
     in_passage = passage(net_input["src_tokens"], end)  # (B, T)
     start = in_passage.int().argmax(1)  # (B,)
     columns = (best, no_answer, index // length - start, index % length - start)
@@ -261,7 +262,7 @@ def _correlation(function: Any, gold: Labels, predicted: Labels) -> float:
 
 
 #: Name -> function of gold and predicted labels; 1 is the best value.
-METRICS: dict[str, Callable[[Labels, Labels], float]] = {
+METRICS = {
     "accuracy": accuracy_score,
     "f1": partial(f1_score, pos_label="1", zero_division=0),
     "macro_f1": partial(f1_score, average="macro"),
