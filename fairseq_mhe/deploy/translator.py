@@ -129,10 +129,8 @@ class Translator:
         beam = beam or self.decoding.beam
         max_tokens = batch_tokens or self.decoding.max_tokens
         if count > beam:
-            raise UserError(
-                f"a beam of {beam} has no {count} translations of a line: take a larger beam, "
-                "or fewer"
-            )
+            problem = f"a beam of {beam} has no {count} translations of a line"
+            raise UserError(f"{problem}: take a larger beam, or fewer")
         decoding = replace(self.decoding, beam=beam, max_tokens=max_tokens)
         with self.lock:
             lines_in_parts = self._parts(texts, on_cut)
