@@ -42,20 +42,19 @@ class LogitDifference(NamedTuple):
 class Material:
     """Sentences on which models are compared with ``source``, and on which its inputs are measured.
 
-    ``compared``: the first ``sentences`` of the split ``subset`` of ``data``, or random words.
+    ``compared``: the first ``sentences`` of ``data``'s split valid, or random words.
     """
 
     source: Source
     task: TranslationTask
     compared: Sequence[Batch]
     data: Path | None = None
-    subset: str = ""
     sentences: int = 0
 
     @property
     def name(self) -> str:
         """The sentences on which models are compared, in words."""
-        return f"{self.subset} of {self.data}" if self.data else "random words"
+        return f"valid of {self.data}" if self.data else "random words"
 
     @property
     def _pad(self) -> int:
@@ -127,16 +126,14 @@ def add_data(parser: argparse.ArgumentParser, use: str, sentences: int) -> None:
     add("--sentences", type=positive, metavar="N", help=help_)
 
 
-def open_material(
-    source: Source, data: Path | None, sentences: int, subset: str = "valid"
-) -> Material:
-    """Load ``subset``'s first ``sentences``, or random words; UserError if the data do not fit."""
+def open_material(source: Source, data: Path | None, sentences: int) -> Material:
+    """Load valid's first ``sentences``, or random words; UserError if the data do not fit."""
     if data is None:
         return Material(source, source.task(), random_batches(source))
     source.require_translation("--data")
     task = task_of(open_binary(data), source)
-    compared = pair_batches(task, source.model, subset, sentences)
-    return Material(source, task, compared, data, subset, sentences)
+    compared = pair_batches(task, source.model, "valid", sentences)
+    return Material(source, task, compared, data, sentences)
 
 
 def task_of(data: DataFolder, source: Source) -> TranslationTask:
@@ -162,14 +159,14 @@ def pair_batches(
         task.load_dataset(subset)
     except (OSError, TypeError):  # fairseq's, if one side of the split is missing
         problem = f"{task.cfg.data} has no split {subset!r}"
-        raise UserError(f"{problem}: prepare the data again, or name another") from None
+        raise UserError(f"{problem}: prepare the data again") from None
     dataset = task.dataset(subset)
     order = np.arange(len(dataset))
     fitting, _ = dataset.filter_indices_by_size(order, model.max_positions())
     if not len(fitting):
         raise UserError(
             f"{task.cfg.data} has no sentences in {subset!r} that the model has the positions for: "
-            "prepare the data again, or name another split"
+            "give another data folder"
         )
     pairs = [dataset[index] for index in fitting[:count]]
     pairs.sort(key=lambda pair: len(pair["source"]))

@@ -110,11 +110,10 @@ def add_files(parser: argparse.ArgumentParser, source: str, output: str) -> None
 
 
 def check_arguments(args: argparse.Namespace) -> None:
-    """Raise UserError for an output that cannot be written, and for options without --data."""
+    """Raise UserError for an output that cannot be written, and --sentences without --data."""
     check_output(args.output, args.input, checkpoint_path(args.input))
-    for name in ("sentences", "subset"):
-        if vars(args).get(name) and not args.data:
-            raise UserError(f"--{name} is for --data: give --data, or leave it out")
+    if args.sentences and not args.data:
+        raise UserError("--sentences is for --data: give --data, or leave it out")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +121,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser, source, "checkpoint to write: an equal model of fairseq's own")
     use = "data folder to compare both models on, also by beam search (default: random words)"
     add_data(parser, use, _SENTENCES)
-    parser.add_argument("--subset", help="split to compare on (default: test)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -130,8 +128,7 @@ def run(args: argparse.Namespace) -> None:
     check_arguments(args)
     with quiet_fairseq():
         source = open_source(args.input)
-        sentences, subset = args.sentences or _SENTENCES, args.subset or "test"
-        material = open_material(source, args.data, sentences, subset)
+        material = open_material(source, args.data, args.sentences or _SENTENCES)
         logits, same = fold(material, args.output)
     count = sum(len(batch["target"]) for batch in material.compared)
     stock = source.family.stock
