@@ -30,6 +30,8 @@ from fairseq_mhe.common.cpu import keep_compiled_products
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
 from fairseq_mhe.common.quiet import quieten_start_up
 
+_Function = Callable[..., Any]
+
 
 def apply() -> None:
     """Apply the fixes that need all of fairseq's modules; `fairseq_mhe.register` calls this."""
@@ -49,13 +51,11 @@ def apply() -> None:
             vars(module)["eval"] = _evaluate
 
 
-def _replaces(
-    owner: Any, name: str
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _replaces(owner: Any, name: str) -> Callable[[_Function], _Function]:
     """Replace ``owner.name`` by the decorated function; its first argument is the original."""
     original = getattr(owner, name)
 
-    def decorate(replacement: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(replacement: _Function) -> _Function:
         @functools.wraps(original)
         def replaced(*args: Any, **kwargs: Any) -> Any:
             return replacement(original, *args, **kwargs)
@@ -170,23 +170,20 @@ def _keep_the_last_batch(
 
 
 @_replaces(FairseqTask, "get_batch_iterator")
-def _know_the_epoch(
-    build: Any, task: FairseqTask, dataset: Any, *args: Any, **options: Any
-) -> Any:
+def _know_the_epoch(build: Any, task: Any, dataset: Any, *args: Any, **kw: Any) -> Any:
     """Batch a resumed training's data as in epoch 1, and let every epoch mask other words.
 
     fairseq draws the sentences of batches by the epoch in which it starts or resumes, so the rest
     of that epoch would repeat some sentences and leave out others. Its worker processes never learn
     that an epoch ends. This can go when fairseq does neither.
     """
-    epoch = options.get("epoch", 1)
-    renewed = options.get("disable_iterator_cache") or options.get(
-        "update_epoch_batch_itr"
-    )
-    if not renewed and task.can_reuse_epoch_itr(dataset):
-        options["epoch"] = 1
-    batches = build(task, dataset, *args, **options)
-    dataset.set_epoch(epoch)
+    epoch = kw.get("epoch", 1)
+    renewed = kw.get("disable_iterator_cache") or kw.get("update_epoch_batch_itr")
+    if epoch > 1 and not renewed and task.can_reuse_epoch_itr(dataset):
+        batches = build(task, dataset, *args, **{**kw, "epoch": 1})
+        dataset.set_epoch(epoch)
+    else:
+        batches = build(task, dataset, *args, **kw)
     batches.persistent_workers = False
     return batches
 
@@ -214,14 +211,14 @@ def _save_interval(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any)
 
 
 @_replaces(Trainer, "state_dict")
-def _save_full_precision(as_state: Any, trainer: Trainer) -> dict[str, Any]:
-    """Save the optimizer's float32 weights in checkpoints of ``--bf16``, and `_patience`.
+def _save_float32(as_state: Any, trainer: Trainer) -> dict[str, Any]:
+    """Save the optimizer's float32 weights under ``--bf16`` and ``--fp16``, and `_patience`.
 
-    fairseq saves the model's weights, which bfloat16 rounds to 8 bits (so does ``--fp16`` on GPUs:
-    its float32 weights are a flat tensor), and no count. This can go when fairseq saves both.
+    fairseq saves the model's weights, which bfloat16 rounds to 8 bits, and no count. This can go
+    when fairseq saves both.
     """
     state: dict[str, Any] = as_state(trainer)
-    for name, full, _ in _full_precision(trainer):
+    for name, full, _ in _float32_weights(trainer):
         state["model"][name] = full.data
     if patience := _patience():
         state["extra_state"]["patience"] = patience
@@ -235,15 +232,13 @@ def _patience() -> dict[str, Any]:
 
 
 @_replaces(Trainer, "load_checkpoint")
-def _load_full_precision(
-    load: Any, trainer: Trainer, filename: str, *args: Any, **kw: Any
-) -> Any:
-    """Resume from what `_save_full_precision` saved."""
-    extra_state = load(trainer, filename, *args, **kw)
+def _load_float32(load: Any, trainer: Any, path: str, *args: Any, **kw: Any) -> Any:
+    """Resume from what `_save_float32` saved."""
+    extra_state = load(trainer, path, *args, **kw)
     if extra_state and not kw.get("reset_meters"):  # not at the start of a fine-tuning
         _patience().update(extra_state.get("patience", {}))
-    weights = list(_full_precision(trainer)) if extra_state else []
-    saved = read_checkpoint(Path(filename))["model"] if weights else {}
+    weights = list(_float32_weights(trainer)) if extra_state else []
+    saved = read_checkpoint(Path(path))["model"] if weights else {}
     for name, full, rounded in weights:
         value = saved.get(name)
         # They differ if the model has replaced a classification head: then keep its new weights.
@@ -252,11 +247,11 @@ def _load_full_precision(
     return extra_state
 
 
-def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+def _float32_weights(trainer: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield name, float32 weight and rounded weight of each parameter that has both."""
     optimizer = trainer.optimizer
-    weights = getattr(optimizer, "fp32_params", None)
-    if isinstance(weights, list):
+    if hasattr(optimizer, "fp32_weights_grads"):  # models/optimizer.py's
+        weights, _ = optimizer.fp32_weights_grads
         full = dict(zip(optimizer.fp16_params, weights, strict=True))
         named = trainer.get_model().named_parameters(remove_duplicate=False)
         for name, parameter in named:

@@ -9,6 +9,7 @@ import pickle
 import re
 import sys
 from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock, Mock
 
 import numpy as np
@@ -30,6 +31,7 @@ from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.build import build
 from fairseq_mhe.models.families import ROBERTA, make_task
+from tests.fixtures.fake_cuda import DTYPES
 from tests.fixtures.processes import WITHOUT_FAIRSEQ, python
 
 
@@ -145,32 +147,35 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
         assert number not in saved[1], "fairseq numbers checkpoints itself now: remove the fix"
 
 
-def bf16_trainer() -> Trainer:
-    words = "--arch transformer_mhe_tiny --optimizer adam --lr 0.01 --bf16 --cpu"
+def trainer_in(precision: str) -> Trainer:
+    words = f"--arch transformer_mhe_tiny --optimizer adam --lr 0.01 --{precision} --cpu"
     args = parsed(*words.split(), "--share-all-embeddings", "--required-batch-size-multiple", "1")
     cfg, task = convert_namespace_to_omegaconf(args), make_task(20)
+    cfg.common.fp16_no_flatten_grads = False
     model = build(cfg.model, task, seed=3)
     return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))
 
 
-def test_checkpoints_of_bf16_hold_float32_weights(tmp_path: Path) -> None:
-    """With the fix the optimizer's float32 weights survive saving and loading, without it not."""
-    first = bf16_trainer()
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_checkpoints_hold_float32_weights(precision: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """The optimizer's survive saving and loading; those of fp16 are one tensor, as on a GPU."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    first = trainer_in(precision)
     first.optimizer.backward(sum(parameter.sum() for parameter in first.model.parameters()))
     first.optimizer.step()
     first.consolidate_optimizer()
     first.save_checkpoint(str(tmp_path / "with.pt"), {"train_iterator": {"epoch": 1}})
     saved = read_checkpoint(tmp_path / "with.pt")["model"]
     weight = saved["encoder.layers.0.fc1.weight"]
-    assert not torch.equal(weight, weight.bfloat16().float()), "they are not rounded"
+    assert not torch.equal(weight, weight.to(DTYPES[precision]).float()), "they are not rounded"
     shared = {saved[f"{side}.embed_tokens.weight"].data_ptr() for side in ("encoder", "decoder")}
     assert len(shared) == 1
 
     def same(other: Trainer) -> bool:
-        pairs = zip(first.optimizer.fp32_params, other.optimizer.fp32_params, strict=True)
-        return all(torch.equal(one, another) for one, another in pairs)
+        weights = (trainer.optimizer.fp32_weights_grads[0] for trainer in (first, other))
+        return all(map(torch.equal, *weights))
 
-    again, without = bf16_trainer(), bf16_trainer()
+    again, without = trainer_in(precision), trainer_in(precision)
     again.load_checkpoint(str(tmp_path / "with.pt"))
     assert same(again)
     Trainer.load_checkpoint.__wrapped__(without, str(tmp_path / "with.pt"))

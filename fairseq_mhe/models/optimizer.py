@@ -61,7 +61,7 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
         return isinstance(self.fp32_optimizer, AdamFused) and self.fp16_params[0].is_cuda
 
     @functools.cached_property
-    def _fp32_weights_grads(self) -> tuple[list[Tensor], list[Tensor]]:
+    def fp32_weights_grads(self) -> tuple[list[Tensor], list[Tensor]]:
         """The float32 weights and gradients, in the order and shapes of ``fp16_params``."""
         if not self.has_flat_params:
             weights = [p.data for p in self.fp32_params]
@@ -81,7 +81,7 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
             grads = []
             for p in self.fp16_params:
                 grads.append(torch.zeros_like(p) if p.grad is None else p.grad)
-            _, fp32_grads = self._fp32_weights_grads
+            _, fp32_grads = self.fp32_weights_grads
             torch._foreach_copy_(fp32_grads, grads)
             self._needs_sync: bool = False
 
@@ -89,7 +89,7 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
         if not self._copies_at_once:
             super()._sync_fp32_params_to_fp16()
             return
-        fp32_weights, _ = self._fp32_weights_grads
+        fp32_weights, _ = self.fp32_weights_grads
         torch._foreach_copy_([p.data for p in self.fp16_params], fp32_weights)
 
     def zero_grad(self) -> None:

@@ -19,11 +19,13 @@ DEFAULT_ATTENTION = "mhe_mul"
 PLACES = {place: f"{place}_attention" for place in ("encoder", "decoder", "cross")}
 #: Prefixes of fairseq's options for features that our attention lacks.
 _UNSUPPORTED = ("quant_noise", "cross_self_attention", "xformers", "layers_to_keep")
+#: Flag -> the option, and the kinds that use it.
+KindOptions = dict[str, tuple[Option, list[str]]]
 
 
-def kind_options() -> dict[str, tuple[Option, list[str]]]:
-    """Return the options that kinds declare: flag -> (option, the kinds that use it)."""
-    options: dict[str, tuple[Option, list[str]]] = {}
+def kind_options() -> KindOptions:
+    """Return the options that kinds declare."""
+    options: KindOptions = {}
     for kind, class_ in KINDS.items():
         for option in class_.OPTIONS:
             _, users = options.setdefault(option.flag, (option, []))
@@ -31,7 +33,7 @@ def kind_options() -> dict[str, tuple[Option, list[str]]]:
     return dict(sorted(options.items()))
 
 
-def size_options() -> dict[str, tuple[Option, list[str]]]:
+def size_options() -> KindOptions:
     """Return the `kind_options` that set a size (a whole number) and that not all kinds use."""
     sizes = {}
     for flag, (option, users) in kind_options().items():

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.backends import mkldnn as onednn
 from torch.nn import functional as F
 
 from fairseq_mhe.attention.mhe import ScaledLinear
@@ -153,14 +154,9 @@ def int8_available() -> bool:
     return torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
-def _onednn_available() -> bool:
-    has_product = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return torch.backends.mkldnn.is_available() and has_product
-
-
 def bf16_available() -> bool:
     """Return whether torch can run `Bf16Linear` on this processor."""
-    return _onednn_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return onednn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def pack_linears(model: nn.Module, precision: str = "float32") -> None:
@@ -175,7 +171,7 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
         faster = on_cpu and bf16_available() and has_fast_bf16()
         precision = "bf16" if faster else "float32"
     classes: dict[str, Any] = {
-        "float32": (PackedLinear, _onednn_available(), ""),
+        "float32": (PackedLinear, onednn.is_available(), ""),
         "bf16": (Bf16Linear, bf16_available(), "a processor with AVX-512"),
         "int8": (Int8Linear, int8_available(), "an x86 processor"),
     }

@@ -17,15 +17,6 @@ def test_padding_of_some_steps_only() -> None:
     assert torch.equal(cache.padding, torch.tensor([[0, 1, 0], [0, 0, 0]]).bool())
 
 
-def test_an_order_that_moves_nothing_copies_nothing() -> None:
-    cache, key = KeyValueCache(), random(2, 1, 3, 4)
-    cache.append(key, -key, None)
-    cache.reorder(torch.tensor([0, 1]))
-    cache.beam = 3
-    cache.reorder(torch.tensor([2, 0, 1, 3, 3, 4]))
-    assert cache.key is key
-
-
 def test_sentence_order() -> None:
     assert sentence_order(torch.tensor([0, 1]), 2, 1) == (None, 1)
     assert sentence_order(torch.tensor([1, 0, 2, 2]), 2, 2) == (None, 2)
