@@ -17,6 +17,8 @@ from fairseq_mhe.prepare.tokenise import ESCAPED
 TokenizerRows = tuple[Any, list[int | None]]
 _CONTROL = "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"
+#: A capital sigma that ends a word. The marks in the class may stand between letters of a word.
+_LAST_SIGMA = r"(?<=\p{L}[\p{M}'.:·\x{2019}]*)Σ(?![\p{M}'.:·\x{2019}]*\p{L})"
 #: The name of Unigram's unknown piece. As Unigram finds pieces by name, no text may have the name.
 _UNKNOWN = "\x00"
 
@@ -57,7 +59,8 @@ def _normalizer(text: TextProcessing) -> Any:
         rules += tokenising(text.languages[0])
     steps: list[Any] = [normalizers.NFC()]
     steps += [normalizers.Replace(Regex(pattern), to) for pattern, to in rules]
-    if text.lowercase:
+    if text.lowercase:  # Lowercase alone makes every capital sigma a σ
+        steps.append(normalizers.Replace(Regex(_LAST_SIGMA), "ς"))
         steps.append(normalizers.Lowercase())
     return normalizers.Sequence(steps)
 

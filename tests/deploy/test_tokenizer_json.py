@@ -90,6 +90,8 @@ def test_token_ids_map_to_fairseqs(sample: Sample, corpus: dict[str, Pairs]) -> 
     segmented = sample.text.segment(lines, 0)
     expected = [words.encode_line(line, add_if_not_exist=False).tolist() for line in segmented]
     assert ids == expected
+    capitals, process = "ΟΔΟΣ ΣΑΣ.Σ Σ", model_text("en", sample.text.tokenizer, False, True)
+    assert tokenizer.normalizer.normalize_str(capitals).lower() == process([capitals])[0]
     mapped = sorted(row for row in rows if row is not None)
     assert mapped == list(range(len(words)))  # each word of the dictionary has one token
 
