@@ -122,5 +122,6 @@ def _convert_and_report(args: argparse.Namespace, kind: str, **options: Any) -> 
             )
         print(f"\n{align(columns, rows)}\n")
     words = as_words(training_options(report["options"]))
-    flags = shlex.join([*words, "--finetune-from-model", str(args.output)])
+    words += ["--finetune-from-model", str(args.output)]
+    flags = shlex.join(words)
     print(f"train further: fairseq-train DATA-BIN --user-dir fairseq_mhe {flags} ...")

@@ -64,7 +64,8 @@ def attention_map(
 ) -> AttentionMap:
     """Return the weights at ``place`` for a sentence (1, S) and its translation (1, T)."""
     prev_output = target.roll(1, dims=1)  # the decoder's input begins with </s>
-    layers = _weights(model, place, source, torch.tensor([source.size(1)]), prev_output)
+    lengths = torch.tensor([source.size(1)])
+    layers = _weights(model, place, source, lengths, prev_output)
     sentence = _symbols(source, task.source_dictionary)
     translation = _symbols(target, task.target_dictionary)
     queries, keys = translation, sentence

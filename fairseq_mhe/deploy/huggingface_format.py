@@ -50,7 +50,8 @@ def _check(trained: Trained) -> None:
     """Raise UserError if no class of transformers holds the model."""
     options = trained.source.options
     same = {name: [options[other]] for name, other in _CONSTANTS["same"].items()}
-    for name, values in {**_CONSTANTS["held"], **same}.items():
+    allowed = _CONSTANTS["held"] | same
+    for name, values in allowed.items():
         if options[name] not in values:
             raise UserError(
                 f"no class of transformers holds {trained.source.path}: its option {name} is "
@@ -74,7 +75,8 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
         no_padding = side.padding_idx + 1
         tokens = torch.full((1, trained.positions[0]), no_padding)  # (1, S)
-        weights[f"model.{name}.embed_positions.weight"] = side.embed_positions(tokens)[0]
+        positions = side.embed_positions(tokens)[0]  # (S, C)
+        weights[f"model.{name}.embed_positions.weight"] = positions
     return {name: value.detach().contiguous() for name, value in weights.items()}
 
 
