@@ -78,9 +78,11 @@ def _rows_and_beam(
 ) -> tuple[Tensor | None, int]:
     """Return what `sentence_order` does; ``version`` changes if ``new_order`` is written to."""
     old_rows = [index // beam for index in _to_host(new_order, version)]
-    rows, new_beam = old_rows[::beam], beam
+    rows = old_rows[::beam]
+    new_beam = beam
     if old_rows != [row for row in rows for _ in range(beam)]:  # neighbours mix sentences
-        rows, new_beam = old_rows, 1
+        rows = old_rows
+        new_beam = 1
     if rows == list(range(sentences)):
         return None, new_beam
     return (new_order // beam)[::new_beam], new_beam

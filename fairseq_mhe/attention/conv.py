@@ -73,7 +73,8 @@ class MHAConv(Attention):
             return super().written_out()  # raises UserError
         heads = WrittenOut.of_projections(self)
         factors = self.taps[:, 0].detach().double()  # (n, d)
-        query, bias = heads.query * factors.unsqueeze(2), heads.query_bias * factors
+        query = heads.query * factors.unsqueeze(2)
+        bias = heads.query_bias * factors
         return replace(heads, query=query, query_bias=bias)
 
 
