@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fairseq_mhe
 from fairseq_mhe.common.arguments import Parser
+from fairseq_mhe.common.cpu import sleep_sooner
 from fairseq_mhe.common.errors import UserError, exit_status
 from fairseq_mhe.common.files import yaml_beside
 from fairseq_mhe.common.quiet import quieten_start_up
@@ -87,6 +88,7 @@ def build_parser(chosen: str | None = None) -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; return its exit code: 2 for bad input (after one line), 130 for Ctrl-C."""
     quieten_start_up()
+    sleep_sooner()
     argv = list(sys.argv[1:] if argv is None else argv)
     words = _without_user_dir(argv)
     chosen = next((word for word in words if word in SUBCOMMANDS), None)

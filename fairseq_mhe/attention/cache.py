@@ -78,11 +78,9 @@ def _rows_and_beam(
 ) -> tuple[Tensor | None, int]:
     """Return what `sentence_order` does; ``version`` changes if ``new_order`` is written to."""
     old_rows = [index // beam for index in _to_host(new_order, version)]
-    rows = old_rows[::beam]
-    new_beam = beam
+    rows, new_beam = old_rows[::beam], beam
     if old_rows != [row for row in rows for _ in range(beam)]:  # neighbours mix sentences
-        rows = old_rows
-        new_beam = 1
+        rows, new_beam = old_rows, 1
     if rows == list(range(sentences)):
         return None, new_beam
     return (new_order // beam)[::new_beam], new_beam

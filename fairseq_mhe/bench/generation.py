@@ -200,8 +200,7 @@ def shapes(cell: Values) -> list[tuple[int, int]]:
         return [(cell["batch"], cell["length"])]
     random = np.random.default_rng(1)  # independent of --seed
     news = models.random_lengths(random, cell["sentences"], _SPREAD)
-    lengths = np.clip(news, *_BOUNDS).astype(int)
-    lengths = np.sort(lengths)[::-1]  # longest first
+    lengths = np.sort(np.clip(news, *_BOUNDS).astype(int))[::-1]  # longest first
     limits = {"max_tokens": _MAX_BATCH_TOKENS, "max_sentences": cell["batch"]}
     batches = batch_by_size(np.arange(len(lengths)), lengths.__getitem__, **limits)
     return [(len(batch), int(lengths[batch[0]])) for batch in batches]

@@ -1,7 +1,7 @@
-"""Tuning for CPUs: glibc keeps freed memory, oneDNN keeps its compiled matrix products.
+"""Tuning for CPUs: glibc keeps freed memory, oneDNN its compiled products, threads sleep sooner.
 
 ``FAIRSEQ_MHE_CPU_TUNING=0`` turns all of it off. Nothing here overrides a variable of glibc's
-allocator or of oneDNN's cache that the user has set. docs/benchmarks.md has the effects.
+allocator, of oneDNN's cache or of OpenMP that the user has set. docs/benchmarks.md has the effects.
 """
 
 import ctypes
@@ -38,6 +38,16 @@ def with_huge_pages() -> dict[str, str]:
     limit = _MAX_THRESHOLD
     limits = f"glibc.malloc.mmap_threshold={limit}:glibc.malloc.trim_threshold={limit}"
     return {"GLIBC_TUNABLES": f"glibc.malloc.hugetlb=1:{limits}"}
+
+
+def sleep_sooner() -> None:
+    """Let waiting OpenMP threads sleep sooner; to be called before torch is imported.
+
+    libgomp's threads test 300,000 times whether the others are done before they sleep. If another
+    program keeps a core busy, two threads may share a core, and one computes while the other tests.
+    """
+    if _may_set("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        os.environ["GOMP_SPINCOUNT"] = "5000"
 
 
 def keep_freed_memory(largest: int = _MAX_THRESHOLD) -> bool:

@@ -69,5 +69,4 @@ def exit_status(name: str, command: Callable[[], int | None]) -> int:
 def _discard_output() -> None:
     """Redirect standard output to /dev/null, because Python flushes it at exit and fails again."""
     with contextlib.suppress(OSError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -44,8 +44,7 @@ def _rows(group: str) -> dict[str, Row]:
 
 PAPER_ROWS = _rows("paper")
 ROWS = {**PAPER_ROWS, **_rows("small")}  # of translation models
-ROBERTA_ROWS = _rows("roberta")
-LM_ROWS = _rows("language_model")
+ROBERTA_ROWS, LM_ROWS = _rows("roberta"), _rows("language_model")
 
 
 def sizes(row: str) -> Row:

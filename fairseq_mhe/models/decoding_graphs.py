@@ -102,8 +102,7 @@ class FixedCache(KeyValueCache):
         for tensor in tensors(like):
             _, heads, _, width = tensor.shape
             rooms.append(tensor.new_zeros(len(padding), heads, padding.size(1), width))
-        self.key = rooms[0]
-        self.value = rooms[-1]
+        self.key, self.value = rooms[0], rooms[-1]
 
     def append(self, key: Tensor, value: Tensor, padding: Tensor | None) -> None:
         """Write key (B, Hk, 1, dk) and value (B, Hv, 1, dv) at the next position."""

@@ -92,8 +92,7 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         if not (run.folder / subset / "scores.json").is_file():
             advice = f"fairseq-mhe evaluate {folder} --subset {subset}"
             raise UserError(f"{folder} is not scored on {subset}: run {advice}")
-        results = groups.setdefault((run.row, run.kind), [])
-        results.append(read_result(run, subset))
+        groups.setdefault((run.row, run.kind), []).append(read_result(run, subset))
     cells = []
     for (row, kind), results in groups.items():
         results.sort(key=lambda result: result.run.seed)

@@ -196,5 +196,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Write the table and print it."""
     output_folder(args.out)
-    cells = gather(args.runs, args.subset)
-    show_table(write_table(cells, args.out, args.title))
+    show_table(write_table(gather(args.runs, args.subset), args.out, args.title))

@@ -173,8 +173,7 @@ def differing(one: Json, other: Json) -> Json:
 def _flat(config: Json) -> Json:
     """Return settings and decoding without nesting: {"options lr": value of lr, ...}."""
     flat: Json = {}
-    groups = {**config["settings"], "decoding": config["decoding"]}
-    for group, values in groups.items():
+    for group, values in {**config["settings"], "decoding": config["decoding"]}.items():
         by_name = values if isinstance(values, dict) else {"": values}
         flat |= {f"{group} {name}".strip(): value for name, value in by_name.items()}
     return flat

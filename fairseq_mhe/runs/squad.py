@@ -82,8 +82,7 @@ def threshold(answers: Mapping[str, Answer], gold: Gold) -> float:
     """Return the ``limit`` for which `answers_up_to` has the best F1; -inf: all are empty."""
     gain = best = 0.0  # sum of F1 relative to giving no answers
     limit = -math.inf
-    by_odds = sorted(answers.items(), key=lambda pair: pair[1].odds)
-    for question, answer in by_odds:
+    for question, answer in sorted(answers.items(), key=lambda pair: pair[1].odds):
         if gold[question] == [""]:
             gain -= bool(answer.text)  # only an empty answer is right
         else:

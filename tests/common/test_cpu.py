@@ -1,4 +1,4 @@
-"""Freed memory and compiled products stay in the process, unless the user sets otherwise."""
+"""Freed memory, compiled products and waiting threads, and the user's own settings of these."""
 
 import json
 import os
@@ -45,7 +45,7 @@ OFF = {cpu.SWITCH: "0"}
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    tuning = ("MALLOC_", "GLIBC_TUNABLES", "ONEDNN", "DNNL", cpu.SWITCH)
+    tuning = ("MALLOC_", "GLIBC_TUNABLES", "ONEDNN", "DNNL", "GOMP_", "OMP_", cpu.SWITCH)
     return {n: v for n, v in os.environ.items() if not n.startswith(tuning)} | more
 
 
@@ -83,10 +83,7 @@ def test_a_users_own_tuning_and_the_switch_win(monkeypatch: pytest.MonkeyPatch) 
             assert not cpu.keep_freed_memory()
 
 
-@pytest.mark.skipif(
-    not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
-    reason="this processor has no instructions for bfloat16, and oneDNN compiles nothing for it",
-)
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="no bfloat16 here")
 def test_a_repeated_shape_is_not_compiled_again(tmp_path: Path) -> None:
     done = run_alone(tmp_path, COMPILED, ONEDNN_VERBOSE="profile_create")
     assert done.returncode == 0, done.stderr
@@ -104,6 +101,13 @@ def test_memory_and_cores_determine_how_many_products_stay(monkeypatch: pytest.M
         monkeypatch.setattr(cpu, "cores", lambda count=cores: count)
         cpu.keep_compiled_products()
         assert os.environ[CAPACITY] == str(chosen)
+
+
+def test_threads_sleep_sooner_unless_the_user_sets_otherwise(tmp_path: Path) -> None:
+    script = "from fairseq_mhe import cli; cli.main(['params', '--help'])"  # loads torch
+    for given, spins in (({}, 5000), ({"GOMP_SPINCOUNT": "7"}, 7), (OFF, 300_000)):
+        done = run_alone(tmp_path, script, OMP_DISPLAY_ENV="verbose", **given)
+        assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr
 
 
 @pytest.mark.parametrize("command", [True, False])
