@@ -77,7 +77,8 @@ class Graphs:
         self.record = graph_recorder()
         self.width = model.decoder.output_embed_dim
         dictionary = model.decoder.dictionary
-        self.padding, self.eos = dictionary.pad(), dictionary.eos()
+        self.padding = dictionary.pad()
+        self.eos = dictionary.eos()
         self._max_lengths = tree_leaves(model.max_positions())  # for S and T, or T
         self.weights = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self.parameters = list(self.weights.values())

@@ -3,7 +3,7 @@
 import bz2
 import gzip
 import lzma
-import sys
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
@@ -41,11 +41,10 @@ def existing_text(path: Path) -> Path:
 def _raw_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file with their line ends; the suffix says how it is compressed."""
     try:
-        if path is STANDARD_INPUT:
-            yield from sys.stdin.buffer
-        else:
-            with OPENERS.get(path.suffix, open)(path, "rb") as stream:
-                yield from stream
+        # Not sys.stdin: Python aborts at its end if a thread still reads that.
+        source = os.dup(0) if path is STANDARD_INPUT else path
+        with OPENERS.get(path.suffix, open)(source, "rb") as stream:
+            yield from stream
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {path}: {reason}; give another file") from error
