@@ -104,10 +104,10 @@ def test_a_forked_command_starts_commands_through_the_server(environment: dict[s
 
 
 def test_trainings_on_a_cpu_are_forked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their tuning of memory is no reason to start a fresh Python each time."""
+    """Their tuning of memory and threads is no reason to start a fresh Python each time."""
     for name in cpu.OWN_TUNING:
         monkeypatch.delenv(name, raising=False)
-    before, tuning = early_variables(), cpu.with_huge_pages()
+    before, tuning = early_variables(), cpu.with_huge_pages() | {"GOMP_SPINCOUNT": "5000"}
     assert tuning
     for name, value in tuning.items():
         monkeypatch.setenv(name, value)

@@ -15,8 +15,8 @@ import sys
 #: left out, because torch sets it in the tests' process; GLIBC_TUNABLES, because every training on
 #: a CPU sets it, for speed alone.
 EARLY = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC", "CUDA_", "TORCH_", "PYTORCH_", "GOMP_")
-#: Variables with such a prefix that a fork can still obey, and PYTHON of scripts/*.sh.
-LATE = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON")
+#: Of these, what a fork can obey, PYTHON of scripts/*.sh, and what our commands set for speed.
+LATE = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON", "GOMP_SPINCOUNT")
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
