@@ -119,6 +119,8 @@ def as_words(options: Mapping[str, Any]) -> list[str]:
     """Return command-line words: a flag for True, none for None and False, lists with commas."""
     words = []
     for name, value in options.items():
+        if name == "left_pad_source":  # fairseq's only flag that turns its option off
+            value = not value
         if value is None or value is False:
             continue
         words.append(f"--{name.replace('_', '-')}")

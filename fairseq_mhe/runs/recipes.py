@@ -151,8 +151,6 @@ class Training:
     def words(self, workers: int = 1) -> list[str]:
         """Return fairseq-train's arguments, with CUDA graphs, faster Adam and loss if possible."""
         options = {**self.options, **self.shared_by(workers)}
-        if "left_pad_source" in options:  # fairseq's only flag that turns its option off
-            options["left_pad_source"] = not options["left_pad_source"]
         # A kind of attention in the user's own --user-dir may do what a graph cannot replay.
         own_kinds = OWN_USER_DIR in os.environ
         has_decoder = options["arch"].startswith(_WITH_DECODERS)

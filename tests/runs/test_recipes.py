@@ -172,7 +172,7 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     assert (read["criterion"], read["log_interval"]) == ("cross_entropy", 7)
     for pads in (True, False):
         path.write_text(f"{whole}task: {{_name: translation, left_pad_source: {pads}}}\n")
-        assert parsed(read_recipe(path).training.words())["left_pad_source"] == pads
+        assert parsed(as_words(read_recipe(path).training.options))["left_pad_source"] == pads
     path.write_text(f"{text}dataset: {{max_tokens: 4096}}\ngeneration: {{max_tokens: 300}}\n")
     assert read_recipe(path).decoding.max_tokens == 300
     for content, message in (
