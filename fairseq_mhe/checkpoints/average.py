@@ -26,11 +26,12 @@ _MODEL_OPTIONS = (
     "decoder",
     "share",
     "activation_fn",
+    "pooler_activation_fn",
+    "untie",
     "no_scale_embedding",
     "attention",
     "cross",
     "head_",
-    "collaborative",
     "no_token_positional_embeddings",
 )
 #: Options with these words in their names matter in training only, even with such a prefix.
@@ -53,7 +54,7 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
         for name, value in other["model"].items():
             if value.is_floating_point():
                 sums[name] = value.double() + sums.get(name, 0.0)
-    means: dict[str, Tensor] = {}
+    means = {}
     shared: dict[Any, Tensor] = {}  # tied embeddings stay tied
     for name, total in sums.items():
         weight = state["model"][name]
@@ -111,9 +112,7 @@ def _check_linear(state: dict[str, Any], path: Path) -> None:
 
 def _description(state: dict[str, Any]) -> dict[str, Any]:
     """Return parameters' shapes, and options that shapes do not show, such as number of heads."""
-    facts: dict[str, Any] = {}
-    for name, value in state["model"].items():
-        facts[name] = tuple(value.shape)
+    facts = {name: tuple(weight.shape) for name, weight in state["model"].items()}
     for name, value in model_options(state).items():
         is_for_training = any(word in name for word in _TRAINING_OPTIONS)
         if name.startswith(_MODEL_OPTIONS) and not is_for_training:

@@ -115,7 +115,6 @@ FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
     "other sizes": (with_options(encoder_attention="mqa"), "is not of this model"),
     "an unknown kind": (with_options(attention="mlp"), "unknown attention 'mlp'"),
     "heads as text": (with_options(encoder_attention_heads="four"), "cannot build a model from"),
-    "no heads": (with_options(decoder_attention_heads=0), "must both be positive"),
 }
 
 
