@@ -106,8 +106,9 @@ def _clean(
                         counts[split].update(held_out=len(rows), kept=-len(rows))
             _check_kept(split, counts[split], config.max_dropped)
         if not all(count["kept"] for count in counts.values()):
-            few = f"too few pairs for --hold-out {config.hold_out}"
-            raise UserError(f"the training text has {few}; take a smaller number")
+            raise UserError(
+                f"--hold-out {config.hold_out} needs {config.hold_out} clean pairs or more"
+            )
         for split in ("valid", "test"):
             shared = set(hashes[split]).intersection(hashes["train"])
             counts[split]["in_train"] = sum(map(shared.__contains__, hashes[split]))

@@ -253,7 +253,7 @@ def test_hold_out_takes_missing_splits_from_clean_train(
     assert raw(only_valid, "valid") == train[6::7]
     assert raw(only_valid, "test") == raw(whole, "test")
     few = write_parallel(tmp_path / "few", [("one pair", "ein Paar")] * 5)
-    with pytest.raises(UserError, match="too few pairs for --hold-out 7"):
+    with pytest.raises(UserError, match="--hold-out 7 needs 7 clean pairs or more"):
         prepare(replace(config, train=(few,), valid=None, hold_out=7, out=tmp_path / "few"))
 
 
