@@ -157,10 +157,7 @@ def nlu_table(args: Namespace) -> None:
     if masked and not args.tasks:
         raise UserError(f"{args.arch} is fine-tuned on tasks: name them with --tasks")
     if not masked and (args.tasks or args.epochs):
-        raise UserError(
-            f"{args.arch} is not fine-tuned: leave --tasks and --epochs out; its table shows "
-            "perplexity"
-        )
+        raise UserError(f"{args.arch} is not fine-tuned: leave --tasks and --epochs out")
     data = open_data(args.data, TEXT)
     tasks = [open_task(folder) for folder in args.tasks]
     if len({task.task.name for task in tasks}) < len(tasks):

@@ -86,6 +86,8 @@ def chosen_recipe(row: str | None, args: Namespace) -> Recipe:
         raise UserError("give either a row or --recipe FILE")
     chosen = read_recipe(args.recipe) if args.recipe else recipe(str(row))
     training = chosen.training.shortened(args.updates or chosen.training.updates)
+    if "tokens_per_sample" in training.options:
+        raise UserError(f"{args.recipe} is for a language model: use fairseq-hydra-train")
     if args.batch_tokens or args.max_tokens:
         if "max_tokens" not in training.options:
             advice = "leave --batch-tokens and --max-tokens out"

@@ -43,6 +43,8 @@ def test_impossible_options_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
     path.write_text(text.replace("max_tokens: 1024", "batch_size: 16"))
     with pytest.raises(UserError, match="has batches of 16 examples: leave --batch-tokens and"):
         chosen(None, "--recipe", str(path), "--max-tokens", "512")
+    with pytest.raises(UserError, match="is for a language model: use fairseq-hydra-train"):
+        chosen(None, "--recipe", str(FOLDER / "roberta_mhe_tiny.yaml"))
     with pytest.raises(UserError, match="give either a row or --recipe FILE"):
         chosen("base", "--recipe", "nowhere.yaml")
     parser = argparse.ArgumentParser()
