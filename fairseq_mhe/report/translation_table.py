@@ -138,7 +138,7 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     if paper:
         batches = _distinct((row["batch"] for row in rows), " or ")
         notes += [
-            "N: encoder and decoder layers; d_m: width; n: heads; d: width of a head.",
+            "N: encoder plus decoder layers; of the encoder d_m: width; n: heads; d: their width.",
             "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; how they "
             "were scored is not published.",
             f"Batches of {batches}.",
