@@ -124,7 +124,7 @@ def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     scores += [min(scores)] * (len(names) - len(scores))
     model = Unigram(list(zip(names, scores, strict=True)), unk_id=unk_id)
     tokenizer = Tokenizer(model)
-    metaspace = pre_tokenizers.Metaspace(WORD_START, prepend_scheme="always")
+    metaspace = pre_tokenizers.Metaspace(WORD_START)
     tokenizer.pre_tokenizer = metaspace
     unknown = decoders.Replace(_UNKNOWN, dictionary.unk_word)
     tokenizer.decoder = _decoder(text, unknown, decoders.Replace(WORD_START, " "))

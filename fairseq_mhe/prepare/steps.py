@@ -120,7 +120,6 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
         fairseq_mhe.register()
         from fairseq.data import Dictionary
 
-        (work / "bin").mkdir()
         dictionary = Dictionary()
         train = [manifest.folder / text for text in _train_texts(texts.values())]
         for word, count in subword.count_words(train, manifest.workers).items():

@@ -83,7 +83,6 @@ def _binarise(
     dictionaries = {f"input{n}": words for n in range(len(task.columns))}
     dictionaries["label"] = labels
     for name, dictionary in dictionaries.items():
-        (binary / name).mkdir(parents=True)
         dictionary.save(str(binary / name / "dict.txt"))
     processing, counts = data.processing(), {}
     for split, path in files.items():

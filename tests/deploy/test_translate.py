@@ -103,7 +103,7 @@ def test_nbest_numbers_lines_across_chunks_and_reports_progress_and_cuts(
         (["BUNDLE", "TEXT", "--data", "x"], "is a bundle, which needs no data: leave --data out"),
         (["BUNDLE", "TEXT", "--nbest", "9"], "a beam of 5 has no 9 translations"),
         (["TEXT", "TEXT"], "a text.en is truncated or no fairseq checkpoint: use an"),
-        (["BUNDLE", "TEXT", "BAD", "--out", "BAD"], "bad is an input: name another file"),
+        (["BUNDLE", "TEXT", "BAD", "--out", "SAME"], "bad is an input: name another file"),
     ],
 )
 def test_bad_input_ends_in_one_line(
@@ -111,7 +111,7 @@ def test_bad_input_ends_in_one_line(
 ) -> None:
     bad = text.with_name("bad")
     bad.write_bytes(b"Good.\nB\xff\n")
-    paths = {"BUNDLE": str(brief), "TEXT": str(text), "BAD": str(bad)}
+    paths = {"BUNDLE": str(brief), "TEXT": str(text), "BAD": str(bad), "SAME": f"{bad}/../bad"}
     words = ["translate", *(paths.get(word, word) for word in words), *BY_FAIRSEQ]
     assert message in refused(*words)
 

@@ -63,9 +63,9 @@ def test_no_error_names_a_private_function(name: str) -> None:
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_cannot_be_written_is_one_line(unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
-        line = [sys.executable, "-m", "fairseq_mhe.cli", "params"]
+        line = [sys.executable, "-m", "fairseq_mhe.cli", "recipe", "tiny"]
         env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, check=False, env=env)
     assert done.returncode == 2
-    message = b"fairseq-mhe params: error: standard output: No space left on device\n"
+    message = b"fairseq-mhe recipe: error: standard output: No space left on device\n"
     assert done.stderr == message

@@ -68,7 +68,7 @@ def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path) -> None:
     lines = (tmp_path / "data" / "subword" / "train.txt").read_text().split("\n")
     assert max(len(line.split()) for line in lines) == 10
     assert split_long("\u2581a b c d", 2, SP) == ["\u2581a b", "c d"]
-    assert split_long("a@@ b c", 2, "bpe") == ["a@@ b", "c"]
+    assert split_long("a@@ b@@ c d", 2, "bpe") == ["a@@ b@@", "c d"]
     assert split_long("a b@@ c", 2, "bpe") == ["a", "b@@ c"]
 
 

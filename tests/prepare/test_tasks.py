@@ -155,7 +155,7 @@ def test_spans_mark_the_words_in_fairseqs_tokens(name: str, make: Make) -> None:
         words = [target[f"span{n}_text"] for n in (1, 2)] if target else [row["word"]] * 2
         for (first, last), word in zip([spans[:2], spans[2:]], words, strict=True):
             marked = plain(dictionary.string(tokens[first : last + 1]))
-            assert marked.strip(".,:!?") == word.strip(".,:!?")
+            assert marked.strip(".,:!?") == " ".join(word.split()).strip(".,:!?")
 
 
 def test_a_span_that_is_cut_off_is_the_texts_last_subword(inputs: Callable[..., Inputs]) -> None:
@@ -187,7 +187,7 @@ def test_windows_cover_every_subword() -> None:
         assert set().union(*covered) == set(range(length))
 
 
-@pytest.mark.parametrize("block", [48, 400])
+@pytest.mark.parametrize("block", [53, 400])  # of 53: an answer begins where a window ends
 def test_labels_point_to_the_answers(block: int, inputs: Callable[..., Inputs]) -> None:
     """A label counts the tokens of <s> question </s> </s> window </s>; 0 0 is no answer."""
     read = inputs("squad2", block)
@@ -209,9 +209,9 @@ def test_labels_point_to_the_answers(block: int, inputs: Callable[..., Inputs]) 
             answered.add(question["id"])
     answerable = {name for name, question in questions.items() if question["answers"]}
     assert len(answerable - answered) == read.counts["answers in no window"]
-    assert bool(read.counts["answers in no window"]) == (block == 48)
+    assert bool(read.counts["answers in no window"]) == (block == 53)
     assert read.counts["questions"] == len(questions)
-    assert bool(read.counts["truncated"]) == (block == 48)
+    assert bool(read.counts["truncated"]) == (block == 53)
 
 
 HEAD = "index\tsentence1\tsentence2\tlabel\n"

@@ -53,10 +53,10 @@ def machine(monkeypatch: Patch) -> Callable[[int, int], None]:
         *((0, 2, 2, "", Device(False, 2, 1)), (0, 8, 2, "", Device(False, 2, 4))),
         *((0, 2, 1, "", Device(False, 1, 2)), (0, 4, 9, "", Device(False, 4, 1))),
         *((0, 64, 2, "", Device(False, 2, 8)), (4, 16, 1, "--cpu", Device(False, 1, 8))),
-        (0, 4, 1, "--processes 2", Device(False, 1, 2, workers=2)),
+        (0, 2, 1, "--processes 4", Device(False, 1, 1, workers=4)),
         (4, 16, 1, "--processes 2 --cpu", Device(False, 1, 8, workers=2)),
         *((4, 16, 7, "", Device(True, 4, 4)), (4, 16, 2, "", Device(True, 2, 8))),
-        (4, 16, 7, "--gpus 2", Device(True, 2, 4, workers=2)),
+        (2, 8, 7, "--gpus 2", Device(True, 1, 4, workers=2)),
     ],
 )
 def test_models_train_side_by_side_on_available_devices(

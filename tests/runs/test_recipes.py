@@ -149,7 +149,7 @@ def test_smaller_mini_batches_keep_the_batch() -> None:
     training = base.batched(32768, 1024)
     assert (training.mini_batch, training.batch_tokens) == (1024, 32768)
     assert base.batched(largest=5000).mini_batch == 4096
-    assert base.batched(2048).options["update_freq"] == [1]
+    assert base.batched(200).options["update_freq"] == [1]
     for batch, largest, problem in (
         (32771, None, "an update of 32,771 tokens in mini-batches of 256 to 4,096"),
         (1000, 300, "256 to 300 cannot be shared evenly by 1 devices: take another"),
