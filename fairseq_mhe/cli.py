@@ -23,7 +23,7 @@ SUBCOMMANDS = yaml_beside(__file__, "commands.yaml")
 _WITHOUT_FAIRSEQ = ("prepare", "params", "translate")
 
 
-def _without_user_dir(argv: list[str]) -> list[str]:
+def without_user_dir(argv: list[str]) -> list[str]:
     """Return the words without --user-dir DIR, and set the folder for children, too."""
     parser = ArgumentParser(add_help=False)
     # nargs="?" leaves it to the subcommand's parser to report a missing folder.
@@ -35,7 +35,7 @@ def _without_user_dir(argv: list[str]) -> list[str]:
     return words
 
 
-def _load_user_dir() -> None:
+def load_user_dir() -> None:
     """Import the package of the user-dir, if there is one; UserError if it is no package."""
     folder = os.environ.get(OWN_USER_DIR)
     if not folder:
@@ -90,11 +90,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     quieten_start_up()
     sleep_sooner()
     argv = list(sys.argv[1:] if argv is None else argv)
-    words = _without_user_dir(argv)
+    words = without_user_dir(argv)
     chosen = next((word for word in words if word in SUBCOMMANDS), None)
 
     def command() -> int | None:
-        _load_user_dir()
+        load_user_dir()
         args = build_parser(chosen).parse_args(words or ["--help"])
         args.typed = argv  # reports name the command that wrote them
         return args.function(args)

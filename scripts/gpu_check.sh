@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Check fairseq-mhe on a GPU within eight minutes: outputs and gradients of every kind of attention and of CUDA graphs,
-# translation and training of row base beside stock fairseq by `fairseq-mhe bench`, a short quickstart, its translation.
+# Check fairseq-mhe on a GPU in eight minutes: kinds of attention, CUDA graphs, speed beside stock fairseq, a quickstart.
 #
 #   --out DIR      folder of the results; earlier reports become REPORT.earlier (default: runs/gpu)
 #   --data DATA    data folder whose pairs are trained on (default: the embedded corpus)

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+from fairseq_mhe.cli import load_user_dir, without_user_dir
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
 from fairseq_mhe.common.quiet import quieten_start_up
@@ -31,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             subparser = subparsers.add_parser(name, help=module.TITLE, description=module.TITLE)
             module.add_arguments(subparser)
             subparser.set_defaults(run=module.run)
-        args = parser.parse_args(argv)
+        args = parser.parse_args(without_user_dir(argv))
+        load_user_dir()
         args.typed = argv  # the report shows the command
         args.run(args)
 

@@ -132,7 +132,7 @@ def test_a_share_of_a_training_shortens_warm_up_and_intervals() -> None:
     [
         (["gap-study", "--row", "huge"], "unknown row 'huge'; choose one of: base"),
         (["gap-study", "--only", "nothing"], "--only nothing: unknown; choose from reference"),
-        (["gap-study", "--data", "nowhere"], "nowhere/manifest.json is missing"),
+        (["gap-study", "--user-dir", "nowhere"], "nowhere has no __init__.py: give the folder of"),
         (["gap-study", "--subset", "x"], "has no 'x': give a --subset of test, train, valid"),
         (["gap-study", "--finished-only"], "references are not finished: leave"),
         (["equal-budget", "--budget", "100"], "no kind of the row tiny comes within 1.0% of it"),
@@ -140,16 +140,16 @@ def test_a_share_of_a_training_shortens_warm_up_and_intervals() -> None:
     ],
 )
 def test_bad_input_is_one_line(
-    miniature: Path,
     words: Words,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     more: list[str],
     message: str,
 ) -> None:
+    monkeypatch.setenv("FAIRSEQ_MHE_USER_DIR", "")  # --user-dir changes it
     name, *options = more
-    out = tmp_path / "out"
-    line = [name, "--out", str(out)] if name == "serving" else words(name, out)
+    line = [name, "--out", str(tmp_path)] if name == "serving" else words(name, tmp_path)
     assert main([*line, *options]) == 2
     error = capsys.readouterr().err
     assert message in error
