@@ -341,9 +341,8 @@ class Attention(nn.Module):
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> Any:
         """Give the new hypothesis i the cache row of the old one ``new_order[i]``, (new B,)."""
-        cache = self._get_input_buffer(incremental_state)
-        if cache is not None and cache.filled:
-            cache.reorder(new_order)
+        if self in incremental_state:
+            incremental_state[self].reorder(new_order)
         return incremental_state
 
     def _get_input_buffer(self, state: Any) -> KeyValueCache | None:

@@ -47,9 +47,9 @@ class KeyValueCache:
 
 
 def _padding_mask(padding: Tensor | None, key: Tensor) -> Tensor:
-    """Return padding as booleans (B, S), all false if it is None; key: (B, Hk, S, dk)."""
+    """Return padding (B, S), all false if it is None; key: (B, Hk, S, dk)."""
     if padding is not None:
-        return padding.bool()
+        return padding
     return key.new_zeros(len(key), key.size(2), dtype=torch.bool)
 
 

@@ -30,8 +30,8 @@ class AnswerHead(RobertaClassificationHead):
 class WordsHead(RobertaClassificationHead):
     """Classifies two spans by <s> and the mean of each span, as SuperGLUE's baseline for WiC."""
 
-    def __init__(self, input_dim: int, *args: Any, **options: Any) -> None:
-        super().__init__(3 * input_dim, *args, **options)
+    def __init__(self, input_dim: int, *args: Any) -> None:
+        super().__init__(3 * input_dim, *args)
 
     def forward(self, features: Tensor, spans: Tensor, **_: Any) -> Tensor:
         """features (B, T, C), ``spans`` (B, 4): first and last of two spans -> (B, classes)."""
