@@ -79,6 +79,7 @@ def test_equals_the_reference(
     expected, expected_weights = attend_reference(q, k, v, **arguments)
     torch.testing.assert_close(attend(q, k, v, **arguments)[0], expected, **EXACT)
     plain, weights, sums = attend(q, k, v, need_weights=True, need_row_sums=True, **arguments)
+    assert as_additive(q, q.dtype) is q, "numbers to add to the scores, not only 0 and -inf"
     torch.testing.assert_close(plain, expected, **EXACT)
     torch.testing.assert_close(weights, expected_weights, **EXACT)
     torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)

@@ -95,6 +95,7 @@ def test_graphs_run_searches_on_a_gpu_without_attention_weights(
         decoder.make_generation_fast_()
         assert generates_by_graphs(decoder, tokens)
         assert not generates_by_graphs(decoder, Mock(is_cuda=False))
+        assert not generates_by_graphs(Mock(embed_positions=None, need_attn=False), tokens)
         monkeypatch.setenv("FAIRSEQ_MHE_CUDA_GRAPHS", "0")
         assert not generates_by_graphs(decoder, tokens)
     monkeypatch.undo()
