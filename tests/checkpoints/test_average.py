@@ -99,7 +99,7 @@ def test_last_averages_the_newest_ones(folder: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("--last 9 {}", "different updates"),
+        ("--last 6 {}", "different updates"),
         ("--last 2 {}/checkpoint_1_8.pt", "has no checkpoint"),
         ("--output {0}/checkpoint_last.pt --last 2 {0}", "is an input"),
     ],

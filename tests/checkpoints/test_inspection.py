@@ -46,26 +46,27 @@ def test_tied_tables_count_once(tmp_path: Path, tied: str | None) -> None:
     assert inspect(path)["parameters"] == total_parameters(model)
 
 
-@pytest.mark.parametrize(
-    ("layers", "shown"), [(2, "tiny"), (1, "tiny, but decoder_layers 1")], ids=str
-)
-def test_the_row_and_its_differences_are_shown(tmp_path: Path, layers: int, shown: str) -> None:
+@pytest.mark.parametrize("changed", [{}, {"decoder_normalize_before": False}])
+def test_the_row_and_its_differences_are_shown(tmp_path: Path, changed: dict[str, bool]) -> None:
     options = {"_name": "transformer_mhe_tiny", "attention": "mha", **sizes("tiny").options()}
-    options["decoder_layers"] = layers
+    options |= changed
     torch.save({"cfg": {"model": options}, "model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
     summary = inspect(tmp_path / "a.pt")
+    shown = "tiny, but decoder_normalize_before False" if changed else "tiny"
     assert describe(summary)["row"] == shown
-    assert summary["row_differences"] == ({} if layers == 2 else {"decoder_layers": 1})
+    assert summary["row_differences"] == changed
 
 
 def test_the_commands_that_made_a_checkpoint_are_shown(tmp_path: Path) -> None:
     path = save(tmp_path / "model.pt", make_model(attention="mqa"), attention="mqa")
     average_checkpoints([path], tmp_path / "average.pt")
-    fold_source(open_source(tmp_path / "average.pt"), tmp_path / "folded.pt")
-    summary = inspect(tmp_path / "folded.pt")
+    for name, folded in (("average.pt", "folded.pt"), ("folded.pt", "again.pt")):
+        fold_source(open_source(tmp_path / name), tmp_path / folded)
+    summary = inspect(tmp_path / "again.pt")
     assert summary["kinds"] == dict.fromkeys(("encoder", "decoder", "cross"), "mha")
     assert summary["averaged_from"] == ["model.pt"]
-    assert describe(summary)["made by"] == "fold from average.pt (mqa)"
+    steps = "fold from folded.pt (mha)", "fold from average.pt (mqa)"
+    assert describe(summary)["made by"] == ", that by ".join(steps)
     assert summary["versions"]["torch"] == metadata.version("torch")
 
 

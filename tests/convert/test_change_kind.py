@@ -73,7 +73,6 @@ def losses(printed: str) -> list[float]:
     [
         (["--to", "mha"], "out.pt", "mhe_mul"),
         (["--to", "mqa", "--attention-kv-heads=2"], "out.pt", "--attention-kv-heads has no effect"),
-        (["--to", "gqa", "--attention-kv-heads=3"], "out.pt", "kv_heads 3 does not divide num"),
         (["--to", "mqa", "--data", "nowhere"], "out.pt", "nowhere is no data folder"),
         (["--to", "mqa"], "folder", "it is not a regular file"),
         (["--to", "mqa"], "folder/../a.pt", "is an input"),

@@ -34,7 +34,6 @@ def test_as_many_components_as_all_heads_have_are_exact(
     """Red if heads wider than their input, whose rank is that of the input, are not exact."""
     components = decompose(forms, dimensions, rank, iterations=0)
     torch.testing.assert_close(product(components), forms)
-    assert components.error < 1e-12
 
 
 def test_shared_components_are_recovered() -> None:
@@ -51,6 +50,8 @@ def test_the_relative_frobenius_norm_falls_with_more_components(forms: Tensor) -
         error = float((product(components) - forms).norm() / forms.norm())
         assert components.error == pytest.approx(error, abs=1e-10)
     assert few.error > more.error > most.error
+    unused = torch.linalg.svdvals(forms).flatten().sort(descending=True).values[4:]
+    assert decompose(forms, 4, RANK, iterations=1).error <= unused.norm() / forms.norm()
 
 
 def test_queries_are_as_long_as_keys_and_mixing_is_at_most_1(forms: Tensor) -> None:
