@@ -139,10 +139,12 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
         batches = _distinct((row["batch"] for row in rows), " or ")
         notes += [
             "N: encoder plus decoder layers; of the encoder d_m: width; n: heads; d: their width.",
-            "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; how they "
-            "were scored is not published.",
             f"Batches of {batches}.",
         ]
+        if any(row["paper_parameters"] for row in rows):
+            notes.append(
+                "The paper's numbers (2023): WMT14 English-German, scored in an unpublished way."
+            )
         if signature := first["tokenised_signature"]:
             notes.append(
                 f"Tokenised BLEU: {signature} on Moses' tokens with hyphenated compounds split, as "

@@ -210,8 +210,8 @@ def test_every_format_of_rows(make_run: MakeRun, tmp_path: Path, monkeypatch: Pa
         for key, to in changed.items():
             change(run.folder / "config.json", "settings", "options", key, to=to)
     cells = gather(run.folder for run in runs)
-    unfinished = ["big-mha\n\\input{run}"]
-    write_table(cells, tmp_path / "out", "A title,\n1% & more", True, unfinished)
+    write_table(cells, tmp_path / "out", "A title,\n1% & more", True, ["big-mha\n\\input{run}"])
+    assert "paper's" not in "".join(notes_below(cells[:1], summarise(cells[:1], True), True))
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(PAPER_FILES)
 
     def text(end: str) -> str:
