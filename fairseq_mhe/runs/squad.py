@@ -44,8 +44,8 @@ def f1(answer: str, gold: str) -> float:
     """Return the F1 of words: harmonic mean of precision and recall; 1 for two empty answers."""
     predicted = _words(answer)
     wanted = _words(gold)
-    if not predicted or not wanted:
-        return float(predicted == wanted)
+    if not wanted:
+        return float(not predicted)
     shared = (Counter(predicted) & Counter(wanted)).total()
     return 2 * shared / (len(predicted) + len(wanted))
 

@@ -48,8 +48,10 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None
     alive.touch()
     with atomic_path(path) as temporary:
         temporary.write_text("whole")
-    assert sorted(tmp_path.iterdir()) == sorted([alive, path])
     with pytest.raises(UserError, match=r"model \[1\]\.pt: full: make room"), atomic_path(path):
         raise OSError(errno.ENOSPC, "full")
     with pytest.raises(FileNotFoundError, match="no input"), atomic_path(path):
         (tmp_path / "no input").read_bytes()
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "half \udcff")
+    assert sorted(tmp_path.iterdir()) == sorted([alive, path])

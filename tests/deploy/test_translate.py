@@ -101,7 +101,7 @@ def test_nbest_numbers_lines_across_chunks_and_reports_progress_and_cuts(
         (["BUNDLE", "-", "nowhere"], "cannot read nowhere: No such file or directory"),
         (["nowhere", "TEXT"], "nowhere does not exist: give the path of a fairseq checkpoint"),
         (["BUNDLE", "TEXT", "--data", "x"], "is a bundle, which needs no data: leave --data out"),
-        (["BUNDLE", "TEXT", "--nbest", "9"], "a beam of 5 has no 9 translations"),
+        (["BUNDLE", "TEXT", "--nbest", "5", "--beam", "4"], "a beam of 4 has no 5 tr"),
         (["TEXT", "TEXT"], "a text.en is truncated or no fairseq checkpoint: use an"),
         (["BUNDLE", "TEXT", "BAD", "--out", "SAME"], "bad is an input: name another file"),
     ],

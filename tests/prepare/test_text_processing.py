@@ -16,7 +16,7 @@ def test_line_breaks_of_every_kind_become_spaces() -> None:
     assert normalise("a\rb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h\u00a0i") == "a b c d e f g h i"
     assert normalise(" u\u0308ber\x07\ud83d ") == "über"
     assert normalise("u\x07\u0308ber") == "über"
-    assert normalise("a\u2581b \u2581") == "a b"  # SentencePiece's mark of a space
+    assert normalise("u\u0308\u2581b\u2581") == "ü b"  # SentencePiece's mark of a space
     line = "\u201eSo\u201c \u2013 Mr.\tX\u00a0\u202f5\u200b% \u00bd"
     assert normalise(line) == "\u201eSo\u201c \u2013 Mr. X 5\u200b% \u00bd"
 

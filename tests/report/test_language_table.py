@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from fairseq_mhe.report.language_table import perplexity_block, task_blocks
-from fairseq_mhe.report.published import LANGUAGE_MODELS
 from fairseq_mhe.report.table import Block
 
 PARAMETERS = {"sha": 1000, "mha": 3000, "mhe_mul": 1010, "collaborative": 7}
@@ -63,7 +62,6 @@ def test_a_kind_that_the_paper_does_not_have_gets_dashes() -> None:
     blocks = tasks_table({"collaborative": {task: [50.0] for task in names}})
     assert [block.heading for block in blocks] == ["GLUE", "SuperGLUE (record alone)", "By task"]
     assert cells(blocks, "GLUE")["collaborative"] == ["7", "50.00", *["-"] * 5]
-    assert "collaborative" not in LANGUAGE_MODELS["GLUE"]
 
 
 @pytest.mark.parametrize("worst", [-2.0, 0.0])
@@ -78,7 +76,7 @@ def test_prr_and_peop_need_a_reference_score_above_zero(worst: float) -> None:
 def test_perplexity_averages_seeds_and_is_infinite_after_divergence() -> None:
     mqa = {"attention": "mqa", "attention_parameters": 12, "kv_bytes_per_token": 256}
     sha = {"attention": "sha", "attention_parameters": 5, "kv_bytes_per_token": 4}
-    block = perplexity_block([{**mqa, "nats": [2.0, 2.2]}, {**sha, "nats": [2.0, 5000.0]}])
+    block = perplexity_block([{**mqa, "nats": [2.0, 2.2]}, {**sha, "nats": [2.0, 750.0]}])
     values = [math.exp(2.0), math.exp(2.2)]
     deviation = abs(values[0] - values[1]) / math.sqrt(2)
     perplexity = f"{sum(values) / 2:.2f} ± {deviation:.2f}"

@@ -167,7 +167,8 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     whole = f"{text}dataset: {{max_tokens: 600}}\n"
     path.write_text(f"{whole}common: {{user_dir: x, log_interval: 7}}\n")
     own = read_recipe(path)
-    assert (own.row, own.decoding.beam, own.training.average) == ("mine", 5, 1)
+    beam, longest = own.decoding.beam, own.decoding.max_len_b
+    assert (own.row, beam, longest, own.training.average) == ("mine", 5, 200, 1)
     read = parsed(own.training.words())
     assert (read["criterion"], read["log_interval"]) == ("cross_entropy", 7)
     for pads in (True, False):

@@ -36,7 +36,7 @@ def line(tag: str, **values: object) -> str:
 def test_the_curve_counts_repeated_updates_once_and_skips_cut_lines() -> None:
     lines = [
         f"{START} 0, on the CPU",
-        line("train_inner", epoch=1, update=0.1, loss="9.5", wps="100", num_updates="10"),
+        line("train_inner", epoch=1, clip=None, loss="9.5", wps="100", num_updates="10"),
         line("train_inner", epoch=1, update=0.2, loss="9.0", wps="300", num_updates="20"),
         line("valid", epoch=1, valid_loss="9.4", valid_nll_loss="8.5", valid_num_updates="20"),
         line("train_inner", epoch=1, update=0.3, loss="1.0", wps="5", num_updates="30")[:-20],

@@ -45,7 +45,7 @@ def test_row_base_is_fine_tuned_as_by_fairseqs_configurations(task: str) -> None
     ours = understanding._task_options("base", data, epochs=None)
     assert (ours["lr"], ours["batch_size"]) == (theirs.optimization.lr, theirs.dataset.batch_size)
     assert ours["weight_decay"] == theirs.optimizer.weight_decay
-    assert ours["warmup_updates"] == 0.06 * ours["max_update"]  # as in RoBERTa's paper
+    assert ours["warmup_updates"] == 0.06 * ours["total_num_update"]  # as in RoBERTa's paper
     assert ours["max_update"] * ours["batch_size"] == 320 * theirs.optimization.max_epoch
 
 
