@@ -97,14 +97,15 @@ def test_outputs_at_the_mean_input_are_kept(kind: str) -> None:
     torch.testing.assert_close(output(other), output(heads))
 
 
-def test_the_error_of_mhe_mul_does_not_depend_on_its_offset() -> None:
+def test_mhe_conv_and_mhe_mul_of_any_offset_fit_equally_well() -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
     results = []
-    for offset in (1.0, 0.0):
-        attention = build_sublayer("mhe_mul", head_embedding_offset=offset)
-        parameters = FIT["mhe_mul"](Problem(attention, heads, inputs))
+    plain = {"head_embedding_offset": 0.0}
+    for kind, options in (("mhe_mul", {}), ("mhe_mul", plain), ("mhe_conv", {})):
+        attention = build_sublayer(kind, **options)
+        parameters = FIT[kind](Problem(attention, heads, inputs))
         results.append(errors(heads, heads_of(attention, parameters), x))
-    assert results[0] == pytest.approx(results[1])
+    assert results[1:] == [pytest.approx(results[0])] * 2
 
 
 def test_moments_equal_the_means_over_vectors() -> None:
