@@ -104,6 +104,7 @@ def _parse(
             f"{ours[0]} needs an architecture of fairseq_mhe, such as --arch "
             f"transformer_mhe_base, not --arch {arch[1]}"
         )
+    parser.set_defaults(task=parser.get_default("task") or "translation")  # for validate
     parsed = parse(parser, input_args, *args, **kwargs)
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     values = vars(namespace)

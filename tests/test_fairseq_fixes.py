@@ -182,12 +182,12 @@ def test_checkpoints_hold_float32_weights(precision: str, tmp_path: Path, monkey
     assert not same(without), "fairseq keeps full precision itself: remove both fixes"
 
 
-def test_bf16_keeps_the_gpu() -> None:
+def test_bf16_keeps_the_gpu_and_validate_needs_no_task() -> None:
     words = ["--arch", "transformer", "--bf16"]
     assert not parsed(*words).tpu
-    parse = options.parse_args_and_arch.__wrapped__
-    without = parse(options.get_training_parser(), ["no-data", *words])
+    without = options.parse_args_and_arch.__wrapped__(options.get_training_parser(), ["d", *words])
     assert without.tpu, "fairseq's --bf16 no longer means --tpu: remove the fix"
+    assert options.get_validation_parser().get_default("task") is None, "else: remove the fix"
 
 
 def test_fp16_without_a_gpu_needs_no_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_interactive_translates_and_validate_prints_a_loss(folder: Path) -> None
     words = [str(folder / "bin"), "--user-dir", USER_DIR, "--path", path, "--cpu"]
     done = run("interactive", *words, "--max-len-b", "9", input="a rose\nthe sky\n")
     assert sentence_numbers(done.stdout) == [0, 1]
-    done = run("validate", *words, "--task", "translation", "--max-tokens", "60")
+    done = run("validate", *words, "--max-tokens", "60")
     assert re.search(r"valid on 'valid' subset \| loss \d", done.stderr + done.stdout)
 
 
