@@ -83,8 +83,8 @@ def learn_sentencepiece(texts: Sequence[Path], pieces: int, path: Path) -> None:
                 minloglevel=2,
             )
     except RuntimeError as error:
-        # error: "INTERNAL: FILE(LINE) [CONDITION] REASON Increase OPTION", not an option of ours
-        reason = str(error).rpartition("] ")[2].partition(" Increase")[0]
+        # error: "INTERNAL: FILE(LINE) [CONDITION] REASON. Increase OPTION", not an option of ours
+        reason = str(error).rpartition("] ")[2].partition(". Increase")[0]
         problem = f"SentencePiece cannot learn {pieces} pieces from this text: {reason}"
         raise UserError(f"{problem}; choose another --vocab-size") from error
 

@@ -83,5 +83,5 @@ def test_text_without_subwords_to_learn_is_refused(tmp_path: Path, lines: list[s
     with pytest.raises(UserError, match="to learn BPE from: check the text"):
         subword.learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
     write_lines(tmp_path / "text", lines)
-    with pytest.raises(UserError, match=r"5 pieces .* 5 vs \d+\.; choose another --vocab-size$"):
+    with pytest.raises(UserError, match=r"5 pieces .* 5 vs \d+; choose another --vocab-size$"):
         learn_sentencepiece([tmp_path / "text"], 5, tmp_path / "model")
