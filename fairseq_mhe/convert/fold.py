@@ -48,7 +48,7 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
 def with_sublayers(
     model: nn.Module, new: Mapping[str, Mapping[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """Return a model's float32 state with ``new`` parameters in all its attention sublayers."""
+    """Return a model's state, in float32 but for ``new`` parameters of all attention sublayers."""
     replaced = tuple(f"{name}." for name in new)
     state = {}
     for name, value in model.state_dict().items():
@@ -56,7 +56,7 @@ def with_sublayers(
             state[name] = value.float() if value.is_floating_point() else value
     for sublayer, parameters in new.items():
         for name, value in parameters.items():
-            state[f"{sublayer}.{name}"] = value.float()
+            state[f"{sublayer}.{name}"] = value
     return state
 
 

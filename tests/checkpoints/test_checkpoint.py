@@ -34,7 +34,8 @@ def test_our_checkpoint_loads_with_its_kind_and_logits(tmp_path: Path, kind: str
 def test_a_stock_checkpoint_loads_with_its_logits(tmp_path: Path, old: bool) -> None:
     """fairseq-train writes options as ``cfg``; before it used hydra, it wrote ``args``."""
     model = stir(make_model(arch="transformer"))
-    options = {**flat_options(), "arch": "transformer", "_name": "transformer"}
+    names = dict.fromkeys(("arch", "_name"), "transformer")
+    options = flat_options(encoder_embed_path="embeddings that are gone", **names)
     args = argparse.Namespace(left_pad_source=False, **options) if old else None
     state = {"args": args, "cfg": {"model": options}, "model": model.state_dict()}
     torch.save(state, tmp_path / "a.pt")
