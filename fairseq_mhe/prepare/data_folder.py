@@ -99,5 +99,4 @@ def load_task(data: DataFolder) -> TranslationTask:
     config.data = str(data.binary)
     # The defaults of these are references to other parts of fairseq's configuration.
     config.dataset_impl, config.required_seq_len_multiple = None, 1
-    config.train_subset = "train"
     return TranslationTask.setup_task(config)

@@ -37,7 +37,7 @@ class Aligned(NamedTuple):
 
     def covering(self, begin: int, end: int) -> tuple[int, int]:
         """Return the first and the last subword that stand for text[begin:end]."""
-        first = min(bisect_right(self.ends, begin), len(self.ends) - 1)
+        first = bisect_right(self.ends, begin)
         return first, max(first, bisect_left(self.begins, end) - 1)
 
 

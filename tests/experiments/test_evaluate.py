@@ -97,7 +97,7 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, refuse
     assert cli.main(keep) == 0
     # Without --finished-only, too: the command finds every run finished, and trains nothing.
     assert cli.main(["run-table", *table_words(miniature, runs)]) == 0
-    assert not list(runs.rglob("*.pt"))
+    assert not [*runs.rglob("*.pt"), *runs.rglob(".lock")]
     kept_table, first_table = (json.loads((f / "table.json").read_text()) for f in (runs, table))
     assert kept_table == first_table
     for path in (table / NAMES[1] / "test").iterdir():

@@ -17,7 +17,7 @@ CONTEXT = "In 1066 the Norman army, led by William, crossed the Channel: a feat.
 CASES = [
     *(("the Norman army", "Norman army", 1, 1.0), ("Norman army,", "norman ARMY", 1, 1.0)),
     *(("an  army", "army.", 1, 1.0), ("led by William", "William", 0, 0.5)),
-    *(("theatre", "atre", 0, 0.0), ("William William", "William", 0, 2 / 3)),
+    *(("theatre", "atre", 0, 0.0), ("ha ha ha", "ha ha ho", 0, 2 / 3)),
     *(("U.S.", "us", 1, 1.0), ("", "", 1, 1.0), ("", "William", 0, 0.0)),
     *(("the", "", 1, 1.0), ("the", "a", 1, 1.0)),
 ]
