@@ -65,13 +65,13 @@ def run(args: Namespace) -> int | None:
     total = sum(1 for path in paths if path not in streams for _ in read_lines(path))
     names = ("data", "engine", "precision", "cpu", "threads")
     options = {name: getattr(args, name) for name in names}
-    with quiet_fairseq():
-        translator = Translator.load(args.model, **options)
-        if paths == [STANDARD_INPUT] and sys.stdin.isatty():
-            source, target = translator.languages
-            say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
-        lines = chain.from_iterable(map(read_lines, paths))
-        try:
+    try:
+        with quiet_fairseq():
+            translator = Translator.load(args.model, **options)
+            if paths == [STANDARD_INPUT] and sys.stdin.isatty():
+                source, target = translator.languages
+                say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
+            lines = chain.from_iterable(map(read_lines, paths))
             with _output(out) as stream:
                 done = 0
                 for chunk in _chunks(lines, not streams):
@@ -80,9 +80,9 @@ def run(args: Namespace) -> int | None:
                     done += len(chunk)
                     if total > CHUNK and not streams:
                         say(f"{done:,} of {total:,} lines are translated")
-        except KeyboardInterrupt:
-            say("fairseq-mhe translate: stopped; later lines are not translated")
-            return 130
+    except KeyboardInterrupt:
+        say("fairseq-mhe translate: stopped before all lines were translated")
+        return 130
     return None
 
 
@@ -116,10 +116,7 @@ def _translations(
 
 
 def _chunks(lines: Iterator[str], are_files: bool) -> Iterator[list[str]]:
-    """Yield lines to translate together; from a pipe, those that came during the last translation.
-
-    Raises UserError at a line that is not valid text, after yielding the lines before it.
-    """
+    """Yield lines to translate together; from a pipe, all that came during the last translation."""
     arrived: queue.Queue[Any] = queue.Queue(CHUNK)
 
     def read() -> None:
@@ -139,5 +136,5 @@ def _chunks(lines: Iterator[str], are_files: bool) -> Iterator[list[str]]:
             chunk = []
     if chunk:
         yield chunk
-    if line is not None:
+    if line is not None:  # the UserError of a line that is not valid text
         raise line

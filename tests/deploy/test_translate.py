@@ -126,7 +126,9 @@ def test_standard_input_is_translated_up_to_an_invalid_line(brief: Path) -> None
     assert b"standard input, line 4: byte 1 (0xff) is not valid UTF-8" in done.stderr
 
 
-def test_a_terminal_gets_each_translation_at_once_and_ctrl_c_ends_the_command(brief: Path) -> None:
+def test_a_terminal_gets_each_translation_at_once_and_ctrl_c_ends_the_command(
+    brief: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     master, slave = pty.openpty()
     with subprocess.Popen(
         [PYTHON, *command(brief)[1:]], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -139,9 +141,12 @@ def test_a_terminal_gets_each_translation_at_once_and_ctrl_c_ends_the_command(br
             os.write(master, f"{source}\n".encode())
             assert process.stdout.readline().strip()
         process.send_signal(signal.SIGINT)
-        assert b"stopped; later lines are not translated" in process.stderr.read()
+        assert b"stopped before all lines were translated" in process.stderr.read()
     os.close(master)
     assert process.returncode == 130
+    monkeypatch.setattr(Translator, "load", Mock(side_effect=KeyboardInterrupt))
+    assert cli.main(["translate", str(brief), "--out", "unwritten"]) == 130
+    assert "stopped before all lines were translated" in capsys.readouterr().err
 
 
 def test_options_reach_the_search_and_output_is_utf_8_on_any_terminal(
