@@ -50,7 +50,12 @@ def export(
     }
     FORMATS[format](trained, folder)
     shutil.copyfile(text.model.path, folder / MODEL_NAMES[text.model.kind])
-    shutil.copyfile(_HERE / "examples" / f"{format}.py", folder / "example.py")
+    packages = sorted(
+        {"fairseq_mhe", user_dir().name}
+    )  # with a user's kinds of attention
+    imports = "\n".join(f"import {package}" for package in packages)
+    example = (_HERE / "examples" / f"{format}.py").read_text("utf-8")
+    write_text(folder / "example.py", example.replace("import fairseq_mhe", imports))
     write_json(folder / CONFIG, config)
     write_text(folder / "README.md", card(trained, format, data_name, licence))
     sums = [f"{sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir())]

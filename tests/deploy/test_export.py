@@ -137,6 +137,7 @@ def test_the_card_has_the_facts_of_the_run_and_of_the_options(
     words = ["--data-name", "Some interface", "--data-licence", "apache-2.0"]
     assert export("mhe_mul", tmp_path / "out", *words) == 0
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "\nimport my_kinds\n" in (tmp_path / "out" / "example.py").read_text()
     scores = json.loads((run_of("mhe_mul") / "test" / "scores.json").read_text())
     counts = json.loads((run_of("mhe_mul") / "counts.json").read_text())
     for fact in (
@@ -162,7 +163,6 @@ def test_the_card_has_the_facts_of_the_run_and_of_the_options(
         (["DATA", "BUNDLE/README.md/out"], "README.md is a file: name a folder for the out"),
         (["BUNDLE", "OUT"], "is no run folder: it has no config.json of a training"),
         (["RUN/model.pt", "OUT"], "give the data folder that"),
-        (["RUN/m", "OUT"], "give the path of a fairseq checkpoint (one .pt file, no shards)"),
         (["DATA", "RUN", "--data", "DATA"], "exists: remove it, or name another folder"),
     ],
 )
