@@ -38,10 +38,7 @@ class AttentionMap:
 
 
 def encode(trained: Trained, text: str, side: int) -> Tensor:
-    """Return the tokens (1, S), with </s>, of a plain sentence (side 0) or translation (1).
-
-    Raises UserError if the text is empty, or longer than the model's positions.
-    """
+    """Return the tokens (1, S), with </s>, of a plain sentence (side 0) or translation (1)."""
     task, longest = trained.task, trained.positions[side]
     name = ("sentence", "target")[side]
     dictionary = (task.source_dictionary, task.target_dictionary)[side]
@@ -180,5 +177,4 @@ def run(args: Namespace) -> None:
         (translation,) = trained.text.plain([subwords])
         print(translation)
     kind = trained.source.attention[args.place]
-    size = f"{len(attention.layers)} layers, {attention.layers[0].size(0)} heads"
-    print(f"{args.out}: {args.place} attention ({kind}), {size}")
+    print(f"{args.out}: {args.place} attention ({kind})")

@@ -1,6 +1,7 @@
 """Translate by CTranslate2 with a model in its format, without importing torch or fairseq."""
 
 import os
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ class Translation(NamedTuple):
     """A hypothesis: its text (an engine returns subwords with spaces between them), and its score.
 
     The score is the natural log probability of the subwords and the end of the sentence, divided by
-    their number to the power of the length penalty. If a line was cut, it is the sum of its parts.
+    their number to the power of the length penalty; of a line in parts, their sum. CTranslate2
+    leaves the end of the sentence out if the length limit cuts all hypotheses.
     """
 
     text: str
@@ -67,22 +69,34 @@ class CTranslate2Engine:
         results = self._translator.translate_batch(
             sentences,
             beam_size=decoding.beam,
-            num_hypotheses=nbest,
+            num_hypotheses=decoding.beam,
             length_penalty=decoding.lenpen,
             max_input_length=0,
             max_decoding_length=max(1, limit),
             return_scores=True,
         )
-        return [
-            list(map(Translation, map(" ".join, result.hypotheses), result.scores))
-            for result in results
-        ]
+        translations: NBest = []
+        for source, result in zip(sentences, results, strict=True):
+            hypotheses = result.hypotheses
+            scores = result.scores
+            ended = sum(len(words) < limit for words in hypotheses)
+            if 0 < ended < len(hypotheses):
+                # The scores of the others lack </s>. Why one at a time: convert/to_ctranslate2.py.
+                pairs = [source] * len(hypotheses), hypotheses
+                scored = self._translator.score_batch(
+                    *pairs, max_input_length=0, max_batch_size=1
+                )
+                scores = []
+                for one in scored:
+                    length = len(one.log_probs) ** decoding.lenpen
+                    scores.append(sum(one.log_probs) / length)
+            found = map(Translation, map(" ".join, hypotheses), scores)
+            ranked = sorted(found, key=itemgetter(1), reverse=True)
+            translations.append(ranked[:nbest])
+        return translations
 
 
 def exact_int8() -> bool:
-    """Return whether CTranslate2 adds int8 products exactly: AVX2 without VNNI has 16-bit sums.
-
-    (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html)
-    """
+    """Return whether CTranslate2 adds int8 products exactly: AVX2 without VNNI has 16-bit sums."""
     flags = cpu_flags()
     return "avx2" not in flags or not flags.isdisjoint(("avx512_vnni", "avx_vnni"))

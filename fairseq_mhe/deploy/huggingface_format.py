@@ -3,7 +3,6 @@
 Marian's class holds post-norm models, Pegasus' class pre-norm models. Both classes have fairseq's
 layers, load the table of positions as weights, and add a bias to the logits. The bias excludes
 tokens that fairseq's dictionary lacks. Attention becomes multi-head attention (the exact fold).
-FSMT (post-norm only, another tokenizer) and M2M100 (no bias of the logits) are unsuitable.
 """
 
 from pathlib import Path

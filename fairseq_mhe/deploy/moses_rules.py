@@ -161,10 +161,8 @@ def _quotes(quote: str, word: str, outside: str = "") -> list[Rule]:
 
 
 def _english_apostrophes(word: str) -> list[Rule]:
-    """Return `_quotes` rules that join an apostrophe to a word in -s outside quotations (dogs').
-
-    A quotation opens only at the line's start, after a token not in -s, or such an apostrophe.
-    """
+    """Return `_quotes` rules that join an apostrophe to a word in -s outside quotations (dogs')."""
+    # A quotation opens only at the line's start, after a token not in -s, or such an apostrophe.
     not_s = _none_of(_GAPS, "s'")
     in_s = f"(?:{_CHAR}*s{_GAP})"
     not_in_s = f"(?:(?:{_CHAR}*{not_s}|{_CHAR}+'){_GAP})"

@@ -104,10 +104,7 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
 
 
 def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
-    """Make a tokenizer of SentencePiece's pieces, with its ids; the dictionary's words come after.
-
-    The dictionary's special symbols are left out, since Unigram would find them in text.
-    """
+    """Make a tokenizer of SentencePiece's pieces, with its ids; other words come after."""
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import Unigram
 
@@ -117,6 +114,7 @@ def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     unk_id = processor.unk_id()
     pieces[unk_id] = _UNKNOWN
     scores = processor.get_score(piece_ids)
+    # The dictionary's special symbols are left out, since Unigram would find them in text.
     known = {*pieces, *dictionary.symbols[: dictionary.nspecial]}
     names = [*pieces, *(word for word in dictionary.symbols if word not in known)]
     rows = list(map(dictionary.indices.get, names))

@@ -93,14 +93,11 @@ def read_bundle(bundle: Bundle) -> Trained:
 
 
 def write_fairseq(trained: Trained, folder: Path) -> None:
-    """Write model.safetensors, config.json with the model's options, and both dictionaries.
-
-    A tied weight is stored once; the file's metadata map its other names to the stored name.
-    """
+    """Write model.safetensors, config.json with the model's options, and both dictionaries."""
     folder.mkdir()
     stored_names: dict[int, str] = {}  # address of a weight -> its name in the file
     stored = {}
-    tied = {}
+    tied = {}  # another name of a tied weight -> its name in the file, in the file's metadata
     for name, weight in trained.source.model.state_dict().items():
         stored_name = stored_names.setdefault(weight.data_ptr(), name)
         if stored_name == name:

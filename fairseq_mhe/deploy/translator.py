@@ -35,8 +35,7 @@ def _warn_of_cut(line: int) -> None:
 class Translator:
     """A model that translates plain text, which it processes like its training text.
 
-    Several threads may call it; it serves them in turn. ``languages``: source and target;
-    ``engine``: "fairseq" or "ctranslate2"; ``decoding``: the search of the model's scoring.
+    It serves threads in turn. ``languages``: source, target; ``decoding``: its scoring's search.
     """
 
     def __init__(self, model: Any, engine: Any) -> None:  # users call `load` instead
@@ -99,11 +98,7 @@ class Translator:
         beam: int | None = None,
         batch_tokens: int | None = None,
     ) -> list[str]:
-        """Return a translation for each line, in order; a line without text stays empty.
-
-        A line should be one sentence. A line that is too long for the model is cut between
-        sentences. Raises TypeError unless ``lines`` is an iterable of strings, and not a string.
-        """
+        """Return a translation for each line, in order; TypeError unless lines are strings."""
         best = self.nbest(lines, 1, beam=beam, batch_tokens=batch_tokens)
         return [translation.text for (translation,) in best]
 
@@ -118,9 +113,8 @@ class Translator:
     ) -> NBest:
         """Return the ``count`` best translations of each line with their scores, best first.
 
-        If a line is cut, its n-th translation joins the n-th translations of its parts. ``on_cut``
-        is called with the number, from 1, of each line in which a sentence is cut. Raises what
-        `translate` raises, and UserError if ``count`` is larger than the beam.
+        If a line is cut, its n-th translation joins the n-th ones of its parts. ``on_cut`` gets the
+        number, from 1, of each line in which a sentence is cut. UserError for too small a beam.
         """
         texts = list(lines)
         if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):

@@ -35,15 +35,19 @@ def test_a_run_and_a_bundle_translate_like_fairseq_generate(translator: Translat
     assert translator.translate(SOURCES) == hypotheses("mhe_mul")
 
 
-def test_ctranslate2_scores_like_fairseq(translator: Translator, exported: Path) -> None:
-    decoding = replace(translator.decoding, lenpen=0.5)
-    model = replace(open_bundle(exported), decoding=decoding)
-    engines = translator._engine, load(exported, engine="ctranslate2")._engine
-    results = (Translator(model, engine).nbest(SOURCES, 1, beam=1) for engine in engines)
+def test_ctranslate2_ranks_and_scores_like_fairseq_at_the_length_limit(tmp_path: Path) -> None:
+    """The model never predicts </s>; its new bias ends some hypotheses before the limit."""
+    state = read_checkpoint(run_of("mhe_mul") / "model.pt")
+    weights = state["model"]
+    weights["decoder.layer_norm.bias"] += 3 * weights["decoder.embed_tokens.weight"][2]
+    save_checkpoint(state, tmp_path / "ends.pt")
+    results = []
+    for engine in ("fairseq", "ctranslate2"):
+        ends = load(tmp_path / "ends.pt", data=SMALL / "data", engine=engine)
+        ends.decoding = replace(ends.decoding, lenpen=0.5, **BRIEF)
+        results.append(ends.nbest(SOURCES, 1))
     for (expected,), (translation,) in zip(*results, strict=True):
-        assert translation.text == expected.text
-        # The model never predicts </s>; at the length limit only fairseq counts its probability.
-        assert translation.score == pytest.approx(expected.score, rel=0.1)
+        assert translation == (expected.text, pytest.approx(expected.score, rel=0.01))
 
 
 def test_auto_chooses_ctranslate2_on_a_cpu_if_possible(
@@ -72,7 +76,6 @@ NO_LIBRARY = RuntimeError("Library libcublas.so.12 is not found")
 def test_auto_chooses_ctranslate2_on_a_gpu_that_it_can_use(
     exported: Path, gpus: int, fault: Exception | None, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The GPU is a mock; the CPU computes instead."""
     make, by_fairseq = ctranslate2.Translator, trained.FairseqEngine
     devices, types = [], []
 
@@ -177,8 +180,6 @@ def test_nbest_returns_the_best_first_with_scores(translator: Translator) -> Non
         scores = [translation.score for translation in translations]
         assert scores == sorted(set(scores), reverse=True)
         assert len(scores) == 4
-    with pytest.raises(UserError, match="a beam of 5 has no 6 translations"):
-        translator.nbest(SOURCES[:1], 6)
 
 
 @pytest.fixture(scope="module")
@@ -213,10 +214,7 @@ def test_a_long_line_is_translated_in_parts_with_a_warning_if_a_sentence_is_cut(
         ("一二。三。", 3, ["一二。", "三。"], False),
         ("「一二。」三。", 5, ["「一二。」", "三。"], False),
         ("यह है। वह है।", 8, ["यह है।", "वह है।"], False),
-        ("أين؟ هنا؟", 5, ["أين؟", "هنا؟"], False),
-        ("Short.", 100, ["Short."], False),
         ("Far too long a one. Ok.", 9, ["Far too", "long a", "one.", "Ok."], True),
-        ("Incomprehensibly", 7, ["Incompr", "ehensib", "ly"], True),
         ("ab cdefghij kl", 4, ["ab", "cdef", "ghij", "kl"], True),
         ("e\u0301e\u0301e\u0301", 3, ["e\u0301", "e\u0301", "e\u0301"], True),
     ],
