@@ -50,10 +50,8 @@ def export(
     }
     FORMATS[format](trained, folder)
     shutil.copyfile(text.model.path, folder / MODEL_NAMES[text.model.kind])
-    packages = sorted(
-        {"fairseq_mhe", user_dir().name}
-    )  # with a user's kinds of attention
-    imports = "\n".join(f"import {package}" for package in packages)
+    packages = {"fairseq_mhe", user_dir().name}  # a user's own kinds have a package
+    imports = "\n".join(f"import {package}" for package in sorted(packages))
     example = (_HERE / "examples" / f"{format}.py").read_text("utf-8")
     write_text(folder / "example.py", example.replace("import fairseq_mhe", imports))
     write_json(folder / CONFIG, config)

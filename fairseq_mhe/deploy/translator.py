@@ -35,7 +35,8 @@ def _warn_of_cut(line: int) -> None:
 class Translator:
     """A model that translates plain text, which it processes like its training text.
 
-    It serves threads in turn. ``languages``: source, target; ``decoding``: its scoring's search.
+    Several threads may call it; it serves them in turn. ``languages``: source and target;
+    ``engine``: "fairseq" or "ctranslate2"; ``decoding``: the search of the model's scoring.
     """
 
     def __init__(self, model: Any, engine: Any) -> None:  # users call `load` instead
@@ -98,7 +99,10 @@ class Translator:
         beam: int | None = None,
         batch_tokens: int | None = None,
     ) -> list[str]:
-        """Return a translation for each line, in order; TypeError unless lines are strings."""
+        """Return a translation for each line, in order; a line without text stays empty.
+
+        A line that is too long for the model is cut between sentences. TypeError for one string.
+        """
         best = self.nbest(lines, 1, beam=beam, batch_tokens=batch_tokens)
         return [translation.text for (translation,) in best]
 
