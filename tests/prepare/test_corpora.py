@@ -266,8 +266,7 @@ def test_published_subwords_stay_and_raw_is_detokenised(
     assert data.processing().plain(EN)[0] == "a boy 's dog runs."  # only English has this ending
     tokens = ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]
     assert data.given_tokens(DE) == tokens
-    (line,) = data.processing().segment(["a boy's hat"])
-    assert line == "a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s h@@ a@@ t"
+    assert data.processing().segment(["a boy's"]) == ["a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s"]
     before = times(data.folder)
     assert times(corpus.prepare()) == before
 

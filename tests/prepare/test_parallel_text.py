@@ -248,9 +248,9 @@ def test_hold_out_takes_missing_splits_from_clean_train(
     assert raw(held, "train") == kept
     counts = read_manifest(held)["steps"]["clean"]["counts"]
     assert counts["train"]["held_out"] == counts["valid"]["kept"] + counts["test"]["kept"]
-    only_valid = prepare(replace(config, valid=None, hold_out=7, out=tmp_path / "only"))
-    assert raw(only_valid, "valid") == train[6::7]
-    assert raw(only_valid, "test") == raw(whole, "test")
+    for name, other, lines in (("valid", "test", train[6::7]), ("test", "valid", train[0::7])):
+        only = prepare(replace(config, **{name: None}, hold_out=7, out=tmp_path / name))
+        assert (raw(only, name), raw(only, other)) == (lines, raw(whole, other))
     few = write_parallel(tmp_path / "few", [("one pair", "ein Paar")] * 5)
     with pytest.raises(UserError, match="--hold-out 7 needs 7 clean pairs or more"):
         prepare(replace(config, train=(few,), valid=None, hold_out=7, out=tmp_path / "few"))

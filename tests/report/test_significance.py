@@ -27,20 +27,21 @@ def test_the_p_value_equals_that_of_the_sacrebleu_command(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "base", "system"]
     command += ["--paired-bs", "-f", "json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    theirs = json.loads(done.stdout)[1]["BLEU"]["p_value"]
-    assert compare(close, GOOD, REFERENCES).p_value == pytest.approx(theirs, abs=1e-4)
+    theirs = json.loads(done.stdout)[1]["BLEU"]
+    assert compare(close, GOOD, REFERENCES).p_value == pytest.approx(theirs["p_value"], abs=1e-4)
     equal = compare_seeds([close] * 3, [GOOD] * 3, REFERENCES)
-    assert equal.p_value == pytest.approx(theirs, abs=0.05)  # our own resamples, not sacreBLEU's
+    assert equal.p_value == pytest.approx(theirs["p_value"], abs=0.05)  # our own resamples
+    alone = compare(close, REFERENCES, REFERENCES)  # PRR is BLEU
+    assert (alone.prr_high - alone.prr_low) / 2 == pytest.approx(theirs["ci"], rel=0.08)
 
 
 def test_a_baseline_that_learned_nothing_gives_dashes() -> None:
     """A baseline of 0.08 BLEU once gave "PRR 512.1%, p 0.0010"."""
     weak = ["x y z w v" for _ in REFERENCES[1:]] + [REFERENCES[0]]
     weak[5] = " ".join(REFERENCES[5].split()[:1])
-    comparison = compare(GOOD, weak, REFERENCES)
-    assert comparison == compare_seeds([GOOD] * 2, [weak] * 2, REFERENCES)
-    assert comparison == Comparison()
-    assert comparison.describe() == (
+    of_two = compare_seeds([GOOD] * 2, [weak] * 2, REFERENCES)
+    assert compare(GOOD, weak, REFERENCES) == of_two == Comparison()
+    assert of_two.describe() == (
         "PRR -, p - (the baseline has less than 1 BLEU: it has not learned to translate)"
     )
     assert compare(weak, GOOD, REFERENCES).p_value is not None, "a weak system is compared"

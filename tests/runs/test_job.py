@@ -35,9 +35,8 @@ def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Pat
         "options max_update: 40, now 50; options bf16: None, now True"
     )
     other = {**settings(max_update=50, bf16=True), "data": data}
-    with pytest.raises(UserError, match=rf"has other settings \({differences}") as refused:
+    with pytest.raises(UserError, match=rf"/r has other settings \({differences}") as refused:
         plan_job(tmp_path / "r", other, {"data": "/there"}, DECODING)
-    assert str(tmp_path / "r") in str(refused.value)
     assert "\n" not in str(refused.value)
     with pytest.raises(UserError, match="decoding beam: 5, now None"):
         plan_job(tmp_path / "r", settings(), {"data": "/here"})
