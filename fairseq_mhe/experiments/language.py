@@ -277,8 +277,8 @@ class LanguageTable:
             "A task's score: mean of its metrics after the last update, on the dev set; SQuAD "
             "2.0's F1 by the best no-answer threshold, as in the official evaluation.",
             "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
-            "Pre-training, nats: validation loss per masked subword.",
-            f"Pre-training: {pretraining}.",
+            "Paper: models of BERT-base's size, all tasks of a benchmark.",
+            f"Pre-training: {pretraining}; nats: validation loss per masked subword.",
             f"Fine-tuning: {self._seeds}, in {devices.precision(self.args)}.",
             f"{versions}.",
         ]
