@@ -143,7 +143,7 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
         ]
         if any(row["paper_parameters"] for row in rows):
             notes.append(
-                "The paper's numbers (2023): WMT14 English-German, scored in an unpublished way."
+                "The paper's numbers are of WMT14; how they were scored is not published."
             )
         if signature := first["tokenised_signature"]:
             notes.append(
