@@ -26,6 +26,7 @@ def test_sentence_order() -> None:
     assert (rows, beam) == (None, 1)
     rows, beam = sentence_order(torch.tensor([3]), 2, 2)
     assert (rows.tolist(), beam) == ([1], 1)
+    assert sentence_order(torch.tensor([1]), 1, 2) == (None, 1)  # of one sentence, but no beam
     unreadable = torch.empty(4, dtype=torch.long, device="meta")
     assert sentence_order(unreadable, 1, 4) == (None, 4)
 
