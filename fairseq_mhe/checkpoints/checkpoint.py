@@ -187,7 +187,6 @@ def save_model(
     cfg |= {"task": task, "model": model}
     if isinstance(cfg.get("common"), dict):
         cfg["common"]["user_dir"] = None
-    (*_, last) = source.state.get("optimizer_history") or [{}]
     required = {"lr_scheduler_state": {}, "optimizer_name": "", "criterion_name": ""}
     updates = {"num_updates": updates_made(source.state)}
     origin = {"name": source.path.name, "sha256": sha256(source.path)}
@@ -204,7 +203,7 @@ def save_model(
         "args": args,
         "cfg": cfg,
         "model": dict(parameters),
-        "optimizer_history": [plain({**required, **last, **updates})],
+        "optimizer_history": [{**required, **updates}],
         "task_state": {},
         "extra_state": {"train_iterator": {"epoch": 1}},
         PROVENANCE: plain(record),
