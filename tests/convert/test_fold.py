@@ -96,9 +96,7 @@ def test_a_model_with_nan_weights_is_not_folded(
 def test_half_precision_is_folded_in_float32(
     make_source: Callable[..., Source], tmp_path: Path
 ) -> None:
-    half = torch.bfloat16
-    source = make_source(half=half, **SOMEWHERE[1])
-    assert open_source(source.path).state["model"]["encoder.embed_tokens.weight"].dtype == half
+    source = make_source(half=torch.bfloat16, **SOMEWHERE[1])
     stock = folded(source, tmp_path / "out.pt")
     torch.testing.assert_close(logits(stock), logits(source.model), rtol=0, atol=1e-5)
 
