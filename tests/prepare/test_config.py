@@ -56,7 +56,7 @@ def test_numbers_out_of_range_are_refused(capsys: pytest.CaptureFixture[str], wo
         ({"target_lang": "fr"}, "moses bpe"),
         ({"target_lang": "fr", "subword": "sentencepiece"}, "none sentencepiece"),
         ({"target_lang": "fr", "tokenizer": "none"}, "none sentencepiece"),
-        ({"target_lang": "zh_CN"}, "none sentencepiece"),
+        ({"source_lang": "zh_CN"}, "none sentencepiece"),
         ({"target_lang": "zh", "tokenizer": "moses"}, "moses sentencepiece"),
         ({"target_lang": "ko"}, "none sentencepiece"),
         ({"target_lang": "ar", "tokenizer": "moses"}, "moses bpe"),
