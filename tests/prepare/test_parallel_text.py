@@ -17,6 +17,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import parallel_text, steps
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import Manifest, file_hashes, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import clean_pairs, median_ratio, prepare
 from fairseq_mhe.prepare.text import write_lines
@@ -176,6 +177,7 @@ def test_the_other_direction_is_binarised_again(config: PrepareConfig) -> None:
     assert infer_language_pair(str(config.out / "bin")) == list(turned.langs)
     fresh = prepare(replace(turned, out=config.out.with_name("fresh")))
     assert read_manifest(config.out) == read_manifest(fresh)
+    assert open_data(config.out).fingerprint == open_data(fresh).fingerprint
 
 
 def test_text_without_spaces_is_kept(config: PrepareConfig, tmp_path: Path) -> None:
