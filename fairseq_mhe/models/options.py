@@ -103,8 +103,10 @@ def set_defaults(args: Any, config: type[FairseqDataclass]) -> None:
         if not (hasattr(args, name) or name.startswith("_") or is_reference):
             setattr(args, name, value)
     for name in ("decoder_input_dim", "decoder_output_dim"):  # default: decoder_embed_dim
-        if "decoder_embed_dim" in args and not isinstance(getattr(args, name, None), int):
-            setattr(args, name, args.decoder_embed_dim)
+        if "decoder_embed_dim" in args:
+            given = str(getattr(args, name, ""))  # fairseq's parser returns text
+            size = int(given) if given.isdecimal() else args.decoder_embed_dim
+            setattr(args, name, size)
 
 
 def plain_options(cfg: Any) -> argparse.Namespace:

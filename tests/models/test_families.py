@@ -125,7 +125,7 @@ MUL = {"attention": "mhe_mul", "head_embedding_offset": 0.0, "attention_bias": T
 @pytest.mark.parametrize(
     ("arch", "task", "different"),
     [
-        (*BASE, {}),
+        (*BASE, {"decoder_output_dim": 16}),
         ("transformer_mhe_tiny", "translation", POST_NORM),  # of a row that is pre-norm
         (*BASE, {"encoder_layers": 4, "attention": "collaborative", "collaborative_dim": 64}),
         (*BASE, {**MUL, "adaptive_softmax_cutoff": [10, 20], "max_source_positions": 40}),
