@@ -93,7 +93,7 @@ def _not_about_biases(record: logging.LogRecord) -> bool:
 def _parse(
     parse: Any, parser: Any, input_args: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """Parse options, but mend --bf16 and --fp16, and refuse --attention for fairseq's models."""
+    """Parse options; mend --bf16, --fp16, a missing --task; refuse --attention for stock models."""
     words = " ".join(sys.argv[1:] if input_args is None else input_args)
     arch = re.search(r"(?<!\S)(?:--arch|-a)[ =](\S+)", words)
     ours = re.search(r"(?<!\S)--((en|de)coder-|cross-)?attention(?=[ =])", words)

@@ -38,7 +38,7 @@ class AttentionMap:
 
 
 def encode(trained: Trained, text: str, side: int) -> Tensor:
-    """Return the tokens (1, S), with </s>, of a plain sentence (side 0) or translation (1)."""
+    """Return the tokens (1, S) of a sentence (side 0) or translation; UserError for a bad one."""
     task, longest = trained.task, trained.positions[side]
     name = ("sentence", "target")[side]
     dictionary = (task.source_dictionary, task.target_dictionary)[side]

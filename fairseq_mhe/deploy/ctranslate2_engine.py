@@ -65,14 +65,14 @@ class CTranslate2Engine:
         # As in fairseq, the batch's longest source, with </s>, sets one limit for the batch.
         longest_source = max(map(len, sentences)) + 1
         limit = int(decoding.max_len_a * longest_source + decoding.max_len_b)
-        limit = min(limit, self._longest - 1)  # CTranslate2 does not count </s>
+        limit = max(1, min(limit, self._longest - 1))  # CTranslate2 does not count </s>
         results = self._translator.translate_batch(
             sentences,
             beam_size=decoding.beam,
             num_hypotheses=decoding.beam,
             length_penalty=decoding.lenpen,
             max_input_length=0,
-            max_decoding_length=max(1, limit),
+            max_decoding_length=limit,
             return_scores=True,
         )
         translations: NBest = []
@@ -82,10 +82,9 @@ class CTranslate2Engine:
             ended = sum(len(words) < limit for words in hypotheses)
             if 0 < ended < len(hypotheses):
                 # The scores of the others lack </s>. Why one at a time: convert/to_ctranslate2.py.
-                pairs = [source] * len(hypotheses), hypotheses
-                scored = self._translator.score_batch(
-                    *pairs, max_input_length=0, max_batch_size=1
-                )
+                sources = [source] * len(hypotheses)
+                options = {"max_input_length": 0, "max_batch_size": 1}
+                scored = self._translator.score_batch(sources, hypotheses, **options)
                 scores = []
                 for one in scored:
                     length = len(one.log_probs) ** decoding.lenpen
@@ -98,5 +97,6 @@ class CTranslate2Engine:
 
 def exact_int8() -> bool:
     """Return whether CTranslate2 adds int8 products exactly: AVX2 without VNNI has 16-bit sums."""
+    # https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html
     flags = cpu_flags()
     return "avx2" not in flags or not flags.isdisjoint(("avx512_vnni", "avx_vnni"))

@@ -138,7 +138,7 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     if paper:
         batches = _distinct((row["batch"] for row in rows), " or ")
         notes += [
-            "N: encoder plus decoder layers; of the encoder d_m: width; n: heads; d: their width.",
+            "N: encoder plus decoder layers; d_m, n, d: the encoder's width, heads, head width.",
             f"Batches of {batches}.",
         ]
         if any(row["paper_parameters"] for row in rows):

@@ -212,7 +212,7 @@ def keep(args: Namespace) -> None:
             raise UserError(f"{target} is the run itself: name another folder")
         if target.exists():  # an earlier command copied this run
             names = [str(path.relative_to(folder)) for path in folder.rglob("*.json")]
-            same, *_ = filecmp.cmpfiles(folder, target, names)
+            same, *_ = filecmp.cmpfiles(folder, target, names, shallow=False)
             if len(same) < len(names):
                 raise UserError(
                     f"{target} exists and has other results: remove it, or name another folder"

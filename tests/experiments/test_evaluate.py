@@ -34,9 +34,9 @@ def test_a_trained_run_is_not_trained_again(miniature: Path, table: Path, capsys
     before = snapshot(table)
     words = ["train", "Tiny", "mha", "--data", str(miniature), "--out", str(table), *TABLE_SIZE]
     assert cli.main([*words, "--evaluate"]) == 0
-    captured = capsys.readouterr()
-    assert captured.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
-    assert f": {TABLE_UPDATES} updates, batches of 512 = 256 x 1 x update-freq 2" in captured.err
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
+    assert f"tiny: {TABLE_UPDATES} updates, batches of 512 = 256 x 1 x update-freq 2" in shown.err
     assert snapshot(table) == before
 
 
