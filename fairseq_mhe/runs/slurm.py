@@ -1,6 +1,6 @@
-"""``--slurm`` and ``fairseq-mhe run-jobs``: train a table's cells as an array of SLURM jobs."""
+"""``--slurm``: train the cells of a table as an array of SLURM jobs."""
 
-import os
+import shlex
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
@@ -8,16 +8,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.arguments import as_words, at_least, positive
+from fairseq_mhe.common.arguments import as_words, positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json, write_json, write_text
+from fairseq_mhe.common.files import write_text
 
-#: The batch script. Two minutes before its time is up, a job requeues itself; it resumes later.
+#: The batch script; `submit` puts each job's command in place of JOBS. Two minutes before its time
+#: is up, a job requeues itself; it resumes later. By hand, job N is bash OUT/slurm/job.sh N.
 _SCRIPT = """#!/usr/bin/env bash
 #SBATCH --job-name=fairseq-mhe --ntasks=1 --requeue --open-mode=append --signal=B:USR1@120
 job="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 trap '((${SLURM_RESTART_COUNT:-0} < 100)) && scontrol requeue "$job"' USR1
-"$@" "$SLURM_ARRAY_TASK_ID" &
+case "${1:-$SLURM_ARRAY_TASK_ID}" in
+JOBS
+esac
+"$@" &
 wait $!
 """
 
@@ -57,30 +61,27 @@ def words_of(args: Namespace, names: str, **own: Any) -> list[str]:
 
 
 def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
-    """Write OUT/jobs.json, submit an array of jobs, and say how to get the table.
+    """Write OUT/slurm/job.sh, submit an array of jobs, and say how to get the table.
 
     ``jobs``: name of each unfinished cell -> arguments of the ``fairseq-mhe`` that trains it.
     """
     if jobs:
-        out = args.out.resolve()
-        path = out / "jobs.json"
-        folder = out / "slurm"
+        folder = args.out.resolve() / "slurm"
+        # SLURM copies the script, so a later submission may overwrite it.
         script = folder / "job.sh"
-        # Jobs of an earlier submission may still run, and read their lines of jobs.json.
-        earlier = read_json(path, list) if path.exists() else []
-        numbers = range(len(earlier), len(earlier) + len(jobs))
-        new = [{"name": name, "words": words} for name, words in jobs.items()]
-        write_json(path, [*earlier, *new])
-        write_text(script, _SCRIPT)
-        program = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(path)]
-        options = [f"array={numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}"]
+        program = [sys.executable, "-m", "fairseq_mhe.cli"]
+        cases = []
+        for number, words in enumerate(jobs.values()):
+            cases.append(f"{number}) set -- {shlex.join([*program, *words])} ;;")
+        write_text(script, _SCRIPT.replace("JOBS", "\n".join(cases)))
+        options = [f"array=0-{len(jobs) - 1}%{args.slurm_parallel or 256}"]
         log = str(folder).replace("%", "%%") + "/%A_%a.log"  # sbatch replaces %j
         options += [f"output={log}", "time=24:00:00", "cpus-per-task=8"]
         if not (args.cpu or args.processes):
             options.append(f"gpus-per-node={args.gpus or 1}")
         flags = [f"--{option}" for option in (*options, *args.slurm_option)]
-        array = _sbatch([*flags, str(script), *program])
-        for name, number in zip(jobs, numbers, strict=True):
+        array = _sbatch([*flags, str(script)])
+        for number, name in enumerate(jobs):
             job = f"{array}_{number}"
             print(f"{name}: job {job}, output {folder}/{job}.log")
     advice = "for the table of finished models give --finished-only instead of --slurm"
@@ -98,22 +99,3 @@ def _sbatch(words: list[str]) -> str:
     if result.returncode:
         raise UserError(f"SLURM refuses the jobs: {result.stderr.strip()}")
     return result.stdout.strip().split(";")[0]
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe run-jobs``."""
-    add = parser.add_argument
-    help_ = "jobs.json in the folder --out of a submitted table"
-    add("jobs", type=Path, metavar="JOBS", help=help_)
-    add("number", type=at_least(0), metavar="N", help="number of the job, from 0")
-
-
-def run(args: Namespace) -> None:
-    """Replace this process by the command that trains and scores one cell."""
-    jobs = read_json(args.jobs, list)
-    if args.number >= len(jobs):
-        raise UserError(
-            f"{args.jobs} has no job {args.number}: its {len(jobs)} jobs are numbered from 0"
-        )
-    words = jobs[args.number]["words"]
-    os.execv(sys.executable, [sys.executable, "-m", "fairseq_mhe.cli", *words])  # noqa: S606
