@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import fairseq_mhe
@@ -51,7 +51,7 @@ def load_user_dir() -> None:
     utils.import_user_module(Namespace(user_dir=folder))
 
 
-def build_parser(chosen: str | None = None) -> Parser:
+def build_parser(chosen: str = "") -> Parser:
     """Return the parser of all subcommands; only the ``chosen`` subcommand has its options."""
     parser = Parser(
         prog="fairseq-mhe",
@@ -85,21 +85,31 @@ def build_parser(chosen: str | None = None) -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a subcommand; return its exit code: 2 for bad input (after one line), 130 for Ctrl-C."""
+def run_subcommand(
+    program: str, build: Callable[[str], Parser], argv: Sequence[str] | None
+) -> int:
+    """Run a subcommand, for which ``build`` returns the parser, and return the exit status.
+
+    The status is 2 for bad input (after one line), 130 for Ctrl-C.
+    """
     quieten_start_up()
     sleep_sooner()
     argv = list(sys.argv[1:] if argv is None else argv)
     words = without_user_dir(argv)
-    chosen = next((word for word in words if word in SUBCOMMANDS), None)
+    chosen = next((word for word in words if not word.startswith("-")), "")
 
     def command() -> int | None:
         load_user_dir()
-        args = build_parser(chosen).parse_args(words or ["--help"])
+        args = build(chosen).parse_args(words or ["--help"])
         args.typed = argv  # reports name the command that wrote them
         return args.function(args)
 
-    return exit_status(f"fairseq-mhe {chosen}" if chosen else "fairseq-mhe", command)
+    return exit_status(f"{program} {chosen}".rstrip(), command)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand of ``fairseq-mhe``, and return its exit status."""
+    return run_subcommand("fairseq-mhe", build_parser, argv)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,12 @@ def cores() -> int:
         return count
 
 
+def threads(default: int) -> int:
+    """Return OMP_NUM_THREADS, or ``default`` if the user has not set it, but at least 1."""
+    chosen = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, int(chosen) if chosen.isdecimal() else default)
+
+
 def memory() -> int:
     """Return how many bytes this process may use: the machine's, or its container's limit."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -96,9 +102,9 @@ def software() -> dict[str, str]:
 
 
 def source_hash(package: Path = _PACKAGE) -> str:
-    """Return the first 12 digits of a SHA-256 of the names and contents of all modules."""
+    """Return the first 12 digits of a SHA-256 of all modules and YAML files, with their names."""
     digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.yaml")]):
         name = str(path.relative_to(package)).encode()
         digest.update(name + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]

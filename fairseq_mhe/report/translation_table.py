@@ -125,9 +125,14 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     notes = [
         f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
         f"{first['sentences']:,} detokenised sentences ({results[0].subset}); ± is half the 95% "
-        "bootstrap interval.",
-        f"PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, "
-        f"{resamples}.",
+        "bootstrap interval."
+    ]
+    if not paper or any(
+        row["prr"] is not None for row in rows
+    ):  # else there is no such column
+        bootstrap = f"paired bootstrap against {BASELINE}, {resamples}"
+        notes.append(f"PRR: BLEU in percent of {BASELINE}'s; p: {bootstrap}.")
+    notes += [
         "Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: "
         "key/value cache in float32 for each generated token of each hypothesis.",
         f"Training tokens/s: target tokens, median over the log, {training}. "

@@ -259,5 +259,6 @@ def run(args: Namespace) -> None:
         path = Path(args.name) if own else FOLDER / f"{chosen.row}.yaml"
         print(path.read_text("utf-8"), end="")
         return
-    example = "--user-dir fairseq_mhe --attention mhe_mul --seed 1"
-    print(f"fairseq-train DATA/bin {example} {shlex.join(chosen.training.words())}")
+    package = os.environ.get(OWN_USER_DIR, "fairseq_mhe")
+    example = ["DATA/bin", "--user-dir", package, "--attention", "mhe_mul", "--seed", "1"]
+    print(shlex.join(["fairseq-train", *example, *chosen.training.words()]))

@@ -4,10 +4,8 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from fairseq_mhe.cli import load_user_dir, without_user_dir
+from fairseq_mhe.cli import run_subcommand
 from fairseq_mhe.common.arguments import Parser
-from fairseq_mhe.common.errors import exit_status
-from fairseq_mhe.common.quiet import quieten_start_up
 from studies import collaborative_nlu, serving, study
 from studies.report import PROGRAM
 from studies.variants import STUDIES
@@ -16,28 +14,25 @@ from studies.variants import STUDIES
 OTHERS = {"collaborative-nlu": collaborative_nlu, "serving": serving}
 
 
+def build_parser(chosen: str) -> Parser:
+    """Return the parser of all studies, whichever is ``chosen``."""
+    parser = Parser(prog=PROGRAM, description=__doc__)
+    studies = parser.add_subparsers(required=True, metavar="STUDY")
+    for name, of_variants in STUDIES.items():
+        title = of_variants.title
+        subparser = studies.add_parser(name, help=title, description=title)
+        study.add_arguments(of_variants, subparser)
+        subparser.set_defaults(function=partial(study.run, of_variants))
+    for name, module in OTHERS.items():
+        subparser = studies.add_parser(name, help=module.TITLE, description=module.TITLE)
+        module.add_arguments(subparser)
+        subparser.set_defaults(function=module.run)
+    return parser
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one study, and return an exit status as the subcommands of ``fairseq-mhe`` do."""
-    quieten_start_up()
-    argv = list(sys.argv[1:] if argv is None else argv)
-
-    def command() -> None:
-        parser = Parser(prog=PROGRAM, description=__doc__)
-        subparsers = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
-        for name, chosen in STUDIES.items():
-            subparser = subparsers.add_parser(name, help=chosen.title, description=chosen.title)
-            study.add_arguments(chosen, subparser)
-            subparser.set_defaults(run=partial(study.run, chosen))
-        for name, module in OTHERS.items():
-            subparser = subparsers.add_parser(name, help=module.TITLE, description=module.TITLE)
-            module.add_arguments(subparser)
-            subparser.set_defaults(run=module.run)
-        args = parser.parse_args(without_user_dir(argv))
-        load_user_dir()
-        args.typed = argv  # the report shows the command
-        args.run(args)
-
-    return exit_status(" ".join([PROGRAM, *argv[:1]]), command)
+    """Run one study, and return its exit status."""
+    return run_subcommand(PROGRAM, build_parser, argv)
 
 
 if __name__ == "__main__":

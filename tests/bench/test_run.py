@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fairseq_mhe.bench import run as command
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.system import cores
 
 _OPTIONS = "--row tiny --attention mhe_mul --device cpu --threads 1 --vocab-size 64"
 OPTIONS = _OPTIONS.split()
@@ -112,6 +114,7 @@ def test_default_batch_sizes_depend_on_the_device(device: str, tokens: tuple[int
         for name in ("attention", "training")
     )
     assert (attention["length"] * attention["batch"], training["max_tokens"]) == tokens
+    assert parsed("attention").threads == int(os.environ.get("OMP_NUM_THREADS") or cores())
 
 
 def test_ctranslate2_runs_in_float16_on_a_gpu_with_our_kinds_too() -> None:

@@ -26,12 +26,12 @@ def test_a_containers_limits_bound_memory_and_cores(
     assert system.cores() == os.cpu_count()
 
 
-def test_the_source_hash_depends_on_modules_only(tmp_path: Path) -> None:
-    module = tmp_path / "room" / "module.py"
-    module.parent.mkdir()
-    module.write_text("1")
-    before = source_hash(tmp_path)
-    (tmp_path / "notes.txt").write_text("x")
-    assert source_hash(tmp_path) == before
-    module.write_text("2")
-    assert source_hash(tmp_path) != before
+def test_the_source_hash_depends_on_modules_and_yaml_files(tmp_path: Path) -> None:
+    (tmp_path / "room").mkdir()
+    hashes = []
+    files = (("module.py", "1"), ("notes.txt", "1"), ("module.py", "2"), ("recipe.yaml", "1"))
+    for name, text in files:
+        (tmp_path / "room" / name).write_text(text)
+        hashes.append(source_hash(tmp_path))
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 3

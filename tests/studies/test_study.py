@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -150,7 +151,9 @@ def test_bad_input_is_one_line(
     monkeypatch.setenv("FAIRSEQ_MHE_USER_DIR", "")  # --user-dir changes it
     name, *options = more
     line = [name, "--out", str(tmp_path)] if name == "serving" else words(name, tmp_path)
-    assert main([*line, *options]) == 2
+    with patch("fairseq_mhe.cli.sleep_sooner") as tuned:
+        assert main([*line, *options]) == 2
+    tuned.assert_called()
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
