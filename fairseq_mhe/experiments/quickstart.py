@@ -16,9 +16,6 @@ from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.report.translation_table import FILES, show_table
 from fairseq_mhe.runs import devices
 
-#: The updates of the recipe ``tiny``.
-_UPDATES = 3000
-
 
 def quickstart_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
@@ -27,8 +24,8 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
     help_ = f"kinds to compare, of {', '.join(KINDS)}, or all (default: %(default)s)"
     add("--attention", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
     add_seed(parser)
-    help_ = "updates of each training (default: %(default)s)"
-    add("--updates", type=positive, default=_UPDATES, metavar="N", help=help_)
+    help_ = "updates of each training (default: the recipe's)"
+    add("--updates", type=positive, metavar="N", help=help_)
     help_ = "use only about N pairs of the corpus, for a trial"
     add("--limit", type=at_least(10), metavar="N", help=help_)
     devices.add_arguments(parser)
@@ -47,13 +44,14 @@ def quickstart(args: Namespace) -> None:
     args.data = out / (f"data-limit{args.limit}" if args.limit else "data")
     HomeAssistant(out=args.data, limit=args.limit).prepare()
     names = ", ".join(args.attention)
-    say(f"2 of 2: train, translate and score {names}; {args.updates} updates each")
     tiny = chosen_recipe("tiny", args)
+    updates = f"{tiny.training.updates:,} updates"
+    say(f"2 of 2: train, translate and score {names}; {updates} each")
     table = open_table([tiny], args.attention, [args.seed], args)
     table.work()
     title = f"Home Assistant en-de, {table.data.manifest['lines']['train']:,} pairs, "
-    title += f"{args.updates:,} updates"
-    if args.limit or args.updates != _UPDATES:
+    title += updates
+    if args.limit or args.updates:
         title += ", a trial and no result"
     show_table(table.tabulate(title))
     say(", ".join(str(out / name) for name in FILES))

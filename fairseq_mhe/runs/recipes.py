@@ -79,6 +79,7 @@ class Training:
         return "fp16" if self.options.get("fp16") else "float32"
 
     def with_precision(self, precision: str) -> Training:
+        """Return a copy that trains in float32, bf16 or fp16."""
         bf16 = precision == "bf16" or None
         fp16 = precision == "fp16" or None
         return self.changed(bf16=bf16, fp16=fp16)
@@ -166,6 +167,8 @@ class Training:
 
 @dataclass(frozen=True)
 class Recipe:
+    """How models of a row are trained, and how they translate."""
+
     row: str
     training: Training
     decoding: Decoding

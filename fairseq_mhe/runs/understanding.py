@@ -241,14 +241,11 @@ def best_candidates(
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Return group -> candidate of the highest odds, and group -> right candidates."""
     chosen: dict[str, str] = {}
-    highest: dict[str, float] = {}
     gold: dict[str, list[str]] = defaultdict(list)
     rows = zip(odds, facts["labels"], facts["groups"], facts["candidates"], strict=True)
-    for text, label, group, candidate in rows:
-        value = float(text)
-        if group not in chosen or value > highest[group]:
-            highest[group] = value
-            chosen[group] = candidate
+    by_odds = sorted(rows, key=lambda row: float(row[0]), reverse=True)
+    for _, label, group, candidate in by_odds:
+        chosen.setdefault(group, candidate)
         if label == "1":
             gold[group].append(candidate)
     return chosen, gold
