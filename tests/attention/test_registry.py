@@ -1,7 +1,5 @@
 """The registry refuses names, sizes and options that do not fit, in one clear line."""
 
-import math
-
 import pytest
 
 from fairseq_mhe.attention import KINDS, build_attention
@@ -21,7 +19,7 @@ REFUSED = [
     (("el",), (8, 2), {"kdim": 6, "vdim": 6}, "x head_dim 4 = 8 must equal kdim 6"),
     (("mha",), (8, 2), {"dropout": -0.1}, "dropout must be from 0 to 1, not -0.1"),
     (("mha",), (8, 2), {"dropout": 1.1}, "dropout must be from 0 to 1, not 1.1"),
-    (("mha",), (8, 2), {"dropout": math.nan}, "dropout must be from 0 to 1, not nan"),
+    (("mha",), (8, 2), {"dropout": float("nan")}, "dropout must be from 0 to 1, not nan"),
 ]
 
 

@@ -11,6 +11,8 @@ from fairseq_mhe.attention import KINDS, cache
 from fairseq_mhe.models.transformer import FastDropout, native_gelu
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
+PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+
 
 def word_logits(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     """(tokens, V), without padding."""
@@ -18,14 +20,13 @@ def word_logits(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 
 
 @pytest.mark.parametrize("gpu", [False, True])
-@pytest.mark.parametrize("normalize_before", [False, True])
+@pytest.mark.parametrize("options", [{}, PRE_NORM, {"no_cross_attention": True}])
 def test_mha_with_biases_is_fairseqs_transformer(
-    normalize_before: bool, gpu: bool, monkeypatch: pytest.MonkeyPatch
+    options: dict, gpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``gpu``: the code for GPUs, whose encoder and masks do not wait, runs on the CPU here."""
-    sides = {f"{side}_normalize_before": normalize_before for side in ("encoder", "decoder")}
-    stock = make_model("transformer", **sides)
-    ours = make_model(attention="mha", attention_bias=True, seed=2, **sides)
+    stock = make_model("transformer", **options)
+    ours = make_model(attention="mha", attention_bias=True, seed=2, **options)
     for parameter in stock.parameters():  # biases start at zero; make them matter
         nn.init.normal_(parameter, std=0.2)
     ours.load_state_dict(stock.state_dict())
