@@ -16,11 +16,6 @@ from fairseq_mhe.common.errors import UserError
 #: fairseq's Xavier gain: three (C, C) projections start like the parts of one (3 C, C) matrix.
 PACKED_GAIN = 2**-0.5
 _HEAD_DIM_HELP = "width of a head (default: embedding dimension / heads)"
-_INIT_HELP = (
-    "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
-    "(gain 1) or head (as large as the weights of one head in mha) (default: packed for mhe_mul "
-    "and mhe_add, head for mhe_conv)"
-)
 
 
 @dataclass(frozen=True)
@@ -49,12 +44,6 @@ class Option:
         if self.type is int and value is not None and value < 1:
             raise ValueError(f"{self.name} must be positive, not {value}")
         return value
-
-
-def shared_projection_init(default: str) -> Option:
-    """Return the option that scales the initial weights of projections that several heads share."""
-    choices = "packed", "xavier", "head"
-    return Option("shared_projection_init", _INIT_HELP, str, default, choices)
 
 
 class Attention(nn.Module):
@@ -89,7 +78,7 @@ class Attention(nn.Module):
     keys_are_values = False
     #: Whether ``merge`` needs the sum of each row of weights, which is not 1 after dropout.
     needs_row_sums = False
-    #: Initial scale of the input projections; None: fairseq's, which depends on their widths.
+    #: Initial scale of the input projections (see `gain`); None: fairseq's, which depends on width.
     shared_projection_init: str | None = None
     #: Results of `compute_once` by the name of their method; None outside generation.
     _computed: dict[str, Tensor] | None = None
@@ -137,7 +126,7 @@ class Attention(nn.Module):
         self.dropout = dropout
         self.dropout_in_inference = False
         self.embed_dim = embed_dim
-        self.num_heads = self.query_heads = self.key_heads = self.value_heads = num_heads
+        self.num_heads = self.query_heads = self.kv_heads = num_heads
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         if self.keys_are_values and self.kdim != self.vdim:
@@ -166,8 +155,8 @@ class Attention(nn.Module):
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv), which are cached."""
-        keys = split_heads(self.k_proj(key), self.key_heads)
-        return keys, split_heads(self.v_proj(value), self.value_heads)
+        keys = split_heads(self.k_proj(key), self.kv_heads)
+        return keys, split_heads(self.v_proj(value), self.kv_heads)
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, H, T, dv) -> (T, B, C); ``row_sums`` (B, H, T, 1) is None where all rows sum to 1."""
@@ -209,7 +198,7 @@ class Attention(nn.Module):
     def project(self, query_heads: int, kv_heads: int) -> None:
         """Create fairseq's four projections for these numbers of query and key/value heads."""
         self.query_heads = query_heads
-        self.key_heads = self.value_heads = kv_heads
+        self.kv_heads = kv_heads
         self.k_proj = self.input_linear(self.kdim, kv_heads * self.head_dim)
         self.v_proj = self.input_linear(self.vdim, kv_heads * self.head_dim)
         self.q_proj = self.input_linear(self.embed_dim, query_heads * self.head_dim)
@@ -248,13 +237,14 @@ class Attention(nn.Module):
 
         Generation on a GPU takes as long as its kernel launches, so one layer computes both.
         """
+        shape = -1, 1, self.head_dim  # of W_Q's output: 1 or n heads, one for all j
 
         def queries_weight() -> Tensor:  # (n * j * d, C)
-            weight = self.q_proj.weight.unflatten(0, (-1, 1, self.head_dim))
+            weight = self.q_proj.weight.unflatten(0, shape)  # (1 or n, 1, d, C)
             return (weight * factors.unsqueeze(3)).flatten(0, 2)
 
         def queries_bias() -> Tensor:  # (n * j * d,)
-            bias = self.q_proj.bias.unflatten(0, (-1, 1, self.head_dim))
+            bias = self.q_proj.bias.unflatten(0, shape)  # (1 or n, 1, d)
             return (bias * factors).flatten()
 
         bias = self.compute_once(queries_bias) if self.bias else None
@@ -322,8 +312,10 @@ class Attention(nn.Module):
                 k, v, key_padding_mask = cache.key, cache.value, cache.padding
             q = self.queries(query)
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
+        need_weights = need_weights or need_head_weights
+        need_row_sums = self.needs_row_sums and dropout > 0
         masks = key_padding_mask, attn_mask
-        needs = need_weights or need_head_weights, self.needs_row_sums and dropout > 0
+        needs = need_weights, need_row_sums
         result = attend(q, k, v, self.score_scale, *masks, dropout, *needs)
         heads, weights, row_sums = result  # (B, H, T, dv), (B, H, T, S), (B, H, T, 1)
         if weights is not None:

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from fairseq_mhe.attention.base import Attention, shared_projection_init, split_heads
+from fairseq_mhe.attention.base import Attention, split_heads
+from fairseq_mhe.attention.mhe import init_option
 from fairseq_mhe.attention.written_out import WrittenOut
 
 #: Keys that one score reads: as many as a head of MHE has embeddings.
@@ -81,5 +82,5 @@ class MHAConv(Attention):
 class MHEConv(MHAConv):
     """All heads share one query, key and value projection, and differ only in their filters."""
 
-    OPTIONS = (*Attention.OPTIONS, shared_projection_init("head"))
+    OPTIONS = (*Attention.OPTIONS, init_option("head"))
     shared_projections = True

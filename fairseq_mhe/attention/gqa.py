@@ -31,7 +31,6 @@ class GroupedQueryAttention(MultiQueryAttention):
     """
 
     OPTIONS = (*Attention.OPTIONS, Option("attention_kv_heads", _KV_HEADS_HELP))
-    kv_heads: int | None
 
     def build(self) -> None:
         if self.kv_heads is None:

@@ -109,7 +109,7 @@ def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
     dropout. For a single query it takes 1.1 to 3 times as long as separate steps (torch 2.13, 25 to
     400 keys), and 1.5 to 8 times in bfloat16 with gradients (10 to 256 keys).
     """
-    query_width = query.shape[3:].numel()
+    query_width = query.shape[3:].numel()  # in a CPU's step J * dk, which no kernel takes
     key_width, value_width = key.size(3), value.size(3)
     same_heads = key.size(1) == value.size(1)
     if query.is_cuda:
@@ -131,8 +131,8 @@ def _attend_fused(
     dropout: float,
 ) -> Tensor:
     """Compute :func:`attend` by a fused kernel: heads (N, H, T, dk), zero in columns beyond dv."""
-    options: dict[str, Any] = {"dropout_p": dropout, "scale": scale}
-    missing = key.size(3) - value.size(3)
+    kernel = functools.partial(_torch_kernel, dropout_p=dropout, scale=scale)
+    missing = key.size(3) - value.size(3)  # columns
     if missing:
         value = F.pad(value, (0, missing))
     key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
@@ -147,24 +147,17 @@ def _attend_fused(
         causal = key_padding_mask is None
     # Without a mask tensor only flash attention computes causal attention with shared key heads.
     if causal and (not shared_heads or flash):
-        options |= {"is_causal": True, "enable_gqa": shared_heads}
-        return _torch_kernel(query, key, value, **options)
+        return kernel(query, key, value, is_causal=True, enable_gqa=shared_heads)
     if trains_on_gpu(query) and kv_heads == 1 and len(query) == sentences:
         # Adding up the gradients of expanded keys launches fewer kernels than copying queries.
         kv_heads = query.size(1)
         key = key.expand(-1, kv_heads, -1, -1)
         value = value.expand(-1, kv_heads, -1, -1)
     grouped = _group_rows(query, sentences, kv_heads)  # (B, Hk, R, dk)
-    masks = key_padding_mask, attn_mask
     repeats = grouped.size(2) // query.size(2)
-    if query.is_cuda:  # all layers reuse the mask, which launches fewer kernels
-        versions = map(version, filter(torch.is_tensor, masks))
-        # Autograd refuses a mask that was computed in inference mode.
-        state = torch.is_inference_mode_enabled(), *versions
-        mask = _cached_mask(state, *masks, repeats, query.dtype)
-    else:  # a cached mask would only take memory
-        mask = _additive_mask(*masks, repeats, query.dtype)
-    heads = _torch_kernel(grouped, key, value, attn_mask=mask, **options)
+    make_mask = _shared_mask if query.is_cuda else _additive_mask
+    mask = make_mask(key_padding_mask, attn_mask, repeats, query.dtype)
+    heads = kernel(grouped, key, value, attn_mask=mask)
     return _ungroup_rows(heads, query.shape)
 
 
@@ -293,10 +286,24 @@ def _ungroup_rows(x: Tensor, shape: torch.Size) -> Tensor:
     return x.reshape(rows, heads, length, width)
 
 
+def _shared_mask(*arguments: Any) -> Tensor | None:
+    """Return `_additive_mask`, which all layers of a step on a GPU share: it launches kernels.
+
+    On a CPU a cached mask would only take memory.
+    """
+    versions = map(version, filter(torch.is_tensor, arguments))
+    # Autograd refuses a mask that was computed in inference mode.
+    state = torch.is_inference_mode_enabled(), *versions
+    return _cached_mask(state, *arguments)
+
+
 # A search needs a mask for each layer, whose cache has its own padding; training needs only two.
 @functools.lru_cache(maxsize=32)
 def _cached_mask(state: object, *arguments: Any) -> Tensor | None:
-    """Return `_additive_mask`, computed once; ``state`` changes when a mask is written to."""
+    """Return `_additive_mask`, computed once for the same tensors (torch hashes them by identity).
+
+    ``state`` changes when a mask is written to.
+    """
     return _additive_mask(*arguments)
 
 

@@ -18,17 +18,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from fairseq_mhe.attention.base import (
-    Attention,
-    Option,
-    join_heads,
-    shared_projection_init,
-)
+from fairseq_mhe.attention.base import Attention, Option, join_heads
 from fairseq_mhe.attention.written_out import WrittenOut
 
+_INIT_HELP = (
+    "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
+    "(gain 1) or head (as large as the weights of one head in mha) (default: packed for mhe_mul "
+    "and mhe_add, head for mhe_conv)"
+)
 _STD_HELP = "spread of the head embeddings' initial values N(0, std) (default: 0.02)"
 _OFFSET_HELP = "number added to a head embedding before multiplying (default: 1)"
 _EMBEDDINGS = "query_embedding", "key_embedding", "value_embedding"
+
+
+def init_option(default: str) -> Option:
+    """Return the option that scales the initial weights of projections that several heads share."""
+    choices = "packed", "xavier", "head"
+    return Option("shared_projection_init", _INIT_HELP, str, default, choices)
 
 
 class ScaledLinear(nn.Linear):
@@ -53,7 +59,7 @@ class _HeadEmbeddingAttention(Attention):
 
     OPTIONS: tuple[Option, ...] = (
         *Attention.OPTIONS,
-        shared_projection_init("packed"),
+        init_option("packed"),
         Option("head_embedding_std", _STD_HELP, float, 0.02),
     )
     head_embedding_std: float

@@ -45,8 +45,8 @@ class WrittenOut:
         """Return an attention layer's heads; heads that share a projection get copies of it."""
         n = layer.num_heads
         query = head_projections(layer.q_proj, layer.query_heads, n // layer.query_heads)
-        key = head_projections(layer.k_proj, layer.key_heads, n // layer.key_heads)
-        value = head_projections(layer.v_proj, layer.value_heads, n // layer.value_heads)
+        key = head_projections(layer.k_proj, layer.kv_heads, n // layer.kv_heads)
+        value = head_projections(layer.v_proj, layer.kv_heads, n // layer.kv_heads)
         return cls.of(layer, query, key, value)
 
     @property

@@ -136,7 +136,7 @@ class Problem:
 def fit_grouped(p: Problem) -> Parameters:
     """Fit gqa or mqa: the heads of a group share a key and a value."""
     keys, queries, values, outputs = [], [], [], []
-    groups = p.new.key_heads
+    groups = p.new.kv_heads
     grouped = zip(p.scores.chunk(groups), p.outputs.chunk(groups), strict=True)
     for group_scores, group_outputs in grouped:
         weighted = p.query_root.matrix @ group_scores  # (n / g, X, M)

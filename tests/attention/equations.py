@@ -76,7 +76,7 @@ def sha(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 def gqa(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Ainslie et al. 2023, section 2.2: head i reads key and value head i // (n / g)."""
-    n, g = layer.num_heads, layer.key_heads
+    n, g = layer.num_heads, layer.kv_heads
     q, k, v = _projected(layer, x, y)
     keys, values = ([_slices(z, g)[i // (n // g)] for i in range(n)] for z in (k, v))
     return _dot(layer, _slices(q, n), keys, values, mask)
@@ -114,7 +114,7 @@ def collaborative(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 def conv(layer, x: Tensor, y: Tensor, mask: Tensor):
     """A score adds up those of a key and of the two keys before it, each with its own embedding."""
-    projected = [_slices(z, layer.key_heads) for z in _projected(layer, x, y)]
+    projected = [_slices(z, layer.kv_heads) for z in _projected(layer, x, y)]
     all_scores, values = [], []
     for i in range(layer.num_heads):
         q, k, v = (heads[i % len(heads)] for heads in projected)  # n heads, or one for all

@@ -50,7 +50,7 @@ def mhe_without_embeddings(kind: str, sha: Attention, sizes: dict) -> Attention:
 
 def gqa_of_as_many(other: Attention, sizes: dict) -> Attention:
     """g is the number of the other kind's key heads."""
-    layer = make_layer("gqa", **sizes, kv_heads=other.key_heads)
+    layer = make_layer("gqa", **sizes, kv_heads=other.kv_heads)
     layer.load_state_dict(other.state_dict())
     return layer
 
