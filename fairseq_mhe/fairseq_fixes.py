@@ -162,8 +162,6 @@ def _keep_the_last_batch(
     The default of --required-batch-size-multiple is 8. fairseq drops the batch silently, in every
     command. This can go when fairseq's issues 5036, 5094 and 5351 are closed.
     """
-    if not isinstance(indices, np.ndarray):
-        indices = np.fromiter(indices, dtype=np.int64, count=-1)
     batches = batch_by_size(indices, *args, **kwargs)
     # Batches are consecutive slices of indices. (With fixed shapes fairseq loses nothing.)
     kept = sum(len(batch) for batch in batches)

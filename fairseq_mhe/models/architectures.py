@@ -39,7 +39,7 @@ _SIZES = yaml_beside(__file__, "architectures.yaml")
 
 def _rows(group: str) -> dict[str, Row]:
     in_common = _SIZES["in_common"][group]
-    return {name: Row(**{**in_common, **row}) for name, row in _SIZES[group].items()}
+    return {name: Row(**(in_common | row)) for name, row in _SIZES[group].items()}
 
 
 PAPER_ROWS = _rows("paper")

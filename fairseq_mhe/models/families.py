@@ -100,7 +100,8 @@ class Family:
                 if names := ", ".join(sorted(unknown)):
                     problem = f"the model has no option {names}"
                     raise ValueError(f"{problem}: see fairseq-train --help")
-            values = argparse.Namespace(**{**row.options(), **vars(plain_options(args))})
+            given = vars(plain_options(args))
+            values = argparse.Namespace(**(row.options() | given))
             if row.stock:
                 ARCHITECTURES[row.stock](values)
             for name, value in vars(values).items():

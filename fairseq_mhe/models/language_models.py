@@ -106,12 +106,8 @@ class TransformerLMMHEModel(MHEModel, transformer_lm.TransformerLanguageModel):
     def assemble(cls, options: Any, task: Any) -> Self:
         """Build fairseq's model with our decoder."""
         options.max_target_positions = _positions(options, task)
-        with patch.object(transformer_lm, "TransformerDecoder", _decoder):
+        with patch.object(transformer_lm, "TransformerDecoder", Decoder):
             return super().assemble(options, task)
-
-
-def _decoder(args: argparse.Namespace, *rest: Any, **kwargs: Any) -> Decoder:
-    return Decoder(TransformerConfig.from_namespace(args), *rest, **kwargs)
 
 
 def _positions(args: argparse.Namespace, task: Any) -> int:

@@ -115,8 +115,9 @@ class Encoder(stock.TransformerEncoderBase):
 class Decoder(stock.TransformerDecoderBase):
     """fairseq's decoder with our layers; it computes attention weights only if they are used."""
 
-    def __init__(self, cfg: TransformerConfig, *args: Any, **kwargs: Any) -> None:
-        super().__init__(cfg, *args, **kwargs)
+    def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        """``cfg``: fairseq's nested configuration, or the flat options of a language model."""
+        super().__init__(TransformerConfig.from_namespace(cfg), *args, **kwargs)
         # Like fairseq, return attention weights in evaluation until generation turns them off.
         self.need_attn = True
         self.causal = CausalMask(0)
@@ -164,8 +165,7 @@ class Decoder(stock.TransformerDecoderBase):
             logits = self._decoding_graphs(prev_output_tokens, encoder_out, state)
             if logits is not None:
                 return logits, {"attn": None}
-        options |= {"encoder_out": encoder_out, "incremental_state": state}
-        return super().forward(prev_output_tokens, **options)
+        return super().forward(prev_output_tokens, encoder_out, state, **options)
 
     @functools.cached_property
     def _decoding_graphs(self) -> DecodingGraphs:
@@ -249,7 +249,7 @@ class MHEModel(BaseFairseqModel):
         with one_clear_line():
             # Version 0.2 built these sublayers, twice, to check them. Their random draws must stay:
             # they decide the initial weights of a seed, and so the numbers in results/.
-            for place in (*cls.PLACES, *cls.PLACES):
+            for place in 2 * cls.PLACES:
                 our_options.build_sublayer(options, place)
             conflict = option_without_graphs(vars(options))
             if conflict and getattr(options, "cuda_graphs", False):
@@ -257,6 +257,7 @@ class MHEModel(BaseFairseqModel):
                 raise ValueError(f"{both} do not go together: leave one out")
             model = cls.assemble(options, task)
         model.args = options
+        # None if convert built the options.
         model.generation_precision = options.generation_precision or "float32"
         _use_fast_modules(model)
         return model
@@ -305,6 +306,7 @@ class MHEModel(BaseFairseqModel):
         # The mask's tensors lie in the memory of graphs, so the decoder must not keep the mask.
         with patch.object(self.decoder, "causal", mask):
             options = {**inputs, "src_lengths": None, "features_only": True}
+            # With tie_weights torch does not restore embed_tokens, a module of both sides.
             features, _ = functional_call(self, weights, (), options, tie_weights=False)
         return features
 
@@ -358,6 +360,4 @@ class TransformerMHEModel(MHEModel, TransformerModelBase):
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> Decoder:
-        return Decoder(
-            cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
-        )
+        return Decoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention)
