@@ -20,6 +20,7 @@ job="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 trap '((${SLURM_RESTART_COUNT:-0} < 100)) && scontrol requeue "$job"' USR1
 case "${1:-$SLURM_ARRAY_TASK_ID}" in
 JOBS
+*) echo "usage: bash $0 N, with the number of a job in this file" >&2; exit 2 ;;
 esac
 "$@" &
 wait $!
