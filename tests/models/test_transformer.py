@@ -8,7 +8,7 @@ from fairseq.modules import FairseqDropout, gelu
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS, cache
-from fairseq_mhe.models.transformer import FastDropout, native_gelu
+from fairseq_mhe.models.transformer import FastDropout
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -103,10 +103,10 @@ def test_attention_weights_are_computed_only_if_they_are_used(attention: str) ->
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_native_gelu_equals_fairseqs(dtype: torch.dtype) -> None:
+def test_torchs_gelu_equals_fairseqs(dtype: torch.dtype) -> None:
     x = torch.cat((torch.linspace(-20, 20, 1001), torch.randn(5000))).to(dtype)
     grad_output, results = torch.randn(6001).to(dtype), []
-    for activation in (gelu, native_gelu):
+    for activation in (gelu, nn.functional.gelu):
         leaf = x.clone().requires_grad_()
         y = activation(leaf)
         assert y.dtype == dtype
@@ -151,7 +151,7 @@ def test_every_dropout_and_gelu_of_a_model_is_replaced() -> None:
     assert {module.p for module in dropouts} == {0.2, 0.1}
     assert len(dropouts) == 2 + 2 * 2 * 2  # of encoder and decoder; two a layer
     layers = [*model.encoder.layers, *model.decoder.layers]
-    assert {layer.activation_fn for layer in layers} == {native_gelu}
+    assert {layer.activation_fn for layer in layers} == {nn.functional.gelu}
     model.make_generation_fast_(retain_dropout=True)
     assert all(module.apply_during_inference for module in dropouts)
     relu = make_model(activation_fn="relu").encoder.layers[0].activation_fn
