@@ -45,6 +45,7 @@ def test_a_fold_converted_back_to_its_kind_is_exact(
     convert(kind, tmp_path / "mha.pt", tmp_path / "out.pt")
     converted = open_source(tmp_path / "out.pt")
     assert set(converted.attention.values()) == {kind}
+    assert converted.state["fairseq_mhe"]["loss"] is None, "a loss on random words"
     torch.testing.assert_close(logits(converted.model), logits(source.model), rtol=0, atol=2e-4)
 
 

@@ -87,16 +87,17 @@ def test_quantized_models_give_nearly_the_same_probabilities(
     assert 1e-6 < float(difference[1]) < 0.1
 
 
-def test_shared_heads_are_stored_once(tmp_path: Path, command: Convert) -> None:
+def test_shared_heads_are_stored_once_and_cached_once(tmp_path: Path, command: Convert) -> None:
     options = {"attention": "mhe_mul", "max_target_positions": 24}
-    sizes = {}
+    files = {}
     for name in ("", "--shared-heads", "--quantization=int8"):
         command(make_model(**options), options, *name.split(), out=f"out{name}")
-        sizes[name] = (tmp_path / f"out{name}" / "model.bin").stat().st_size
+        files[name] = (tmp_path / f"out{name}" / "model.bin").read_bytes()
     # saved: keys and values of 3 heads in 6 sublayers, each 4 wide, with 16 inputs, a bias, 4 bytes
-    saved = sizes[""] - sizes["--shared-heads"]
+    saved = len(files[""]) - len(files["--shared-heads"])
     assert saved == pytest.approx(6 * 2 * 3 * 4 * 17 * 4, abs=1000)
-    assert sizes["--quantization=int8"] < sizes["--shared-heads"]
+    assert len(files["--quantization=int8"]) < len(files["--shared-heads"])
+    assert files["--shared-heads"].count(b"/self_attention/multi_query") == 2  # decoder layers
 
 
 def test_a_model_with_other_probabilities_is_not_kept(
