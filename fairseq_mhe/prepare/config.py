@@ -132,7 +132,9 @@ class PrepareConfig(TextOptions):
         metavar="X",
     )
     max_tokens: int = integer(
-        250, "drop pairs with a side of over N tokens (without tokeniser: 8 N characters)"
+        250,
+        "drop pairs with a side of over N tokens (without tokeniser: 8 N characters, without "
+        "spaces: 4 N)",
     )
     max_ratio: float | None = option(
         1.5,

@@ -42,6 +42,14 @@ def has_spaces(code: str) -> bool:
     return bleu_tokeniser_of(code) not in _FACTS["without_spaces"]
 
 
+def characters_per_token(code: str) -> int:
+    """Return how many characters of a language count as a token; few tokens are longer.
+
+    250 tokens without spaces are at most 1,000 subwords, which fairseq's 1,024 positions hold.
+    """
+    return 8 if has_spaces(code) else 4
+
+
 def restored_by_moses(code: str) -> bool:
     """Whether Moses' detokeniser restores tokenised text of a language, up to rare cases."""
     if not has_spaces(code) or script_of(code) in _FACTS["scripts_not_restored"]:

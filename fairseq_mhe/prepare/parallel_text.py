@@ -18,6 +18,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig, add_options, from_options
+from fairseq_mhe.prepare.languages import characters_per_token
 from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Facts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.steps import hashes_of, make_binary, make_subwords, text_facts
@@ -40,8 +41,7 @@ Row = tuple[str, ...]
 CleanText = tuple[list[Row], Counter[str]]
 
 CHUNK = 5000  # pairs that a worker process cleans at a time
-#: Without spaces or a tokeniser, so many characters count as a token; few tokens are longer.
-_CHARACTERS_PER_TOKEN = 8
+_TOLERANCE = 8  # characters by which the sides of a good pair may differ: a word
 _RATIO_PAIRS = 100_000  # the first pairs of a corpus, which give the usual length ratio
 _WARN_ABOVE = 10  # percent of dropped pairs
 #: With the tokeniser and --hold-out, these options determine what cleaning writes.
@@ -181,8 +181,9 @@ def _outcome(row: Row, config: PrepareConfig, max_ratio: float, ratio: float) ->
     source, target, *tokens = row
     if config.counts_characters:
         lengths: list[float] = [len(source), len(target) / ratio]
-        longest = max(len(source), len(target)) / _CHARACTERS_PER_TOKEN
-        tolerance = _CHARACTERS_PER_TOKEN  # a good pair may differ by a word
+        sizes = zip(row, map(characters_per_token, config.langs), strict=False)
+        longest = max(len(side) / size for side, size in sizes)
+        tolerance = _TOLERANCE
     else:
         lengths = [side.count(" ") + 1 for side in tokens]
         longest, tolerance = max(lengths), 0

@@ -65,8 +65,8 @@ def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
     ratio = median_ratio([*pairs, *[("", "今"), ("a", "")], pairs[0]])
     assert (ratio, median_ratio([("a", "")])) == (pytest.approx(8 / 42), 1)
     assert clean_pairs(pairs, config, "train", ratio)[1] == {"kept": 2}
-    wrong = [(long, "今"), ("x" * 161, "今" * 40)]
-    assert clean_pairs(wrong, config, "train", ratio)[1] == {"ratio": 1, "too_long": 1}
+    wrong = [(long, "今"), ("x" * 161, "今" * 40), ("x" * 160, "今" * 81)]
+    assert clean_pairs(wrong, config, "train", ratio)[1] == {"ratio": 1, "too_long": 2}
     german, pair = replace(config, target_lang="de"), ("word " * 30, "Wort " * 30)
     for split in SPLITS:
         assert clean_pairs([pair], german, split)[1] == {"kept": 1}
