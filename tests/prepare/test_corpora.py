@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -102,10 +103,8 @@ def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.Monke
     assert lines_of(folder, "newstest2013.de") == ["wmt13"]
     assert lines_of(folder, "newstest2014.en") == ["wmt14/full"]
 
-    def fail(*_: object) -> str:
-        raise OSError("<urlopen error [Errno -2] Name or service not known>")
-
-    monkeypatch.setattr("sacrebleu.get_source_file", fail)
+    broken = Mock(side_effect=OSError("<urlopen error [Errno -2] Name or service not known>"))
+    monkeypatch.setattr("sacrebleu.get_source_file", broken)
     with pytest.raises(UserError, match=r"its test set wmt13 \(.*not known.*\); .* --newstest"):
         copy_from_sacrebleu(tmp_path)
 

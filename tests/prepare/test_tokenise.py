@@ -58,9 +58,8 @@ def test_tokens_by_word_equal_those_of_random_lines(lang: str) -> None:
     random = Random(7)
     lines = []
     words = ["Mr.", "No.", "z.B.", "U.S.", "3", "x", " ", "'", ",", ".."]
-    marked = ["Mr", "bzw", "word", "Word", "s", "n", "DOT", "\u2167b", *"'.,(-` "]
     to_normalise = 'a5 .,"<%\u2018\u2019\u00a0)('
-    for pieces in (NASTY, "a5,.' ", "ab'` ,.", words, ["DOTMULTI", ". "], marked, to_normalise):
+    for pieces in (NASTY, "a5,.' ", "ab'` ,.", words, ["DOTMULTI", ". "], to_normalise):
         for _ in range(150):
             line = "".join(random.choice(pieces) for _ in range(random.randint(0, 14)))
             assert tokens(line) == moses.tokenize(line, return_str=True, escape=False), line
