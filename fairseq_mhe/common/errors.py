@@ -53,7 +53,7 @@ def exit_status(name: str, command: Callable[[], int | None]) -> int:
         print(f"{name}: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"{name}: stopped; run the same command again to resume", file=sys.stderr)
+        print(f"{name}: stopped; run the same command again to finish", file=sys.stderr)
         return 130
     except BrokenPipeError:
         _discard_output()

@@ -55,6 +55,8 @@ class Trained:
 
 def open_trained(path: Path, folder: Path | None = None) -> Trained:
     """Open a run folder, or a checkpoint with its data ``folder``; UserError if they do not fit."""
+    if not path.exists():
+        raise UserError(f"{path} does not exist: give the path of a trained model")
     run = read_job(path) if path.is_dir() else None
     if run and not run.model.exists():
         raise run.unfinished(run.model.name)
@@ -78,7 +80,7 @@ def read_bundle(bundle: Bundle) -> Trained:
     try:
         with safe_open(folder / WEIGHTS, "pt") as stored:
             weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-            for name, stored_name in (stored.metadata() or {}).items():
+            for name, stored_name in stored.metadata().items():
                 weights[name] = weights[stored_name]
         options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
         state = {"cfg": {"model": options}, "model": weights}
@@ -101,7 +103,7 @@ def write_fairseq(trained: Trained, folder: Path) -> None:
     for name, weight in trained.source.model.state_dict().items():
         stored_name = stored_names.setdefault(weight.data_ptr(), name)
         if stored_name == name:
-            stored[name] = weight.contiguous()
+            stored[name] = weight
         else:
             tied[name] = stored_name
     (folder / WEIGHTS).write_bytes(save(stored, metadata=tied))

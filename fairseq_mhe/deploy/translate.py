@@ -52,8 +52,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--cpu", action="store_true", help="do not use a GPU")
 
 
-def run(args: Namespace) -> int | None:
-    """Translate, and print or write the translations; Ctrl-C ends this with status 130."""
+def run(args: Namespace) -> None:
+    """Translate, and print or write the translations."""
     out = None if str(args.out) == "-" else args.out
     if out:
         check_output(out, *args.files)
@@ -65,25 +65,20 @@ def run(args: Namespace) -> int | None:
     total = sum(1 for path in paths if path not in streams for _ in read_lines(path))
     names = ("data", "engine", "precision", "cpu", "threads")
     options = {name: getattr(args, name) for name in names}
-    try:
-        with quiet_fairseq():
-            translator = Translator.load(args.model, **options)
-            if paths == [STANDARD_INPUT] and sys.stdin.isatty():
-                source, target = translator.languages
-                say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
-            lines = chain.from_iterable(map(read_lines, paths))
-            with _output(out) as stream:
-                done = 0
-                for chunk in _chunks(lines, not streams):
-                    stream.writelines(_translations(translator, chunk, done, args))
-                    stream.flush()
-                    done += len(chunk)
-                    if total > CHUNK and not streams:
-                        say(f"{done:,} of {total:,} lines are translated")
-    except KeyboardInterrupt:
-        say("fairseq-mhe translate: stopped before all lines were translated")
-        return 130
-    return None
+    with quiet_fairseq():
+        translator = Translator.load(args.model, **options)
+        if paths == [STANDARD_INPUT] and sys.stdin.isatty():
+            source, target = translator.languages
+            say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
+        lines = chain.from_iterable(map(read_lines, paths))
+        with _output(out) as stream:
+            done = 0
+            for chunk in _chunks(lines, not streams):
+                stream.writelines(_translations(translator, chunk, done, args))
+                stream.flush()
+                done += len(chunk)
+                if total > CHUNK and not streams:
+                    say(f"{done:,} of {total:,} lines are translated")
 
 
 @contextlib.contextmanager

@@ -126,12 +126,13 @@ def test_logits_and_translations_equal_fairseqs(
     ended = [index for index, (_, has_ended) in enumerate(best) if has_ended]
     assert len(ended) >= 15
     assert [best[index][0] for index in ended] == [expected[index] for index in ended]
-    # The bundle's example program prints the same translation.
+    # The bundle's example program prints the same translation, and refuses a long line.
     line = lines[ended[0]]
-    monkeypatch.setattr(sys, "argv", ["example.py", line])
+    monkeypatch.setattr(sys, "argv", ["example.py", "", line, "lamp " * 1024])
     capsys.readouterr()
-    runpy.run_path(str(bundle / "example.py"))
-    assert capsys.readouterr().out.splitlines() == by_fairseq([line])
+    with pytest.raises(SystemExit, match="subwords, the model takes 1024: cut the line"):
+        runpy.run_path(str(bundle / "example.py"))
+    assert capsys.readouterr().out.splitlines() == by_fairseq(["", line])
 
 
 @pytest.mark.parametrize(

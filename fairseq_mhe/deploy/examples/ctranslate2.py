@@ -17,6 +17,7 @@ folder = Path(__file__).parent
 bundle = json.loads((folder / "bundle.json").read_text(encoding="utf-8"))
 text, decoding = bundle["text"], bundle["decoding"]
 source, target = bundle["moses"]
+longest, target_longest = bundle["positions"]
 has_tokens = text["tokenizer"] != "none"
 has_escapes = text["tokenizer"] == "moses-escaped"
 normalizer = MosesPunctNormalizer(source, post_remove_control_chars=True)
@@ -25,6 +26,7 @@ if text["subword"] == "bpe":
     bpe = BPE((folder / "bpe.codes").open(encoding="utf-8"))
 else:
     pieces = SentencePieceProcessor(model_file=str(folder / "sentencepiece.model"))
+search = {"beam_size": decoding["beam"], "length_penalty": decoding["lenpen"]}
 translator = ctranslate2.Translator(str(folder))
 for line in sys.argv[1:] or ["Hello."]:
     line = " ".join(unicodedata.normalize("NFC", line).split())
@@ -39,10 +41,12 @@ for line in sys.argv[1:] or ["Hello."]:
         words = bpe.segment(line).split()
     else:
         words = pieces.encode(line, out_type=str)
-    limit = int(decoding["max_len_a"] * (len(words) + 1) + decoding["max_len_b"])
-    search = {"beam_size": decoding["beam"], "length_penalty": decoding["lenpen"]}
-    search |= {"max_decoding_length": min(limit, bundle["positions"][1] - 1)}
-    result = translator.translate_batch([words], max_input_length=0, **search)[0]
+    length = len(words) + 1  # with </s>
+    if length > longest:
+        sys.exit(f"a line has {length} subwords, the model takes {longest}: cut the line")
+    limit = int(decoding["max_len_a"] * length + decoding["max_len_b"])
+    search["max_decoding_length"] = min(limit, target_longest - 1)
+    (result,) = translator.translate_batch([words], max_input_length=0, **search)
     best = result.hypotheses[0]
     if text["subword"] == "bpe":
         line = " ".join([*best, ""]).replace("@@ ", "")
