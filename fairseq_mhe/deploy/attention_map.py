@@ -118,7 +118,7 @@ def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
 
 def draw(attention: AttentionMap, title: str, output: Path) -> None:
     """Draw a panel for each layer (a row) and head, in the format of ``output``'s suffix."""
-    rows, columns = len(attention.layers), attention.layers[0].size(0)
+    rows, columns = len(attention.layers), len(attention.layers[0])
     width, height = (
         min(LONGEST, max(SHORTEST, TOKEN * len(tokens)))
         for tokens in (attention.keys, attention.queries)

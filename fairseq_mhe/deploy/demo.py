@@ -62,9 +62,7 @@ def run(args: Namespace) -> None:
     """Become the page's server, which only this machine can reach, until Ctrl-C."""
     for path in args.bundles:
         if open_bundle(path).format != "fairseq":
-            raise UserError(
-                f"{path} is no bundle for fairseq: export one with --format fairseq"
-            )
+            raise UserError(f"{path} is no fairseq bundle: export with --format fairseq")
     require("streamlit")
     options = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
     options += "--server.fileWatcherType=none --browser.gatherUsageStats=false"

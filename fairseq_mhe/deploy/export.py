@@ -23,7 +23,6 @@ from fairseq_mhe.deploy.trained import (
 )
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.prepare.languages import base_code
-from fairseq_mhe.prepare.subword import MODEL_NAMES
 from fairseq_mhe.runs.processes import user_dir
 from fairseq_mhe.runs.scoring import described
 
@@ -49,7 +48,7 @@ def export(
         "positions": trained.positions,
     }
     FORMATS[format](trained, folder)
-    shutil.copyfile(text.model.path, folder / MODEL_NAMES[text.model.kind])
+    shutil.copyfile(text.model.path, folder / text.model.path.name)
     packages = {"fairseq_mhe", user_dir().name}  # a user's own kinds have a package
     imports = "\n".join(f"import {package}" for package in sorted(packages))
     example = (_HERE / "examples" / f"{format}.py").read_text("utf-8")
@@ -95,8 +94,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    help_ = "run folder, or checkpoint (with --data)"
-    add("model", type=Path, metavar="RUN", help=help_)
+    add("model", type=Path, metavar="RUN", help="run folder, or checkpoint (with --data)")
     add("output", type=Path, metavar="OUT", help="new folder for the bundle")
     help_ = "program that reads the weights (default: %(default)s)"
     add("--format", choices=FORMATS, default="fairseq", help=help_)

@@ -71,12 +71,13 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     for name, value in parameters.items():
         if ".layers." in name or ".layer_norm." in name:
             weights[f"model.{name}"] = value
-    for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
+    for name in ("encoder", "decoder"):
+        side = getattr(model, name)
         no_padding = side.padding_idx + 1
         tokens = torch.full((1, trained.positions[0]), no_padding)  # (1, S)
         positions = side.embed_positions(tokens)[0]  # (S, C)
         weights[f"model.{name}.embed_positions.weight"] = positions
-    return {name: value.detach().contiguous() for name, value in weights.items()}
+    return {name: value.contiguous() for name, value in weights.items()}
 
 
 def _config(trained: Trained, vocabulary: int) -> Json:
@@ -90,7 +91,6 @@ def _config(trained: Trained, vocabulary: int) -> Json:
         "architectures": [class_name],
         "model_type": model_type,
         "vocab_size": vocabulary,
-        "decoder_vocab_size": vocabulary,
         "scale_embedding": not options["no_scale_embedding"],
         "max_position_embeddings": trained.positions[0],
     }

@@ -29,7 +29,7 @@ def _split(text: str, boundary: Any, fits: Callable[[str], bool]) -> list[str]:
     """Cut ``text`` after as few matches of ``boundary`` as possible; pieces may still not fit."""
     if fits(text):
         return [text]
-    ends = sorted({match.end() for match in regex.finditer(boundary, text)} | {len(text)})
+    ends = [match.end() for match in regex.finditer(boundary, text)] + [len(text)]
     parts = []
     start = first = 0  # ends[first] is the first end after start
     while first < len(ends):

@@ -101,8 +101,7 @@ def _full_stops(moses: MosesTokenizer) -> Rule:
     pattern += f"(?! {_one_of(moses.IsLower)})"
     # Not after an abbreviation.
     pattern += rf"(?<!(?:^| ){_any_of(prefixes - before_digits)}\.)"
-    if before_digits:
-        pattern += rf"(?!(?<=(?:^| ){_any_of(before_digits)}\.) [0-9])"
+    pattern += rf"(?!(?<=(?:^| ){_any_of(before_digits)}\.) [0-9])"
     return pattern, " ."
 
 

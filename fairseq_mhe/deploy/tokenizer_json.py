@@ -30,10 +30,9 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
 
     escaped = text.tokenizer == ESCAPED
     if text.punctuation or escaped:
-        reason = "XML escapes" if escaped else "punctuation normalised (--punctuation)"
+        rule = "XML escapes" if escaped else "--punctuation"
         raise UserError(
-            f"the model's data have {reason}, which a tokenizer.json cannot hold: export in "
-            "another format"
+            f"a tokenizer.json cannot hold the data's {rule}: export in another format"
         )
     make = _bpe if text.model.kind == "bpe" else _sentencepiece
     tokenizer, rows = make(text, dictionary)
@@ -122,8 +121,7 @@ def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     scores += [min(scores)] * (len(names) - len(scores))
     model = Unigram(list(zip(names, scores, strict=True)), unk_id=unk_id)
     tokenizer = Tokenizer(model)
-    metaspace = pre_tokenizers.Metaspace(WORD_START)
-    tokenizer.pre_tokenizer = metaspace
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(WORD_START)
     unknown = decoders.Replace(_UNKNOWN, dictionary.unk_word)
     tokenizer.decoder = _decoder(text, unknown, decoders.Replace(WORD_START, " "))
     return tokenizer, rows

@@ -122,8 +122,7 @@ class Translator:
         """
         texts = list(lines)
         if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):
-            problem = "lines is not a list of strings"
-            raise TypeError(f"{problem}: give a list, one sentence a string")
+            raise TypeError("lines is not a list of strings: give a list of sentences")
         beam = beam or self.decoding.beam
         max_tokens = batch_tokens or self.decoding.max_tokens
         if count > beam:

@@ -49,7 +49,7 @@ def test_a_folder_without_a_fairseq_bundle_is_refused_in_one_line(
     shutil.copyfile(exported / "bpe.codes", tmp_path / "bpe.codes")
     config = {**json.loads((exported / CONFIG).read_text()), "format": "ctranslate2"}
     (tmp_path / CONFIG).write_text(json.dumps(config))
-    assert "is no bundle for fairseq: export one with --format" in refused("demo", tmp_path)
+    assert "is no fairseq bundle: export with --format fairseq" in refused("demo", tmp_path)
 
 
 def test_each_column_shows_the_error_for_a_bad_sentence(
