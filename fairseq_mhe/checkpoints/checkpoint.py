@@ -90,6 +90,12 @@ class Source:
         sizes = {k: value for k, value in self.options.items() if k not in OPTIONS}
         return {**sizes, "_name": self.family.stock, "arch": self.family.stock}
 
+    @property
+    def task_options(self) -> dict[str, Any]:
+        """The options of the task that the model was trained on, such as its folder "data"."""
+        options: dict[str, Any] = plain((self.state.get("cfg") or {}).get("task"))
+        return options or plain(_task_options(self.state.get("args")))
+
     def task(self) -> Any:
         """Return a fairseq task with dictionaries of `vocab_sizes`, filled with made-up words."""
         return self.family.task(*self.vocab_sizes)
@@ -181,8 +187,7 @@ def save_model(
 
     ``parameters``: the model's whole state; ``facts``: how it was made, including ``made_by``.
     """
-    cfg = plain(source.state.get("cfg") or {})
-    task = cfg.get("task") or plain(_task_options(source.state.get("args")))
+    cfg, task = plain(source.state.get("cfg") or {}), source.task_options
     model = plain({**options, "arch": options["_name"]})
     cfg |= {"task": task, "model": model}
     if isinstance(cfg.get("common"), dict):

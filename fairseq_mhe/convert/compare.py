@@ -140,7 +140,8 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     """Return the task of a data folder; UserError if its vocabularies are not the checkpoint's."""
     source.require_translation(f"the data folder {data.folder}")
     task = load_task(data)
-    sizes = len(task.source_dictionary), len(task.target_dictionary)
+    dictionaries = task.source_dictionary, task.target_dictionary
+    sizes = tuple(map(len, dictionaries))
     if sizes != source.vocab_sizes:
         own = " and ".join(map(str, sizes))
         expected = " and ".join(map(str, source.vocab_sizes))
@@ -148,6 +149,16 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
             f"{data.folder} does not belong to {source.path}: it has {own} words, the checkpoint "
             f"{expected}; give the data that the model was trained on"
         )
+    # Two corpora often have equally many words, so compare the words, if the training's are there.
+    for language, dictionary in zip(data.languages, dictionaries, strict=True):
+        name = f"dict.{language}.txt"
+        path = Path(source.task_options.get("data") or data.binary, name)
+        trained_on = Dictionary.load(str(path)) if path.is_file() else dictionary
+        if len(trained_on) == len(dictionary) and trained_on != dictionary:
+            raise UserError(
+                f"{data.folder} does not belong to {source.path}: its {name} is not that of the "
+                f"training, {path}; give the data that the model was trained on"
+            )
     return task
 
 

@@ -1,5 +1,6 @@
 """Models are compared and measured on words, not padding, of data with their vocabulary."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,13 +110,14 @@ def test_inputs_are_measured_on_training_text_and_models_compared_on_other(
 def test_data_with_another_vocabulary_are_refused(
     make_source: Callable[..., Source], tmp_path: Path, data: Path
 ) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    for path in data.iterdir():
-        more = b"more 1\n" if path.name.startswith("dict") else b""
-        (other / path.name).write_bytes(path.read_bytes() + more)
-    with pytest.raises(UserError, match=r"do.*not belong to .*it has 45 and 45 words"):
-        open_material(make_source(attention="mha"), other, 5)
+    source, other = make_source(attention="mha"), shutil.copytree(data, tmp_path / "other")
+    source.state["cfg"]["task"]["data"] = str(data)
+    words = (data / "dict.de.txt").read_bytes()
+    more, same_size = words + b"more 1\n", words.replace(b"w7 ", b"other ")
+    for content, reason in ((more, "it has 44 and 45 words"), (same_size, "its dict.de.txt is ")):
+        (other / "dict.de.txt").write_bytes(content)
+        with pytest.raises(UserError, match=f"do.*not belong to .*: {reason}"):
+            open_material(source, other, 5)
 
 
 def test_pairs_longer_than_the_models_positions_are_left_out(data: Path) -> None:
