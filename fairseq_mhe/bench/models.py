@@ -26,6 +26,7 @@ from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.models.packed import PackedLinear
 from fairseq_mhe.prepare.data_folder import load_task, open_binary
+from fairseq_mhe.runs.processes import user_dir
 
 #: Suffixes of variants: a kind of attention that generates with 8-bit weights, or in bf16.
 INT8, BF16 = "_int8", "_bf16"
@@ -62,7 +63,8 @@ def configuration(
         if variant != train["attention"]:
             train["generation_precision"] = variant.rpartition("_")[2]  # int8 or bf16
         train |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
-    words = ("no-data", *_RECIPE, *as_words(train), *extra)
+    # A worker process imports the user's kinds here.
+    words = ("no-data", f"--user-dir={user_dir()}", *_RECIPE, *as_words(train), *extra)
     return copy.deepcopy(configuration_of(words))
 
 

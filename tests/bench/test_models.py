@@ -9,12 +9,14 @@ import torch
 from fairseq.models.transformer import TransformerModel
 from fairseq.modules import MultiheadAttention
 
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.models import random_batches, real_batches, translation_batch
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.models.families import make_dictionary
+from fairseq_mhe.runs.processes import OWN_USER_DIR
 from tests.bench.conftest import VOCABULARY, make_settings
 from tests.fixtures.small_runs import SMALL
 
@@ -40,6 +42,14 @@ def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
 def test_a_suffix_sets_the_precision_of_generation() -> None:
     precisions = {name: build(f"mha{name}").generation_precision for name in ("", "_int8", "_bf16")}
     assert precisions == {"": "float32", "_int8": "int8", "_bf16": "bf16"}
+
+
+def test_a_worker_imports_the_users_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "from fairseq_mhe.attention import KINDS\nKINDS['mine'] = KINDS['mha']\n"
+    (tmp_path / "__init__.py").write_text(lines)
+    monkeypatch.setenv(OWN_USER_DIR, str(tmp_path))
+    monkeypatch.setitem(KINDS, "mine", None)  # undone afterwards
+    assert total_parameters(build("mine")) == total_parameters(build("mha"))
 
 
 # The rows multi30k_* differ from multi30k in numbers only.
