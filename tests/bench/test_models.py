@@ -16,7 +16,6 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.models.families import make_dictionary
-from fairseq_mhe.runs.processes import OWN_USER_DIR
 from tests.bench.conftest import VOCABULARY, make_settings
 from tests.fixtures.small_runs import SMALL
 
@@ -47,7 +46,7 @@ def test_a_suffix_sets_the_precision_of_generation() -> None:
 def test_a_worker_imports_the_users_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "from fairseq_mhe.attention import KINDS\nKINDS['mine'] = KINDS['mha']\n"
     (tmp_path / "__init__.py").write_text(lines)
-    monkeypatch.setenv(OWN_USER_DIR, str(tmp_path))
+    monkeypatch.setenv("FAIRSEQ_MHE_USER_DIR", str(tmp_path))
     monkeypatch.setitem(KINDS, "mine", None)  # undone afterwards
     assert total_parameters(build("mine")) == total_parameters(build("mha"))
 
