@@ -127,9 +127,8 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
         f"{first['sentences']:,} detokenised sentences ({results[0].subset}); ± is half the 95% "
         "bootstrap interval."
     ]
-    if not paper or any(
-        row["prr"] is not None for row in rows
-    ):  # else there is no such column
+    has_prr = any(row["prr"] is not None for row in rows)
+    if has_prr or not paper:  # the paper's table shows no empty columns
         bootstrap = f"paired bootstrap against {BASELINE}, {resamples}"
         notes.append(f"PRR: BLEU in percent of {BASELINE}'s; p: {bootstrap}.")
     notes += [
