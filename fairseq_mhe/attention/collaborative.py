@@ -69,7 +69,7 @@ class CollaborativeAttention(Attention):
         shared = self.k_proj(key)  # (S, B, D)
         if self.content_proj is not None:
             shared = torch.cat((shared, self.content_proj(key)), dim=-1)  # (S, B, D + n)
-        keys = shared.transpose(0, 1).unsqueeze(1)
+        keys = shared.transpose(0, 1).unsqueeze(1)  # (B, 1, S, D or D + n)
         return keys, split_heads(self.v_proj(value), self.num_heads)
 
     def written_out(self) -> WrittenOut:
@@ -80,10 +80,10 @@ class CollaborativeAttention(Attention):
         if self.content_proj is not None:
             content = self.content_proj.weight.detach().double()  # (n, kdim)
             width = query.size(1) + 1
-            query = with_rows(query, width)
-            query_bias = with_rows(query_bias, width)
+            query = with_rows(query, width)  # (n, D + 1, C)
+            query_bias = with_rows(query_bias, width)  # (n, D + 1)
             query_bias[:, -1] = 1 / self.scaling
-            key = torch.cat((key, content.unsqueeze(1)), dim=1)
+            key = torch.cat((key, content.unsqueeze(1)), dim=1)  # (n, D + 1, kdim)
         no_bias = key.new_zeros(key.shape[:2])
         value = head_projections(self.v_proj, self.num_heads)
         return WrittenOut.of(self, (query, query_bias), (key, no_bias), value)

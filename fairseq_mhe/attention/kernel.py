@@ -151,10 +151,10 @@ def _attend_fused(
     if trains_on_gpu(query) and kv_heads == 1 and len(query) == sentences:
         # Adding up the gradients of expanded keys launches fewer kernels than copying queries.
         kv_heads = query.size(1)
-        key = key.expand(-1, kv_heads, -1, -1)
-        value = value.expand(-1, kv_heads, -1, -1)
-    grouped = _group_rows(query, sentences, kv_heads)  # (B, Hk, R, dk)
-    repeats = grouped.size(2) // query.size(2)
+        key = key.expand(-1, kv_heads, -1, -1)  # (B, H, S, dk)
+        value = value.expand(-1, kv_heads, -1, -1)  # (B, H, S, dk)
+    grouped = _group_rows(query, sentences, kv_heads)  # (B, kv_heads, R, dk)
+    repeats = grouped.size(2) // query.size(2)  # R / T
     make_mask = _shared_mask if query.is_cuda else _additive_mask
     mask = make_mask(key_padding_mask, attn_mask, repeats, query.dtype)
     heads = kernel(grouped, key, value, attn_mask=mask)

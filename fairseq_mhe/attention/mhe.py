@@ -175,8 +175,8 @@ class MHEMul(_HeadEmbeddingAttention):
         embeddings = (self.get_parameter(name).detach().double() for name in _EMBEDDINGS)
         query, key, value = (self.head_embedding_offset + e for e in embeddings)
         factors = query * key  # (n, d)
-        weight = heads.query * factors.unsqueeze(2)
-        output = heads.output * value.unsqueeze(1)
+        weight = heads.query * factors.unsqueeze(2)  # (n, d, C)
+        output = heads.output * value.unsqueeze(1)  # (n, C, d)
         bias = heads.query_bias * factors
         return replace(heads, query=weight, query_bias=bias, output=output)
 

@@ -106,7 +106,7 @@ class _ByRows(FairseqCriterion):
             return super().compute_loss(model, net_output, sample, reduce)
         target = model.get_targets(sample, net_output)  # (B, T)
         replace = not self.report_accuracy  # accuracy needs the logits later
-        rows = logits.flatten(0, -2), target.flatten()
+        rows = logits.flatten(0, -2), target.flatten()  # (N, V), (N,)
         return _SmoothedLoss.apply(*rows, self.eps, self.padding_idx, replace)
 
 
