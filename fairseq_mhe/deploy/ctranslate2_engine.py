@@ -15,8 +15,8 @@ class Translation(NamedTuple):
     """A hypothesis: its text (an engine returns subwords with spaces between them), and its score.
 
     The score is the natural log probability of the subwords and the end of the sentence, divided by
-    their number to the power of the length penalty; of a line in parts, their sum. CTranslate2
-    leaves the end of the sentence out if the length limit cuts all hypotheses.
+    their number to the power of the length penalty; of a line in parts, their sum. CTranslate2's
+    lacks the end if the length limit cuts all hypotheses: counting it takes nearly as long again.
     """
 
     text: str

@@ -49,8 +49,7 @@ def _check(trained: Trained) -> None:
     """Raise UserError if no class of transformers holds the model."""
     options = trained.source.options
     same = {name: [options[other]] for name, other in _CONSTANTS["same"].items()}
-    allowed = _CONSTANTS["held"] | same
-    for name, values in allowed.items():
+    for name, values in (_CONSTANTS["held"] | same).items():
         if options[name] not in values:
             raise UserError(
                 f"no class of transformers holds {trained.source.path}: its option {name} is "
@@ -60,12 +59,12 @@ def _check(trained: Trained) -> None:
 
 @torch.no_grad()
 def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
-    """Return all weights by transformers' names; ``rows`` comes from `make_tokenizer`."""
+    """Return all weights by transformers' names; ``rows`` (N) comes from `make_tokenizer`."""
     model = trained.source.model
     parameters = folded_parameters(model)
     unknown = trained.task.source_dictionary.unk()
-    known_rows = torch.tensor([unknown if row is None else row for row in rows])
-    bias = torch.tensor([_NEVER if row is None else 0.0 for row in rows])
+    known_rows = torch.tensor([unknown if row is None else row for row in rows])  # (N,)
+    bias = torch.tensor([_NEVER if row is None else 0.0 for row in rows])  # (N,)
     table = parameters["decoder.embed_tokens.weight"]  # (V, C)
     weights = {"final_logits_bias": bias[None], "model.shared.weight": table[known_rows]}
     for name, value in parameters.items():

@@ -97,6 +97,7 @@ def read_bundle(bundle: Bundle) -> Trained:
 def write_fairseq(trained: Trained, folder: Path) -> None:
     """Write model.safetensors, config.json with the model's options, and both dictionaries."""
     folder.mkdir()
+    # Not safetensors' save_model: only the owner could read its file (mode 600).
     stored_names: dict[int, str] = {}  # address of a weight -> its name in the file
     stored = {}
     tied = {}  # another name of a tied weight -> its name in the file, in the file's metadata
