@@ -165,7 +165,28 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     ``precision``: float32 (changes nothing without oneDNN), bf16, int8, or auto: bf16 if the
     processor has instructions for it. Raises ValueError for others, or if bf16 or int8 cannot run.
     """
-    weight = next(model.parameters())
+    layer_class = _layer_class(next(model.parameters()), precision)
+    if layer_class is None:
+        return
+    child: Any
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            plain = type(child) in (nn.Linear, ScaledLinear)
+            if plain and child.weight.numel() >= WORTH_PACKING:
+                chosen = layer_class
+                if layer_class is Bf16Linear and name == "fc1":
+                    chosen = Bf16Inner
+                elif layer_class is Bf16Linear and name == "output_projection":
+                    is_wide = child.in_features >= WIDE_LOGITS
+                    chosen = Bf16Logits if is_wide else PackedLinear
+                setattr(parent, name, chosen(child))
+
+
+def _layer_class(weight: Tensor, precision: str) -> type[nn.Module] | None:
+    """Return the packed layer for a model with this weight; None: float32 has nothing to gain.
+
+    Raises ValueError as `pack_linears` does.
+    """
     on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     if precision == "auto":
         faster = on_cpu and bf16_available() and has_fast_bf16()
@@ -180,23 +201,11 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
         unknown = f"unknown generation_precision {precision!r}"
         raise ValueError(f"{unknown}; choose one of: {known}")
     layer_class, available, processor = classes[precision]
-    if not (on_cpu and available):
-        if precision == "float32":
-            return
-        raise ValueError(
-            f"generation in {precision} is for a float32 model on {processor}: leave the option "
-            "out, or use --cpu and no --fp16"
-        )
-    by_name: dict[str, Any] = {}
-    if precision == "bf16":
-        by_name = {"fc1": Bf16Inner, "output_projection": Bf16Logits}
-    child: Any
-    for parent in list(model.modules()):
-        for name, child in parent.named_children():
-            plain = type(child) in (nn.Linear, ScaledLinear)
-            if plain and child.weight.numel() >= WORTH_PACKING:
-                layer = by_name.get(name, layer_class)
-                is_narrow = child.in_features < WIDE_LOGITS
-                if is_narrow and layer is Bf16Logits:
-                    layer = PackedLinear
-                setattr(parent, name, layer(child))
+    if on_cpu and available:
+        return layer_class
+    if precision == "float32":
+        return None
+    raise ValueError(
+        f"generation in {precision} is for a float32 model on {processor}: leave the option "
+        "out, or use --cpu and no --fp16"
+    )

@@ -140,20 +140,7 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
         "Valid loss: the lowest of a training, in bits per target token.",
     ]
     if paper:
-        batches = _distinct((row["batch"] for row in rows), " or ")
-        notes += [
-            "N: encoder plus decoder layers; d_m, n, d: the encoder's width, heads, head width.",
-            f"Batches of {batches}.",
-        ]
-        if any(row["paper_parameters"] for row in rows):
-            notes.append(
-                "The paper's numbers are of WMT14; how they were scored is not published."
-            )
-        if signature := first["tokenised_signature"]:
-            notes.append(
-                f"Tokenised BLEU: {signature} on Moses' tokens with hyphenated compounds split, as "
-                "older papers report; no other column compares with it."
-            )
+        notes += _notes_on_paper(rows)
     if any(row["attention"] == BASELINE and row["prr"] is None for row in rows):
         notes.append(f"PRR and p are - where {too_weak(BASELINE)}.")
     return [*notes, *_notes_on_training(cells)]
@@ -161,6 +148,25 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
 
 def _distinct(texts: Iterable[str | None], between: str = "; ") -> str:
     return between.join(sorted({text for text in texts if text}))
+
+
+def _notes_on_paper(rows: Sequence[Row]) -> list[str]:
+    """Return notes on the columns that only tables like the paper's have."""
+    batches = _distinct((row["batch"] for row in rows), " or ")
+    notes = [
+        "N: encoder plus decoder layers; d_m, n, d: the encoder's width, heads, head width.",
+        f"Batches of {batches}.",
+    ]
+    if any(row["paper_parameters"] for row in rows):
+        notes.append(
+            "The paper's numbers are of WMT14; how they were scored is not published."
+        )
+    if signature := rows[0]["tokenised_signature"]:
+        notes.append(
+            f"Tokenised BLEU: {signature} on Moses' tokens with hyphenated compounds split, as "
+            "older papers report; no other column compares with it."
+        )
+    return notes
 
 
 def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
