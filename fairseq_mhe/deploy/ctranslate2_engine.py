@@ -65,7 +65,7 @@ class CTranslate2Engine:
         # As in fairseq, the batch's longest source, with </s>, sets one limit for the batch.
         longest_source = max(map(len, sentences)) + 1
         limit = int(decoding.max_len_a * longest_source + decoding.max_len_b)
-        limit = max(1, min(limit, self._longest - 1))  # CTranslate2 does not count </s>
+        limit = min(limit, self._longest - 1)  # CTranslate2 does not count </s>
         results = self._translator.translate_batch(
             sentences,
             beam_size=decoding.beam,
@@ -77,8 +77,7 @@ class CTranslate2Engine:
         )
         translations: NBest = []
         for source, result in zip(sentences, results, strict=True):
-            hypotheses = result.hypotheses
-            scores = result.scores
+            hypotheses, scores = result.hypotheses, result.scores
             ended = sum(len(words) < limit for words in hypotheses)
             if 0 < ended < len(hypotheses):
                 # The scores of the others lack </s>. Why one at a time: convert/to_ctranslate2.py.

@@ -26,7 +26,8 @@ def show(translator: Translator, sentence: str) -> tuple[str, str, bytes]:
     milliseconds = 1000 * (time.perf_counter() - begin)
     with TemporaryDirectory() as folder, translator.lock:
         picture = Path(folder, "map.png")
-        weights = draw_sentence(translator.model, "cross", sentence, translation, picture)
+        target = translation or None  # if it is empty, its subwords may not be
+        weights = draw_sentence(translator.model, "cross", sentence, target, picture)
         size = len(weights.keys), len(weights.queries), translator.decoding.beam
         cache = cache_bytes(translator.model.source.model).per_sentence(*size)
         facts = f"{milliseconds:,.0f} ms on the CPU; key/value cache: {cache:,} bytes"

@@ -39,6 +39,8 @@ def test_show_returns_the_translation_the_cache_size_and_a_picture(
     expected += cache.per_target_token * (target + 1) * translator.decoding.beam
     assert facts.endswith(f"key/value cache: {expected:,} bytes")
     assert picture.startswith(b"\x89PNG")
+    monkeypatch.setattr(ours, "translate", lambda _: [""])  # a hardly trained model's translation
+    assert demo.show(ours, SOURCES[0])[0] == ""
 
 
 def test_a_folder_without_a_fairseq_bundle_is_refused_in_one_line(
@@ -103,9 +105,8 @@ def test_a_browser_shows_both_models(exported: Path, tmp_path: Path) -> None:
         trial.bind(("127.0.0.1", 0))
         port = trial.getsockname()[1]
     line = [PYTHON, "-m", "fairseq_mhe.cli", "demo", other, exported]
-    port_of_streamlit = {**os.environ, "STREAMLIT_SERVER_PORT": str(port)}
-    server = subprocess.Popen(line, env=port_of_streamlit)
-    with server as process, api.sync_playwright() as playwright:
+    environment = {**os.environ, "STREAMLIT_SERVER_PORT": str(port)}
+    with subprocess.Popen(line, env=environment) as process, api.sync_playwright() as playwright:
         try:
             wait_for(process, lambda: _answers(port))
             browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])

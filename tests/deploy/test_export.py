@@ -74,8 +74,7 @@ def test_a_ctranslate2_bundle_translates_without_fairseq(for_ctranslate2: Path) 
     example = for_ctranslate2 / "example.py"
     assert "fairseq" not in example.read_text(encoding="utf-8")
     lines = ["", "A lamp.", "lamp " * 1024]
-    line = [PYTHON, example, *lines]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    done = subprocess.run([PYTHON, example, *lines], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == translator.translate(lines[:2])
     assert done.stderr.endswith(" subwords, the model takes 1024: cut the line\n")
 
