@@ -133,8 +133,7 @@ class PrepareConfig(TextOptions):
     )
     max_tokens: int = integer(
         250,
-        "drop pairs with a side of over N tokens (without tokeniser: 8 N characters, without "
-        "spaces: 4 N)",
+        "drop pairs with a side of over N tokens (no tokeniser: 8 N characters, no spaces: 4 N)",
     )
     max_ratio: float | None = option(
         1.5,

@@ -103,7 +103,7 @@ def test_the_manifest_has_the_hash_of_every_file(prepared: Path) -> None:
                 text = (prepared / folder / f"{split}.{lang}").read_text(encoding="utf-8")
                 assert text.count("\n") == lines
             assert (prepared / "bin" / f"{split}.en-de.{lang}.idx").exists()
-    assert manifest["state"] == "complete"
+    assert (manifest["state"], manifest["source"]["corpus"]) == ("complete", "home-assistant")
     moses = manifest["tokenizer"] == "moses"
     assert (prepared / "tokenised").exists() == moses == (manifest["subword"] == "bpe")
     files = snapshot(prepared)

@@ -50,7 +50,8 @@ class HomeAssistant(PairCorpus):
                     "\t".join(pair) for split, _, *pair in rows if split == path.stem
                 ]
                 write_lines(path, pairs[:count])
-            return prepare(replace(self, train=(train,), valid=valid, test=test))
+            texts = replace(self, train=(train,), valid=valid, test=test)
+            return prepare(texts, {"corpus": "home-assistant"})
 
 
 def read_rows() -> list[list[str]]:
