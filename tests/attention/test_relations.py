@@ -100,6 +100,26 @@ def conv_without_neighbours(mul: Attention, sizes: dict) -> Attention:
     return layer
 
 
+def mha_conv_of_one_key(mha: Attention, sizes: dict) -> Attention:
+    layer = make_layer("mha_conv", **sizes)
+    copy_shared(layer, mha)
+    layer.taps.copy_(torch.tensor([1, 0, 0]).unsqueeze(1))  # (n, 3, d)
+    return layer
+
+
+def mla_of_key_and_value(mqa: Attention, sizes: dict) -> Attention:
+    """r = 2 d, the default: the latent vector is MQA's key and value side by side."""
+    layer = make_layer("mla", **sizes)
+    copy_shared(layer, mqa)
+    for name, parameter in layer.down_proj.named_parameters():
+        sides = [side.get_parameter(name) for side in (mqa.k_proj, mqa.v_proj)]
+        parameter.copy_(torch.cat(sides))
+    key, value = torch.eye(2 * mqa.head_dim).chunk(2)  # (d, 2 d) each
+    layer.k_up_proj.weight.copy_(key.repeat(mqa.num_heads, 1))
+    layer.v_up_proj.weight.copy_(value.repeat(mqa.num_heads, 1))
+    return layer
+
+
 #: Relation -> the second kind, and a function that builds an equal layer of the first kind.
 RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "collaborative with D = n d and block mixing is mha": ("mha", collaborative_as_mha),
@@ -110,6 +130,8 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "mha with equal key and value projections is skv": ("skv", mha_from_skv),
     "skv with the identity as projection is el": ("el", skv_from_el),
     "mla with r = C and no compression is mha": ("mha", mla_of_everything),
+    "mla with key and value side by side is mqa": ("mqa", mla_of_key_and_value),
+    "mha_conv without neighbours is mha": ("mha", mha_conv_of_one_key),
     "mhe_conv without neighbours is mhe_mul": ("mhe_mul", conv_without_neighbours),
 }
 
@@ -145,9 +167,8 @@ def test_kinds_are_equal_with_the_right_weights(
     expected, expected_weights = original(x, y, y, need_weights=need_weights, **arguments)
     out, weights = converted(x, y, y, need_weights=need_weights, **arguments)
     # The output of a padded query is undefined in the decoder; fairseq's loss ignores it.
-    real = torch.ones(queries, batch, dtype=torch.bool)
-    if padded and place == "decoder":
-        real = ~padding.t()
+    undefined = padded and place == "decoder"
+    real = ~padding.t() if undefined else torch.ones(queries, batch, dtype=torch.bool)
     torch.testing.assert_close(out[real], expected[real], **EXACT)
     if need_weights:  # (H, B, T, S) -> (T, B, H, S)
         by_query = (w.permute(2, 1, 0, 3)[real] for w in (weights, expected_weights))

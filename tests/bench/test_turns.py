@@ -3,6 +3,7 @@
 import os
 import signal
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -15,48 +16,30 @@ from tests.bench.conftest import make_settings
 CELL = {"beam": 2, "length": 4, "batch": 1, "dtype": "float32"}
 
 
-class Scripted:
-    """A benchmark that logs its calls; ``script`` has an error for a method that shall fail."""
+def run(repetitions: int = 3, **errors: dict[str, BaseException]) -> tuple[Any, list]:
+    """Return the measurements and the calls of benchmarks, whose methods raise these errors."""
+    log = Mock()
 
-    def __init__(self, name: str, log: list, script: dict[str, Any]) -> None:
-        self.name, self.log, self.script = name, log, script
+    def make(name: str, _settings: Any) -> Mock:
+        benchmark: Mock = getattr(log, name)
+        benchmark.turn.return_value, benchmark.result.return_value = {"total": 1.0}, {"units": 6}
+        benchmark.configure_mock(**{f"{key}.side_effect": e for key, e in errors[name].items()})
+        return benchmark
 
-    def begin(self, cell: Any) -> Any:
-        return self._call("begin")
-
-    def turn(self) -> Any:
-        return self._call("turn", {"total": 1.0})
-
-    def result(self) -> Any:
-        return self._call("result", {"units": 6})
-
-    def _call(self, method: str, result: Any = None) -> Any:
-        self.log.append((self.name, method))
-        if method in self.script:
-            raise self.script[method]
-        return result
-
-
-def run(repetitions: int = 3, **scripts: dict):
-    log: list = []
-
-    def make(name: str, _settings: Any) -> Scripted:
-        return Scripted(name, log, scripts[name])
-
-    with workers(dict.fromkeys(scripts, make), make_settings()) as started:  # type: ignore[arg-type]
-        return measure(started, CELL, repetitions, log.append), log
+    with workers(dict.fromkeys(errors, make), make_settings()) as started:  # type: ignore[arg-type]
+        return measure(started, CELL, repetitions, log.done), log.mock_calls
 
 
 @pytest.mark.usefixtures("inline_workers")
 class TestTurns:
     def test_each_round_times_every_variant_and_begins_with_another(self) -> None:
         results, log = run(3, stock={}, mha={}, sha={})
-        assert log[:3] == [(name, "begin") for name in ("stock", "mha", "sha")]
-        order = [entry[0] for entry in log if isinstance(entry, tuple) and entry[1] == "turn"]
+        assert log[:3] == [call.stock.begin(CELL), call.mha.begin(CELL), call.sha.begin(CELL)]
+        order = [name.removesuffix(".turn") for name, *_ in log if name.endswith("turn")]
         assert order == ["stock", "mha", "sha", "mha", "sha", "stock", "sha", "stock", "mha"]
         measured = {"seconds": {"total": [1.0] * 3}, "units": 6}
         assert all(result == measured for result in results.values())
-        assert [entry for entry in log if isinstance(entry, int)] == [*range(1, 10)]
+        assert [step for step in log if step[0] == "done"] == [call.done(i) for i in range(1, 10)]
 
     @pytest.mark.parametrize(
         ("error", "kind", "text"),

@@ -63,8 +63,7 @@ def test_rows_that_are_known_in_advance_show_their_states(terminal: bool) -> Non
         assert any(row[:2] == ["d", "waiting"] for row in rows)
     else:
         assert lines[0] == "  1 of 4 done"
-        beginning = "  a: training 600/1000, loss 5.25, 1000 tokens/s, left: "
-        assert lines[1].startswith(beginning)
+        assert lines[1].startswith("  a: training 600/1000, loss 5.25, 1000 tokens/s, left: ")
         assert lines[2:] == ["  b: translating 0/30, left: not known yet"]
 
 

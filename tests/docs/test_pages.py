@@ -3,6 +3,7 @@
 import ast
 import re
 from argparse import Namespace
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,6 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 README = ROOT / "README.md"
 MOST_WORDS, LONGEST_SENTENCE = 14_000, 30
 LISTED = re.compile(r"\b(told|whose|gone on|of its own|as it is|the ones|those that|so many)\b")
-
-
-def name(page: Path) -> str:
-    return page.name
 
 
 def prose(page: Path) -> str:
@@ -44,7 +41,7 @@ def sentences(page: Path) -> list[str]:
     return re.split(r"(?<=[.:;?!])\s+|\n\s*\n|\n\s*[-*\d]+\.? ", text)
 
 
-@pytest.mark.parametrize("page", ALL, ids=name)
+@pytest.mark.parametrize("page", ALL, ids=attrgetter("name"))
 def test_links_lead_to_files_and_headings(page: Path) -> None:
     for file, anchor in re.findall(r"\]\((?!\w+:)([^)\s#]*)#?([^)\s]*)\)", prose(page)):
         target = page.parent / file if file else page
@@ -52,7 +49,7 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{page.name}: no heading {file}#{anchor}"
 
 
-@pytest.mark.parametrize("page", [README, *DOCS], ids=name)
+@pytest.mark.parametrize("page", [README, *DOCS], ids=attrgetter("name"))
 def test_pages_have_plain_sentences_and_name_scripts_that_are_there(page: Path) -> None:
     for sentence in sentences(page):
         assert len(sentence.split()) <= LONGEST_SENTENCE, sentence
