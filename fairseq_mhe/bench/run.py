@@ -33,7 +33,7 @@ from fairseq_mhe.common.child import end_with_parent
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.common.system import cores, machine, software, threads
+from fairseq_mhe.common.system import cores, machine, omp_threads, software
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import VOCABULARY
 
@@ -48,7 +48,7 @@ _OPTIONS = (
     ("--row", "row with the sizes of the models", str, "base", "ROW"),
     ("--attention", "kinds of attention, or all", some_of(KINDS), "all", "KIND,..."),
     ("--dtype", f"{', '.join(DTYPES)}, or all", some_of(DTYPES), "float32", "TYPE,..."),
-    ("--threads", "CPU threads", positive, threads(cores()), "N"),
+    ("--threads", "CPU threads", positive, omp_threads(cores()), "N"),
     ("--repetitions", "rounds of measurement", positive, 5, "N"),
     ("--vocab-size", "words of the joined vocabulary", at_least(16), VOCABULARY, "N"),
     ("--out", _OUT, Path, None, "FILE"),

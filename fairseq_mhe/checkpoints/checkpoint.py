@@ -187,7 +187,8 @@ def save_model(
 
     ``parameters``: the model's whole state; ``facts``: how it was made, including ``made_by``.
     """
-    cfg, task = plain(source.state.get("cfg") or {}), source.task_options
+    cfg = plain(source.state.get("cfg") or {})
+    task = source.task_options
     model = plain({**options, "arch": options["_name"]})
     cfg |= {"task": task, "model": model}
     if isinstance(cfg.get("common"), dict):

@@ -33,10 +33,10 @@ def cores() -> int:
         return count
 
 
-def threads(default: int) -> int:
-    """Return OMP_NUM_THREADS, or ``default`` if the user has not set it, but at least 1."""
+def omp_threads(default: int) -> int:
+    """Return OMP_NUM_THREADS, or ``default`` if it is no positive number, but at least 1."""
     chosen = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, int(chosen) if chosen.isdecimal() else default)
+    return int(chosen) if chosen.strip("0").isdecimal() else max(1, default)
 
 
 def memory() -> int:

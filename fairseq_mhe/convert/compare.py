@@ -153,7 +153,9 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     for language, dictionary in zip(data.languages, dictionaries, strict=True):
         name = f"dict.{language}.txt"
         path = Path(source.task_options.get("data") or data.binary, name)
-        trained_on = Dictionary.load(str(path)) if path.is_file() else dictionary
+        if not path.is_file() or path.samefile(data.binary / name):
+            continue
+        trained_on = Dictionary.load(str(path))
         if len(trained_on) == len(dictionary) and trained_on != dictionary:
             raise UserError(
                 f"{data.folder} does not belong to {source.path}: its {name} is not that of the "

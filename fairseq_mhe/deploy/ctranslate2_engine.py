@@ -1,13 +1,12 @@
 """Translate by CTranslate2 with a model in its format, without importing torch or fairseq."""
 
-import os
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.system import cores, cpu_flags, require
+from fairseq_mhe.common.system import cores, cpu_flags, omp_threads, require
 from fairseq_mhe.runs.decoding import Decoding
 
 
@@ -44,10 +43,9 @@ class CTranslate2Engine:
                 "CTranslate2's int8 loses precision on this processor, which has no VNNI: leave "
                 "--precision int8 out, or choose --engine fairseq"
             )
-        if threads is None:  # with 0, CTranslate2 uses OMP_NUM_THREADS
-            threads = 0 if "OMP_NUM_THREADS" in os.environ else cores()
         device = "cuda" if on_gpu else "cpu"
         compute_type = {"fp16": "float16", "int8": "int8"}.get(precision, "default")
+        threads = threads or omp_threads(cores())
         options = {"compute_type": compute_type, "intra_threads": threads}
         try:
             self._translator = ctranslate2.Translator(str(folder), device, **options)

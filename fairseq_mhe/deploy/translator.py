@@ -101,7 +101,7 @@ class Translator:
     ) -> list[str]:
         """Return a translation for each line, in order; a line without text stays empty.
 
-        A line that is too long for the model is cut between sentences. TypeError for one string.
+        A line should be a sentence; one too long is cut between sentences. TypeError for a string.
         """
         best = self.nbest(lines, 1, beam=beam, batch_tokens=batch_tokens)
         return [translation.text for (translation,) in best]

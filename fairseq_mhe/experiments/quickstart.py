@@ -49,8 +49,7 @@ def quickstart(args: Namespace) -> None:
     say(f"2 of 2: train, translate and score {names}; {updates} each")
     table = open_table([tiny], args.attention, [args.seed], args)
     table.work()
-    title = f"Home Assistant en-de, {table.data.manifest['lines']['train']:,} pairs, "
-    title += updates
+    title = f"Home Assistant en-de, {table.data.manifest['lines']['train']:,} pairs, {updates}"
     if args.limit or args.updates:
         title += ", a trial and no result"
     show_table(table.tabulate(title))

@@ -10,7 +10,7 @@ import torch
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.cpu import has_fast_bf16, with_huge_pages
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.system import cores, threads
+from fairseq_mhe.common.system import cores, omp_threads
 
 #: More threads than these do not make a training step of a small model faster.
 _MAX_THREADS = 8
@@ -116,7 +116,7 @@ def precision(args: Namespace) -> str:
 
 def _threads(processes: int) -> int:
     """Return the threads of each of so many processes: OMP_NUM_THREADS, or a share of the cores."""
-    return threads(min(_MAX_THREADS, cores() // processes))
+    return omp_threads(min(_MAX_THREADS, cores() // processes))
 
 
 def single(args: Namespace) -> Device:

@@ -13,7 +13,7 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
-from fairseq_mhe.common.system import cores, threads
+from fairseq_mhe.common.system import cores, omp_threads
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.trained import open_trained
 from fairseq_mhe.deploy.translator import Translator
@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--run", dest="model", type=Path, required=True, metavar="RUN", help="a finished run")
     add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
     add("--repetitions", type=positive, default=3, metavar="N", help="rounds (default: 3)")
-    add("--threads", type=positive, default=threads(cores()), help="threads (default: %(default)s)")
+    add("--threads", type=positive, default=omp_threads(cores()), help="(default: %(default)s)")
     add("--out", type=Path, default="runs/serving", help="output folder (default: %(default)s)")
 
 

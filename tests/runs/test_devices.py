@@ -69,10 +69,10 @@ def test_models_train_side_by_side_on_available_devices(
     expected: Device,
 ) -> None:
     machine(gpus, cores)
-    device = choose(*words.split(), models=models)
-    assert device == expected
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert choose(*words.split(), models=models).threads == 3, "the user's number of threads counts"
+    assert choose(*words.split(), models=models) == expected
+    for chosen, number in (("3", 3), ("0", expected.threads)):  # the user's number counts
+        monkeypatch.setenv("OMP_NUM_THREADS", chosen)
+        assert choose(*words.split(), models=models).threads == number
 
 
 def test_missing_gpus_are_refused(machine: Callable[[int, int], None]) -> None:
