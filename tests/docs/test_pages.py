@@ -18,7 +18,7 @@ FOLDERS = (".", "docs", "results", "data-prep", "scripts")
 ALL = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 README = ROOT / "README.md"
-MOST_WORDS, LONGEST_SENTENCE = 14_000, 30
+LONGEST_SENTENCE = 30
 LISTED = re.compile(r"\b(told|whose|gone on|of its own|as it is|the ones|those that|so many)\b")
 
 
@@ -70,10 +70,3 @@ def test_a_trained_model_obeys_the_documented_overrides(tmp_path: Path) -> None:
         (model,), _ = checkpoint_utils.load_model_ensemble([str(path)], **given)
         precisions.append(model.generation_precision)
     assert precisions == ["bf16", "int8"]
-
-
-def test_all_pages_together_are_short() -> None:
-    assert sum(len(page.read_text(encoding="utf-8").split()) for page in DOCS) <= MOST_WORDS
-    lines = README.read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 120
-    assert max(map(len, lines)) <= 100
