@@ -1,11 +1,12 @@
-"""The commands' argument parser, and converters from an option's text to its value."""
+"""The commands' parser, options as fields of dataclasses, and converters of options' values."""
 
 import contextlib
 import difflib
 import re
 import sys
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -134,3 +135,34 @@ def add_seed(parser: ArgumentParser) -> None:
     """Add the option ``--seed``, for commands that use one seed; `seeds` converts several."""
     help_ = "random seed (default: %(default)s)"
     parser.add_argument("--seed", type=seed, default=1, metavar="N", help=help_)
+
+
+def option(default: Any, help: str, **arguments: Any) -> Any:
+    """Return a dataclass field that is also an option; ``arguments`` go to `add_argument`."""
+    return field(default=default, metadata={"help": help, **arguments})
+
+
+def integer(default: int | None, help: str, minimum: int = 1) -> Any:
+    """Return the field of an option that takes a whole number of at least ``minimum``."""
+    return option(default, help, type=at_least(minimum), metavar="N")
+
+
+def add_options(parser: ArgumentParser, options: type[Any]) -> None:
+    """Add an option for each field that `option` made; one with default False is a flag."""
+    for item in fields(options):
+        arguments = dict(item.metadata)
+        if not arguments:
+            continue
+        if item.default is False:
+            arguments["action"] = "store_true"
+        elif not arguments.get("required"):
+            arguments["default"] = item.default
+            if item.default not in (None, ""):
+                arguments["help"] += " (default: %(default)s)"
+        parser.add_argument(f"--{item.name.replace('_', '-')}", **arguments)
+
+
+def from_options(options: type[Any], args: Namespace) -> Any:
+    """Return an instance of the dataclass ``options`` with the values of the command line."""
+    names = [item.name for item in fields(options) if item.metadata]
+    return options(**{name: getattr(args, name) for name in names})

@@ -1,13 +1,12 @@
 """Options of preparation: dataclasses whose fields are command-line options, and their checks."""
 
 import re
-from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from fairseq_mhe.common.arguments import at_least, number_from
+from fairseq_mhe.common.arguments import integer, number_from, option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
@@ -25,40 +24,9 @@ _TRAIN_HELP = (
 _TABLE_SUFFIXES = tuple(f".tsv{suffix}" for suffix in SUFFIXES)
 
 
-def option(default: Any, help: str, **arguments: Any) -> Any:
-    """Return a dataclass field that is also an option; ``arguments`` go to `add_argument`."""
-    return field(default=default, metadata={"help": help, **arguments})
-
-
-def integer(default: int | None, help: str, minimum: int = 1) -> Any:
-    """Return the field of an option that takes a whole number of at least ``minimum``."""
-    return option(default, help, type=at_least(minimum), metavar="N")
-
-
 def vocabulary(default: int) -> Any:
     """Return the field of --vocab-size, with the default of a corpus."""
     return integer(default, "BPE merges or SentencePiece pieces of all languages")
-
-
-def add_options(parser: ArgumentParser, options: type[Any]) -> None:
-    """Add an option for each field that `option` made; one with default False is a flag."""
-    for item in fields(options):
-        arguments = dict(item.metadata)
-        if not arguments:
-            continue
-        if item.default is False:
-            arguments["action"] = "store_true"
-        elif not arguments.get("required"):
-            arguments["default"] = item.default
-            if item.default not in (None, ""):
-                arguments["help"] += " (default: %(default)s)"
-        parser.add_argument(f"--{item.name.replace('_', '-')}", **arguments)
-
-
-def from_options(options: type[Any], args: Namespace) -> Any:
-    """Return an instance of the dataclass ``options`` with the values of the command line."""
-    names = [item.name for item in fields(options) if item.metadata]
-    return options(**{name: getattr(args, name) for name in names})
 
 
 @dataclass(frozen=True, kw_only=True)

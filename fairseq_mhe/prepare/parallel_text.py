@@ -14,10 +14,11 @@ from functools import partial
 from itertools import chain, islice, product
 from pathlib import Path
 
+from fairseq_mhe.common.arguments import add_options, from_options
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores
-from fairseq_mhe.prepare.config import SPLITS, PrepareConfig, add_options, from_options
+from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.languages import characters_per_token
 from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Facts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map

@@ -8,9 +8,10 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from fairseq_mhe.common.arguments import integer, option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.prepare.config import SPLITS, TextOptions, integer, option, vocabulary
+from fairseq_mhe.prepare.config import SPLITS, TextOptions, vocabulary
 from fairseq_mhe.prepare.manifest import TEXT, Counts, Facts, open_manifest
 from fairseq_mhe.prepare.steps import hashes_of, make_subwords, text_facts
 from fairseq_mhe.prepare.text import existing_text, read_lines

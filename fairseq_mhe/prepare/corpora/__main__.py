@@ -8,9 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.arguments import Parser
+from fairseq_mhe.common.arguments import (
+    Parser,
+    add_options,
+    from_options,
+    integer,
+    option,
+)
 from fairseq_mhe.common.errors import exit_status
-from fairseq_mhe.prepare.config import add_options, from_options, integer, option
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.corpora.iwslt14 import Iwslt14
 from fairseq_mhe.prepare.corpora.known import Downloads

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fairseq_mhe.prepare.config import SPLITS, integer, vocabulary
+from fairseq_mhe.common.arguments import integer
+from fairseq_mhe.prepare.config import SPLITS, vocabulary
 from fairseq_mhe.prepare.corpora.known import PairCorpus, out_option
 from fairseq_mhe.prepare.corpora.language import LanguageCorpus
 from fairseq_mhe.prepare.parallel_text import prepare

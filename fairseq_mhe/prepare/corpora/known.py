@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.files import sha256, yaml_beside
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, option
+from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
 from fairseq_mhe.prepare.download import RemoteFile, download
 from fairseq_mhe.prepare.manifest import DOWNLOADED, Facts, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fairseq_mhe.prepare.config import SPLITS, option
+from fairseq_mhe.common.arguments import option
+from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.known import KNOWN, Downloads, out_option
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.running_text import FILES, TITLES, TextConfig, prepare_text

@@ -4,7 +4,8 @@ import gzip
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.prepare.config import option, vocabulary
+from fairseq_mhe.common.arguments import option
+from fairseq_mhe.prepare.config import vocabulary
 from fairseq_mhe.prepare.corpora.known import (
     KNOWN,
     Downloads,

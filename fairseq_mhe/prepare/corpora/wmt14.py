@@ -9,8 +9,9 @@ from tarfile import TarError
 
 import sacrebleu
 
+from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.config import option, vocabulary
+from fairseq_mhe.prepare.config import vocabulary
 from fairseq_mhe.prepare.corpora.known import KNOWN, Downloads, PairCorpus, out_option
 from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import side_path
