@@ -20,7 +20,7 @@ def register() -> None:
         )
     with quiet_import():
         # Importing a module registers the classes that it defines.
-        from fairseq_mhe import fairseq_fixes
+        from fairseq_mhe import fairseq_fixes, safe_loading  # noqa: F401
         from fairseq_mhe.models import families, loss, optimizer, understanding  # noqa: F401
 
     fairseq_fixes.apply()

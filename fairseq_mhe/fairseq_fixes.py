@@ -4,14 +4,12 @@ fairseq is never edited: this module replaces single functions by wrappers.
 tests/test_fairseq_fixes.py fails for a fix that is no longer needed.
 """
 
-import argparse
 import ast
 import functools
 import importlib.util
 import logging
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,13 +19,14 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils, options, utils
 from fairseq.data import Dictionary, data_utils
+from fairseq.file_io import PathManager
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.cpu import keep_compiled_products
-from fairseq_mhe.common.errors import ErrorExit, one_clear_line
+from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.common.quiet import quieten_start_up
 
 _Function = Callable[..., Any]
@@ -41,8 +40,6 @@ def apply() -> None:
         if "fairseq_cli.eval_lm" in sys.modules:
             # eval_lm's own logging.basicConfig() comes too late: an import of fairseq called it.
             utils.reset_logging()
-    # The one class that old checkpoints of fairseq hold besides tensors.
-    torch.serialization.add_safe_globals([argparse.Namespace])
     logging.getLogger("fairseq.trainer").addFilter(_not_about_biases)
     # fairseq's data sets use np.compat.long, which NumPy 2 lacks. This can go when they use int.
     vars(np).setdefault("compat", SimpleNamespace(long=int))
@@ -64,24 +61,6 @@ def _replaces(owner: Any, name: str) -> Callable[[_Function], _Function]:
         return replacement
 
     return decorate
-
-
-@_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
-@_replaces(checkpoint_utils, "load_model_ensemble_and_task")
-def _load_safely(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
-    """Read checkpoints weights-only first, and name faulty ones; it can go if fairseq does both."""
-    paths = [files] if isinstance(files, (str, Path)) else files
-    with one_clear_line():
-        for path in paths:
-            read_checkpoint(Path(path))  # runs no code in it
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            return load(files, *args, **kwargs)
-    except (Exception, ErrorExit) as error:  # fairseq checks neither options nor weights
-        why = error.message if isinstance(error, ErrorExit) else repr(error)
-        if why.startswith("cannot load "):
-            raise  # one of these functions calls the other
-        raise ErrorExit(f"cannot load {', '.join(map(str, paths))}: {why}") from error
 
 
 def _not_about_biases(record: logging.LogRecord) -> bool:
@@ -237,7 +216,11 @@ def _load_float32(load: Any, trainer: Any, path: str, *args: Any, **kw: Any) -> 
     if extra_state and not kw.get("reset_meters"):  # not at the start of a fine-tuning
         _patience().update(extra_state.get("patience", {}))
     weights = list(_float32_weights(trainer)) if extra_state else []
-    saved = read_checkpoint(Path(path))["model"] if weights else {}
+    saved = (
+        read_checkpoint(Path(PathManager.get_local_path(path)))["model"]
+        if weights
+        else {}
+    )
     for name, full, rounded in weights:
         value = saved.get(name)
         # They differ if the model has replaced a classification head: then keep its new weights.

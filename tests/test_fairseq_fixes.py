@@ -5,7 +5,6 @@ Where fairseq has mended a bug itself, the test says which fix to remove.
 
 import argparse
 import logging
-import pickle
 import re
 import sys
 from pathlib import Path
@@ -78,19 +77,6 @@ def test_damaged_binary_data_and_dictionaries_are_named(tmp_path: Path) -> None:
         data_utils.load_indexed_dataset(str(tmp_path / "train"), None, "mmap")
     with pytest.raises(ErrorExit, match=r"cannot read .*dict\.en\.txt: .*; prepare the data"):
         Dictionary.load(str(tmp_path / "dict.en.txt"))
-
-
-def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:
-    path, args = str(tmp_path / "stock.pt"), argparse.Namespace(arch="transformer")
-    torch.save({"model": {}, "args": args, "cfg": None}, path)
-    assert torch.load(path)["args"].arch == "transformer"
-    allowed = torch.serialization.get_safe_globals()
-    torch.serialization.clear_safe_globals()
-    try:
-        with pytest.raises(pickle.UnpicklingError):  # else: remove add_safe_globals
-            checkpoint_utils.load_checkpoint_to_cpu.__wrapped__(path)
-    finally:
-        torch.serialization.add_safe_globals(allowed)
 
 
 def test_a_resumed_epoch_has_the_batches_of_epoch_1() -> None:

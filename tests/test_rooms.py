@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "fairseq_mhe"
 #: Each floor may import those before it; rooms on one floor do not import each other.
 FLOORS = (
     ("common",),
-    ("fairseq_fixes",),
+    ("fairseq_fixes", "safe_loading"),
     ("attention",),
     ("models", "prepare"),
     ("checkpoints",),

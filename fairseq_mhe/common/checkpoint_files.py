@@ -13,23 +13,27 @@ import torch
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
+from fairseq_mhe.common.plain_pickle import permit
+
+permit()  # here, because all our code and fairseq's commands load this module first
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return a checkpoint as fairseq saved it, on the CPU; tensors are read from disk when used.
+def read_checkpoint(path: Path, on_demand: bool = True) -> dict[str, Any]:
+    """Return a checkpoint as fairseq saved it, on the CPU.
 
+    ``on_demand``: tensors are read from disk when used, so the file must stay as it is meanwhile.
     Raises UserError if it is missing, damaged or not fairseq's, or holds code, which is never run.
     """
     check_input(path, "give the path of a fairseq checkpoint (one .pt file, no shards)")
     try:
         with warnings.catch_warnings(action="ignore"):
-            # Only the zip format, torch's default since 1.6, can be mapped into memory. Besides
-            # plain data, fairseq's checkpoints hold one class, which fairseq_fixes.py permits.
-            mapped = zipfile.is_zipfile(path)
-            if mapped:
+            # Only the zip format, torch's default since 1.6, can be mapped into memory.
+            zipped = zipfile.is_zipfile(path)
+            if zipped:
                 status = path.stat()
                 _check_crc(path, status.st_size, status.st_mtime_ns)
-            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+            how: dict[str, Any] = {"weights_only": True, "mmap": zipped and on_demand}
+            state = torch.load(path, map_location="cpu", **how)
         model_options(state)  # raises an exception if the options are no mapping
         for weight in state["model"].values():
             # A single integer may be a counter, such as the batches that a layer has seen.

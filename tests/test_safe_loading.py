@@ -1,0 +1,160 @@
+"""fairseq's checkpoints load weights-only with all that fairseq stores; no code of them runs."""
+
+import argparse
+import collections
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+from fairseq.logging import meters
+
+from fairseq_mhe.checkpoints.average import average_checkpoints
+from fairseq_mhe.checkpoints.inspection import inspect
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
+from fairseq_mhe.common.errors import ErrorExit
+from fairseq_mhe.models.families import make_task
+from tests.fixtures.checkpoints import save
+from tests.fixtures.models import BOTH_SIDES, make_model
+from tests.fixtures.processes import fairseq
+
+SIZES = [f"--{name.replace('_', '-')}={value}" for name, value in BOTH_SIDES.items() if value > 1]
+
+
+def bleu_training(data: Path, folder: Path, updates: int) -> str:
+    """Train with --eval-bleu, or resume, up to ``updates``; return what fairseq-train printed."""
+    words = "--arch transformer_mhe_tiny --share-all-embeddings --optimizer adam --lr 0.001"
+    words += " --user-dir fairseq_mhe --batch-size 20 --cpu --seed 1 --log-format simple"
+    words += " --eval-bleu --eval-bleu-args {} --best-checkpoint-metric bleu"
+    words += f" --maximize-best-checkpoint-metric --max-update {updates}"
+    place = ["--save-dir", folder]
+    done = fairseq("train", data, *words.split(), *SIZES, *place)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_training_with_eval_bleu_resumes_and_its_checkpoint_is_used(
+    data: Path, tmp_path: Path
+) -> None:
+    """fairseq keeps BLEU's counts as NumPy arrays in the checkpoint's metrics."""
+    folder = tmp_path / "save"
+    bleu_training(data, folder, updates=3)
+    last = folder / "checkpoint_last.pt"
+    metrics = str(read_checkpoint(last)["extra_state"]["metrics"])
+    assert "array(" in metrics, "fairseq stores no arrays now: this test proves nothing"
+    assert "@ 3 updates)" in bleu_training(data, folder, updates=4)
+    assert inspect(last)["updates"] == 4
+    average_checkpoints([last], tmp_path / "mean.pt")
+    for command in ("generate", "validate"):
+        words = ["--path", last, "--user-dir", "fairseq_mhe", "--cpu", "--batch-size", "60"]
+        done = fairseq(command, data, *words, "--task", "translation")
+        assert done.returncode == 0, done.stderr
+
+
+PLAIN = {
+    "counts": np.array([3, 2, 1, 0]),
+    "another byte order": np.array([1.5, 2.5], ">f4"),
+    "a matrix": np.arange(6.0).reshape(2, 3).T,
+    "a score": np.float64(17.25),
+    "a flag": np.bool_(True),
+    "a path": Path("/a/b c"),
+    "counts by word": collections.defaultdict(int, {"a": 1}),
+    "a set": {1, 2},
+    "options": argparse.Namespace(a=1),
+}
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("name", PLAIN)
+def test_all_that_fairseq_stores_is_read(name: str, zipped: bool, tmp_path: Path) -> None:
+    value = PLAIN[name]
+    state = {"cfg": {"model": {}}, "model": {}, "extra_state": value}
+    torch.save(state, tmp_path / "a.pt", _use_new_zipfile_serialization=zipped)
+    read = read_checkpoint(tmp_path / "a.pt")["extra_state"]
+    if isinstance(value, np.ndarray):
+        assert type(read) is np.ndarray
+        np.testing.assert_array_equal(read, value)
+    else:
+        assert read == value
+
+
+def test_meters_of_old_trainings_are_read(tmp_path: Path) -> None:
+    """fairseq 0.8 stored its meters as objects, of a module that has another name today."""
+    state = {"cfg": {"model": {}}, "model": {}, "extra_state": meters.AverageMeter()}
+    torch.save(state, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
+    written = (tmp_path / "a.pt").read_bytes()
+    named = written.replace(b"cfairseq.logging.meters\n", b"cfairseq.meters\n")
+    assert named != written
+    (tmp_path / "a.pt").write_bytes(named)
+    assert isinstance(read_checkpoint(tmp_path / "a.pt")["extra_state"], meters.AverageMeter)
+
+
+@pytest.mark.parametrize("value", [np.array([{}], object), np.array("text"), np.zeros(1, "i4,O")])
+def test_arrays_of_anything_but_numbers_are_refused(value: Any, tmp_path: Path) -> None:
+    torch.save({"cfg": {}, "model": {}, "extra_state": value}, tmp_path / "a.pt")
+    with pytest.raises(ErrorExit, match=r"a\.pt holds pickled objects"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "a.pt"))
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(tmp_path / "a.pt")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return save(tmp_path / "model.pt", make_model(attention="mqa"), attention="mqa")
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_suffix_and_shards_reach_fairseq(checkpoint: Path, shards: int) -> None:
+    """A training on several machines writes model-shard0.pt, with ``suffix`` or ``num_shards``."""
+    shard = checkpoint.with_name("model-shard0.pt")
+    name = str(checkpoint)
+    if shards == 1:
+        checkpoint.rename(shard)
+        (model,), _ = checkpoint_utils.load_model_ensemble(
+            [name], suffix="-shard0", task=make_task(44)
+        )
+        assert model.encoder.layers[0].self_attn is not None
+        return
+    for number in range(shards):
+        shutil.copyfile(checkpoint, checkpoint.with_name(f"model_part{number}.pt"))
+    checkpoint.unlink()
+    models, _ = checkpoint_utils.load_model_ensemble(
+        [name], num_shards=shards, strict=False, task=make_task(44)
+    )
+    assert models
+
+
+def test_addresses_of_other_places_are_read(checkpoint: Path, monkeypatch: Any) -> None:
+    """iopath, where it is installed, finds file://, s3:// and the like for fairseq."""
+
+    def local(address: str, **_: Any) -> str:
+        return address.removeprefix("file://")
+
+    monkeypatch.setattr(PathManager, "get_local_path", local)
+    monkeypatch.setattr(PathManager, "exists", lambda address: Path(local(address)).exists())
+    models, _ = checkpoint_utils.load_model_ensemble([f"file://{checkpoint}"], task=make_task(44))
+    assert models
+
+
+def test_options_are_overridden(checkpoint: Path) -> None:
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), {"attention": "mha"})
+    assert state["cfg"]["model"]["attention"] == "mha"
+
+
+def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ErrorExit, match=r"none\.pt"):
+        checkpoint_utils.load_model_ensemble([str(tmp_path / "none.pt")], task=make_task(44))
+
+
+def test_a_checkpoint_can_be_overwritten_while_its_weights_are_used(checkpoint: Path) -> None:
+    """A training resumes from checkpoint_last.pt and overwrites it, in place."""
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    weights = {name: weight.clone() for name, weight in state["model"].items()}
+    checkpoint.write_bytes(bytes(checkpoint.stat().st_size))
+    for name, weight in weights.items():
+        assert torch.equal(state["model"][name], weight)
