@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from fairseq_mhe.attention.cache import KeyValueCache
-from fairseq_mhe.attention.kernel import Mask, attend, trains_on_gpu
+from fairseq_mhe.attention.fused import attend
+from fairseq_mhe.attention.masks import Mask
 from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
 
@@ -299,7 +300,8 @@ class Attention(nn.Module):
         memory = query if key is None else key  # (S, B', kdim)
         value = memory if value is None else value  # (S, B', vdim)
         joint = self.projects_together and value is memory
-        if joint and incremental_state is None and trains_on_gpu(query):
+        on_gpu = query.is_cuda and torch.is_grad_enabled()
+        if joint and incremental_state is None and on_gpu:
             q, k, v = self.queries_keys_values(query, memory, key_padding_mask)
         else:
             cache = self._get_input_buffer(incremental_state)
@@ -312,17 +314,23 @@ class Attention(nn.Module):
                 k, v, key_padding_mask = cache.key, cache.value, cache.padding
             q = self.queries(query)
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
-        need_weights = need_weights or need_head_weights
-        need_row_sums = self.needs_row_sums and dropout > 0
-        masks = key_padding_mask, attn_mask
-        needs = need_weights, need_row_sums
-        result = attend(q, k, v, self.score_scale, *masks, dropout, *needs)
-        heads, weights, row_sums = result  # (B, H, T, dv), (B, H, T, S), (B, H, T, 1)
+        attended = attend(
+            q,
+            k,
+            v,
+            scale=self.score_scale,
+            key_padding_mask=key_padding_mask,
+            attn_mask=attn_mask,
+            dropout=dropout,
+            need_weights=need_weights or need_head_weights,
+            need_row_sums=self.needs_row_sums and dropout > 0,
+        )
+        weights = attended.weights  # (B, H, T, S)
         if weights is not None:
             weights = weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)
             if not need_head_weights:  # else (H, B, T, S)
                 weights = weights.mean(dim=0)  # (B, T, S)
-        return self.merge(heads, row_sums), weights
+        return self.merge(attended.heads, attended.row_sums), weights
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Let `compute_once` keep its results; under --retain-dropout, keep dropping weights."""

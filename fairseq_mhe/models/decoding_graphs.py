@@ -6,10 +6,8 @@ positions, which count as padding until they are used.
 """
 
 from typing import Any
-from unittest.mock import patch
 
 import torch
-from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 
 from fairseq_mhe.attention.cache import KeyValueCache, sentence_order
@@ -205,12 +203,11 @@ class Step:
                 tensor.copy_(tensor.index_select(0, self.order))
         self.order.copy_(self.same_order)
         self.hidden.index_fill_(1, self.place, False)
-        with (
-            patch.object(decoder.embed_positions, "forward", return_value=self.position),
-            # True: fairseq skips a test for padding that waits for the GPU.
-            patch.object(decoder, "cross_self_attention", True),
-        ):
-            features, _ = TransformerDecoderBase.extract_features(
-                decoder, self.tokens, encoder_out, self.caches, alignment_layer=-1
-            )
+        features, _ = decoder.extract_features(
+            self.tokens,
+            encoder_out,
+            self.caches,
+            positions=self.position,
+            right_padded=True,  # the caches know which positions are padding
+        )
         self.logits = decoder.output_layer(features)

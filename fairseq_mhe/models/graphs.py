@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.utils._pytree import tree_leaves
 
-from fairseq_mhe.attention.kernel import CausalMask
+from fairseq_mhe.attention.masks import padded_on_the_right
 from fairseq_mhe.common.errors import ErrorExit
 
 #: A batch is padded at least to these multiples of sentences and of tokens per sentence.
@@ -111,7 +111,7 @@ class Graphs:
         if self._open_pass() or (graph is None and not has_memory(self._peak_memory)):
             return None
         # Checked last, because the host waits for the GPU here.
-        if not CausalMask(length).hides_padding(tokens[-1].eq(self.padding)):
+        if not padded_on_the_right(tokens[-1].eq(self.padding)):
             return None
         if graph is None:
             graph = self.by_shape[shape] = _Graph(self, shape)

@@ -22,7 +22,8 @@ from torch.nn import functional as F
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cache import sentence_order
-from fairseq_mhe.attention.kernel import CausalMask, drop, trains_on_gpu
+from fairseq_mhe.attention.fused import drop
+from fairseq_mhe.attention.masks import CausalMask, padded_on_the_right
 from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
 from fairseq_mhe.models import options as our_options
@@ -71,17 +72,15 @@ class Encoder(stock.TransformerEncoderBase):
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
     ) -> Any:
-        """Encode (B, S); on a GPU skip fairseq's test for padding: the host waits in each layer."""
-        if not src_tokens.is_cuda:
-            options = return_all_hiddens, token_embeddings
-            return super().forward_scriptable(src_tokens, src_lengths, *options)
+        """Encode (B, S) as fairseq does, but the host does not wait for a GPU in each call."""
         padding = src_tokens.eq(self.padding_idx)  # (B, S)
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)  # (B, S, C)
         x = x.masked_fill(padding.unsqueeze(-1), 0)
         x = x.transpose(0, 1)  # (S, B, C)
         states = [x]
+        hidden = padding if src_tokens.is_cuda or padding.any() else None
         for layer in self.layers:
-            x = layer(x, encoder_padding_mask=padding)
+            x = layer(x, encoder_padding_mask=hidden)
             states.append(x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
@@ -120,18 +119,10 @@ class Decoder(stock.TransformerDecoderBase):
         super().__init__(TransformerConfig.from_namespace(cfg), *args, **kwargs)
         # Like fairseq, return attention weights in evaluation until generation turns them off.
         self.need_attn = True
-        self.causal = CausalMask(0)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         with patch.object(transformer_layer, "TransformerDecoderLayerBase", DecoderLayer):
             return super().build_decoder_layer(cfg, no_encoder_attn)
-
-    def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
-        """Return the causal mask (T, T) for x (T, B, C), the previous one if it fits."""
-        length, device = tensor.size(0), tensor.device
-        if (self.causal.length, self.causal.device) != (length, device):
-            self.causal = CausalMask(length, device)
-        return self.causal
 
     def reorder_incremental_state_scripting(self, state: Any, new_order: Tensor) -> None:
         """Reorder the cache of every sublayer by the row indices ``new_order`` (N,)."""
@@ -156,34 +147,123 @@ class Decoder(stock.TransformerDecoderBase):
         prev_output_tokens: Tensor,
         encoder_out: Any = None,
         incremental_state: Any = None,
+        features_only: bool = False,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
         **options: Any,
     ) -> tuple[Tensor, Any]:
-        """Run fairseq's forward pass; in generation on a GPU replay a graph if one fits."""
-        state = incremental_state
-        searches = state is not None and not options
+        """Run fairseq's forward pass; in generation on a GPU replay a graph if one fits.
+
+        ``options``: see `extract_features`. fairseq does not use ``src_lengths`` and
+        ``return_all_hiddens``: the inner states are always returned.
+        """
+        searches = incremental_state is not None and not (options or features_only)
         if searches and generates_by_graphs(self, prev_output_tokens):
-            logits = self._decoding_graphs(prev_output_tokens, encoder_out, state)
+            logits = self._decoding_graphs(
+                prev_output_tokens, encoder_out, incremental_state
+            )
             if logits is not None:
                 return logits, {"attn": None}
-        return super().forward(prev_output_tokens, encoder_out, state, **options)
+        x, extra = self.extract_features(
+            prev_output_tokens, encoder_out, incremental_state, **options
+        )
+        return x if features_only else self.output_layer(x), extra
 
     @functools.cached_property
     def _decoding_graphs(self) -> DecodingGraphs:
         return DecodingGraphs(self)
 
     def extract_features(
-        self, tokens: Tensor, *, incremental_state: Any = None, **options: Any
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Any = None,
+        incremental_state: Any = None,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+        positions: Tensor | None = None,
+        right_padded: bool = False,
     ) -> tuple[Tensor, Any]:
-        """Decode tokens (B, T) into features (B, T, C) and {"attn", "inner_states"}."""
-        layer = options.pop("alignment_layer", None)
-        no_weights = layer is None and (self.training or not self.need_attn)
-        # True: fairseq skips a test for padding that waits for the GPU; `CausalMask` tests later.
-        self.cross_self_attention: bool = tokens.is_cuda and incremental_state is None
-        options["alignment_layer"] = -1 if no_weights else layer  # -1 matches no layer
-        options["incremental_state"] = incremental_state
-        x, extra = super().extract_features(tokens, **options)
+        """Decode tokens (B, T) into features (B, T, C) and {"attn", "inner_states"}, as fairseq.
+
+        Args:
+            full_context_alignment: let queries look at later positions, too.
+            alignment_layer, alignment_heads: return the mean weights of so many heads of this layer
+                (default: all heads of the last layer, if weights are used at all).
+            positions: embedded positions (B or 1, T, C) in place of those of the tokens.
+            right_padded: the caller promises that padding is only on the right; nobody checks it.
+        """
+        memory, memory_padding = None, None  # (S, B, C), (B, S)
+        if encoder_out is not None:
+            (memory,) = encoder_out["encoder_out"]
+            (memory_padding,) = encoder_out["encoder_padding_mask"]
+        needs_weights = self.need_attn and not self.training
+        if alignment_layer is None and needs_weights:
+            alignment_layer = self.num_layers - 1
+
+        if positions is None and self.embed_positions is not None:
+            positions = self.embed_positions(
+                prev_output_tokens, incremental_state=incremental_state
+            )
+        decodes = incremental_state is not None
+        if decodes:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+            positions = None if positions is None else positions[:, -1:]
+        x = self._embed(prev_output_tokens, positions).transpose(0, 1)  # (T, B, C)
+
+        causal = not decodes and not full_context_alignment
+        mask = CausalMask(len(x), x.device) if causal else None
+        padding = None
+        if not (right_padded and (causal or decodes)):
+            padding = self._padding(prev_output_tokens, causal)
+        inner_states, attn = [x], None
+        for index, layer in enumerate(self.layers):
+            needed = index == alignment_layer
+            x, weights, _ = layer(
+                x,
+                memory,
+                memory_padding,
+                incremental_state,
+                self_attn_mask=mask,
+                self_attn_padding_mask=padding,
+                need_attn=needed,
+                need_head_weights=needed,
+            )
+            inner_states.append(x)
+            if needed and weights is not None:  # (H, B, T, S)
+                attn = weights.float().to(x)[:alignment_heads].mean(dim=0)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        x = x.transpose(0, 1)  # (B, T, C)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
         # fairseq's SequenceScorer adds up attn[0] of several models, but skips a model's None.
-        return x, {**extra, "attn": None} if no_weights else extra
+        no_weights = alignment_layer is None
+        return x, {"attn": None if no_weights else [attn], "inner_states": inner_states}
+
+    def _embed(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
+        """Return the input of the first layer: (B, T), (B or 1, T, C) -> (B, T, C)."""
+        x = self.embed_scale * self.embed_tokens(tokens)
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if positions is not None:
+            x = x + positions
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        embedded: Tensor = self.dropout_module(x)
+        return embedded
+
+    def _padding(self, tokens: Tensor, causal: bool) -> Tensor | None:
+        """Return where tokens (B, T) are padding, (B, T), or None if no token could see it.
+
+        In training the host does not wait for a GPU to learn this: layers there get a mask.
+        """
+        padding = tokens.eq(self.padding_idx)
+        if causal:
+            unseen = not tokens.is_cuda and padded_on_the_right(padding)
+        else:
+            unseen = not padding.any()
+        return None if unseen else padding
 
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
         """Return attention weights from now on only if ``need_attn`` (--print-alignment)."""
@@ -195,6 +275,11 @@ def generates_by_graphs(decoder: Decoder, tokens: Tensor) -> bool:
     on_gpu = tokens.is_cuda and os.environ.get("FAIRSEQ_MHE_CUDA_GRAPHS") != "0"
     positions = decoder.embed_positions is not None
     return on_gpu and positions and not (decoder.need_attn or torch.is_grad_enabled())
+
+
+def _trains_on_gpu(x: Tensor) -> bool:
+    """Return whether x is on a GPU and autograd is on."""
+    return x.is_cuda and torch.is_grad_enabled()
 
 
 class FastDropout(FairseqDropout):
@@ -218,6 +303,24 @@ def _use_fast_modules(model: nn.Module) -> None:
             module.activation_fn = F.gelu
         if type(module) is FairseqDropout:
             module.__class__ = FastDropout
+
+
+class _Features(nn.Module):
+    """A ``model`` without its output layer, as a module of its own for `functional_call`."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *tokens: Tensor) -> Tensor:
+        """(B, S) and (B, T), or (B, T) alone -> (B, T, C); (B, T) is padded on the right."""
+        *source, target = tokens
+        memory = self.model.encoder(*source) if source else None
+        features, _ = self.model.decoder.extract_features(
+            target, memory, right_padded=True
+        )
+        result: Tensor = features
+        return result
 
 
 #: Arguments of a model's forward pass that hold tokens (B, S) and (B, T).
@@ -260,7 +363,7 @@ class MHEModel(BaseFairseqModel):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run fairseq's forward pass; with --cuda-graphs replay a graph if one fits the batch."""
-        if not trains_on_gpu(next(self.parameters())):
+        if not _trains_on_gpu(next(self.parameters())):
             return super().forward(*args, **kwargs)
         if self._may_use_graphs(args, kwargs):
             tokens = [kwargs[name] for name in _TOKENS if name in kwargs]
@@ -296,14 +399,11 @@ class MHEModel(BaseFairseqModel):
 
         ``weights`` take the place of the model's parameters of these names.
         """
-        inputs = dict(zip(_TOKENS, tokens, strict=False))
-        target = tokens[-1]
-        mask = CausalMask(target.size(1), target.device, right_padded=True)
-        # The mask's tensors lie in the memory of graphs, so the decoder must not keep the mask.
-        with patch.object(self.decoder, "causal", mask):
-            options = {**inputs, "src_lengths": None, "features_only": True}
-            # With tie_weights torch does not restore embed_tokens, a module of both sides.
-            features, _ = functional_call(self, weights, (), options, tie_weights=False)
+        named = {f"model.{name}": weight for name, weight in weights.items()}
+        # With tie_weights torch does not restore embed_tokens, a module of both sides.
+        features: Tensor = functional_call(
+            _Features(self), named, tokens, tie_weights=False
+        )
         return features
 
     @functools.cached_property

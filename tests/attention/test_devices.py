@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention import Attention, build_attention
-from fairseq_mhe.attention.kernel import CausalMask
+from fairseq_mhe.attention.masks import CausalMask
 from tests.attention.conftest import HEADS, PLACES, right_padding
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

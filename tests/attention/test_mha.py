@@ -5,7 +5,7 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqAttention
 
 from fairseq_mhe.attention import build_attention
-from fairseq_mhe.attention.kernel import CausalMask, as_additive
+from fairseq_mhe.attention.masks import CausalMask, as_additive
 from tests.attention.conftest import EMBED_DIM, HEADS, make_layer, random, right_padding
 
 EXACT = {"rtol": 0, "atol": 1e-12}

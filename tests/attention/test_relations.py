@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.kernel import CausalMask
+from fairseq_mhe.attention.masks import CausalMask
 from tests.attention.conftest import PLACES, make_layer, random, right_padding
 
 # Float64 sums in another order.

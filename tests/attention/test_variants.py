@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.attention.kernel import CausalMask, as_additive
+from fairseq_mhe.attention.masks import CausalMask, as_additive
 from tests.attention.conftest import EMBED_DIM, HEADS, make_layer, random, right_padding
 from tests.attention.equations import EQUATIONS
 

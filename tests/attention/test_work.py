@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.kernel import CausalMask
+from fairseq_mhe.attention.masks import CausalMask
 from fairseq_mhe.bench.generation import storage_bytes
 from tests.attention.conftest import EMBED_DIM, Operators, make_layer, random
 

@@ -33,7 +33,7 @@ def run_again(work: Work) -> Work:
 @pytest.fixture(autouse=True)
 def _recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     if DEVICE == "cpu":
-        monkeypatch.setattr(transformer, "trains_on_gpu", lambda _: torch.is_grad_enabled())
+        monkeypatch.setattr(transformer, "_trains_on_gpu", lambda _: torch.is_grad_enabled())
         monkeypatch.setattr(graphs, "graph_recorder", lambda: run_again)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 1))
 

@@ -1,105 +1,79 @@
-"""The attention product softmax(Q K^T * scale) V, by torch's fused kernels or step by step.
+"""The attention product by torch's fused kernels, or by few products where none fits or is slower.
+
+Queries that read the same key head (those of its group of heads, in all hypotheses of its sentence)
+become rows of one matrix product. So no key or value head is copied, and each is read only once.
 
 Shapes: B sentences, N query rows (B, or B times the beam), H heads, Hk key heads, Hv value heads, T
 queries, S keys, J keys that one score reads (1 except in ``mhe_conv`` and ``mha_conv``), and
 R = N / B * H / Hk * T query vectors that read the same key head.
 """
 
-import functools
 import math
 import os
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.backends import cuda
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fairseq_mhe.attention.cache import version
+from fairseq_mhe.attention.masks import (
+    CausalMask,
+    Mask,
+    as_additive,
+    fill_padding,
+    joined,
+)
+from fairseq_mhe.attention.reference import Attended, attend_reference
 
 _VECTOR_SIZE = 16  # float32 numbers in the longest vector register, AVX-512's
 _FUSED_BF16_KEYS = 512  # with fewer keys the CPU's fused kernel trains slowly in bfloat16
 _FLASH_MAX_DIM = 256  # width of the widest head that flash attention accepts
-_MASK_STRIDE = 16  # divides a mask's row stride, or the memory-efficient kernel copies it
 _LEVELS = 2**16  # `drop` draws 16 random bits for a number, one of so many levels
-
-
-class CausalMask:
-    """The mask (T, T) that hides later positions from every query; all layers of a step share it.
-
-    With ``right_padded`` the caller promises that padding is only on the right; nothing checks it.
-    """
-
-    def __init__(
-        self, length: int, device: torch.device | None = None, right_padded: bool = False
-    ) -> None:
-        self.length, self.device, self.right_padded = length, device, right_padded
-        self._checked_padding: Tensor | None = None
-        self._hides_padding = right_padded
-
-    @functools.cached_property
-    def hidden(self) -> Tensor:
-        """(T, T), true where a query must not look."""
-        shape = self.length, self.length
-        return torch.ones(shape, dtype=torch.bool, device=self.device).triu(1)
-
-    def hides_padding(self, key_padding_mask: Tensor) -> bool:
-        """Return whether padding (B, S) is only on the right, where the causal mask hides it."""
-        # Only the first layer of a step makes the host wait for a GPU; others reuse the answer.
-        if not self.right_padded and self._checked_padding is not key_padding_mask:
-            self._checked_padding = key_padding_mask
-            padding = key_padding_mask.bool()
-            before_real = padding[:, :-1] & ~padding[:, 1:]  # (B, S - 1)
-            self._hides_padding = not before_real.any()
-        return self._hides_padding
-
-
-#: (T, S), boolean (true: the query must not look) or added to the scores; or a `CausalMask`.
-Mask = Tensor | CausalMask
+#: torch's kernels on a GPU without cuDNN's, which makes a plan for every new shape; nearly all
+#: batches have a new shape, and an update on an H200 took ten times as long (docs/gpu.md).
+_WITHOUT_CUDNN = [
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
 
 
 def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    *,
     scale: float,
     key_padding_mask: Tensor | None = None,
     attn_mask: Mask | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
     need_row_sums: bool = False,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return H_i = softmax(Q_i K_i^T * scale) V_i without copying key and value heads H times.
-
-    Queries that read the same key head (those of its group of heads, in all hypotheses of its
-    sentence) become rows of one matrix product, which reads each key and value only once.
+) -> Attended:
+    """Return softmax(Q_i K_i^T * scale + mask) V_i of each head as `attend_reference`, but fast.
 
     Args:
-        query: (N, H, T, dk), the hypotheses of a sentence next to each other; or (N, H, T, J, dk):
-            score s adds up part j times key s - j, which is 0 at padding and before position 0.
-        key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
-        key_padding_mask: (B, S), true where a key is padding.
-        dropout: probability of dropping a weight; 0 outside training.
-
-    Returns:
-        heads (N, H, T, dv); the weights (N, H, T, S) before dropout, or None; each row's sum of
-        weights (N, H, T, 1) after dropout, or None.
+        query: (N, H, T, dk); or (N, H, T, J, dk): score s adds up part j times key s - j, which is
+            0 at padding and before position 0. Others: see `attend_reference`.
+        need_weights, need_row_sums: return the weights, or each row's sum of them after dropout.
     """
+    masks: dict[str, Any] = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask}
     # In a CPU's decoding step `masked_scores` shifts the scores, which are smaller than the keys.
-    if query.dim() == 5 and (query.is_cuda or query.size(2) > 1):
+    if query.dim() == 5 and (query.is_cuda or query.size(2) > 1 or need_weights):
         key = _with_previous_keys(key, query.size(3), key_padding_mask)
         query = query.flatten(3)  # (N, H, T, J * dk)
-    if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
-        masks = key_padding_mask, attn_mask
-        heads = _attend_fused(query, key, value, scale, *masks, dropout)
-        return heads[..., : value.size(3)], None, None
-    scores = masked_scores(query, key, scale, key_padding_mask, attn_mask)
-    weights = softmax(scores)  # (N, H, T, S)
+    if need_weights:
+        return attend_reference(query, key, value, scale=scale, dropout=dropout, **masks)
+    if not need_row_sums and _fusible(query, key, value, dropout):
+        heads = _attend_fused(query, key, value, scale=scale, dropout=dropout, **masks)
+        return Attended(heads[..., : value.size(3)])
+    weights = softmax(masked_scores(query, key, scale=scale, **masks))  # (N, H, T, S)
     dropped = drop(weights, dropout) if dropout else weights
     grouped = _group_rows(dropped, *value.shape[:2])  # (B, Hv, R, S)
     heads = torch.matmul(grouped, value)  # (B, Hv, R, dv)
     row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
-    return _ungroup_rows(heads, query.shape), weights if need_weights else None, row_sums
+    return Attended(_ungroup_rows(heads, query.shape), row_sums=row_sums)
 
 
 def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
@@ -125,66 +99,46 @@ def _attend_fused(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    *,
     scale: float,
     key_padding_mask: Tensor | None,
     attn_mask: Mask | None,
     dropout: float,
 ) -> Tensor:
     """Compute :func:`attend` by a fused kernel: heads (N, H, T, dk), zero in columns beyond dv."""
-    kernel = functools.partial(_torch_kernel, dropout_p=dropout, scale=scale)
     missing = key.size(3) - value.size(3)  # columns
     if missing:
         value = F.pad(value, (0, missing))
     key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
     sentences, kv_heads = key.shape[:2]
     shared_heads = query.size(1) != kv_heads
-    half_precision = query.element_size() == 2
-    flash = query.is_cuda and half_precision and query.size(3) <= _FLASH_MAX_DIM
-    causal = False
-    if isinstance(attn_mask, CausalMask):
-        if key_padding_mask is not None and attn_mask.hides_padding(key_padding_mask):
-            key_padding_mask = None
-        causal = key_padding_mask is None
-    # Without a mask tensor only flash attention computes causal attention with shared key heads.
-    if causal and (not shared_heads or flash):
-        return kernel(query, key, value, is_causal=True, enable_gqa=shared_heads)
-    if trains_on_gpu(query) and kv_heads == 1 and len(query) == sentences:
-        # Adding up the gradients of expanded keys launches fewer kernels than copying queries.
-        kv_heads = query.size(1)
-        key = key.expand(-1, kv_heads, -1, -1)  # (B, H, S, dk)
-        value = value.expand(-1, kv_heads, -1, -1)  # (B, H, S, dk)
+    options: dict[str, Any] = {"scale": scale, "dropout_p": dropout}
+    if isinstance(attn_mask, CausalMask) and key_padding_mask is None:
+        half_precision = query.element_size() == 2
+        flash = query.is_cuda and half_precision and query.size(3) <= _FLASH_MAX_DIM
+        # Without a mask tensor only flash attention computes causal attention with shared heads.
+        if flash or not shared_heads:
+            options |= {"is_causal": True, "enable_gqa": shared_heads}
+            return _torch_kernel(query, key, value, **options)
     grouped = _group_rows(query, sentences, kv_heads)  # (B, kv_heads, R, dk)
     repeats = grouped.size(2) // query.size(2)  # R / T
-    make_mask = _shared_mask if query.is_cuda else _additive_mask
-    mask = make_mask(key_padding_mask, attn_mask, repeats, query.dtype)
-    heads = kernel(grouped, key, value, attn_mask=mask)
+    mask = joined(key_padding_mask, attn_mask, query.dtype, repeats)
+    heads = _torch_kernel(grouped, key, value, attn_mask=mask, **options)
     return _ungroup_rows(heads, query.shape)
 
 
-def trains_on_gpu(x: Tensor) -> bool:
-    """Return whether x is on a GPU and autograd is on: few large kernels then train fastest."""
-    return x.is_cuda and torch.is_grad_enabled()
-
-
 def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """Call the fused kernel that torch chooses, but cuDNN's only if FAIRSEQ_MHE_CUDNN=1.
-
-    cuDNN makes a plan for every new shape, and nearly all batches have a new shape: an update on an
-    H200 took ten times as long (results/gpu/shapes.md).
-    """
+    """Call the fused kernel that torch chooses, but cuDNN's only if FAIRSEQ_MHE_CUDNN=1."""
     if not query.is_cuda or os.environ.get("FAIRSEQ_MHE_CUDNN") == "1":
         return F.scaled_dot_product_attention(query, key, value, **options)
-    allowed = cuda.cudnn_sdp_enabled()
-    cuda.enable_cudnn_sdp(False)
-    try:
+    with sdpa_kernel(_WITHOUT_CUDNN):
         return F.scaled_dot_product_attention(query, key, value, **options)
-    finally:
-        cuda.enable_cudnn_sdp(allowed)
 
 
 def masked_scores(
     query: Tensor,
     key: Tensor,
+    *,
     scale: float,
     key_padding_mask: Tensor | None,
     attn_mask: Mask | None,
@@ -204,15 +158,8 @@ def masked_scores(
     if attn_mask is not None:
         scores = scores + as_additive(attn_mask, scores.dtype)
     if key_padding_mask is not None:
-        scores = _fill_padding(scores, key_padding_mask, float("-inf"))
+        scores = fill_padding(scores, key_padding_mask, float("-inf"))
     return scores
-
-
-def _fill_padding(scores: Tensor, padding: Tensor, number: float) -> Tensor:
-    """Replace scores (N, H, T, S) by ``number`` where a key is padding (B, S); B divides N."""
-    by_sentence = scores.unflatten(0, (len(padding), -1))  # (B, N / B, H, T, S)
-    hidden = padding.bool()[:, None, None, None]  # (B, 1, 1, 1, S)
-    return by_sentence.masked_fill(hidden, number).flatten(0, 1)
 
 
 def _with_previous_keys(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
@@ -228,7 +175,7 @@ def _with_previous_keys(key: Tensor, count: int, padding: Tensor | None) -> Tens
 def _sum_shifted(scores: Tensor, parts: int, padding: Tensor | None) -> Tensor:
     """Add up the scores of the query's parts, part j moved right by j keys, to (N, H, T, S)."""
     if padding is not None:
-        scores = _fill_padding(scores, padding, 0.0)
+        scores = fill_padding(scores, padding, 0.0)
     length = scores.size(3)
     total, *others = scores.unflatten(2, (parts, -1)).unbind(2)  # (N, H, T, S) each
     for j, part in enumerate(others, 1):
@@ -284,53 +231,3 @@ def _ungroup_rows(x: Tensor, shape: torch.Size) -> Tensor:
         x = x.unflatten(2, (rows // sentences, -1))  # (B, kv_heads, beam, group * T, e)
         x = x.transpose(1, 2)  # (B, beam, kv_heads, group * T, e)
     return x.reshape(rows, heads, length, width)
-
-
-def _shared_mask(*arguments: Any) -> Tensor | None:
-    """Return `_additive_mask`, which all layers of a step on a GPU share: it launches kernels.
-
-    On a CPU a cached mask would only take memory.
-    """
-    versions = map(version, filter(torch.is_tensor, arguments))
-    # Autograd refuses a mask that was computed in inference mode.
-    state = torch.is_inference_mode_enabled(), *versions
-    return _cached_mask(state, *arguments)
-
-
-# A search needs a mask for each layer, whose cache has its own padding; training needs only two.
-@functools.lru_cache(maxsize=32)
-def _cached_mask(state: object, *arguments: Any) -> Tensor | None:
-    """Return `_additive_mask`, computed once for the same tensors (torch hashes them by identity).
-
-    ``state`` changes when a mask is written to.
-    """
-    return _additive_mask(*arguments)
-
-
-def _additive_mask(
-    key_padding_mask: Tensor | None,
-    attn_mask: Mask | None,
-    repeats: int,
-    dtype: torch.dtype,
-) -> Tensor | None:
-    """Join the masks to (B or 1, 1, 1 or repeats * T, S), to add to scores; None without masks."""
-    mask = None
-    if attn_mask is not None:
-        mask = as_additive(attn_mask, dtype).repeat(1, 1, repeats, 1)  # (1, 1, R, S)
-    if key_padding_mask is not None:
-        padding = as_additive(key_padding_mask, dtype)[:, None, None]  # (B, 1, 1, S)
-        mask = padding if mask is None else mask + padding
-    if mask is None:
-        return None
-    keys = mask.size(3)
-    return F.pad(mask, (0, -keys % _MASK_STRIDE))[..., :keys]
-
-
-def as_additive(mask: Mask, dtype: torch.dtype) -> Tensor:
-    """Return a mask of any form as numbers to add to scores: (T, S), or (B, S) of padding."""
-    if isinstance(mask, CausalMask):
-        mask = mask.hidden
-    if mask.is_floating_point():
-        return mask.to(dtype)
-    zeros = torch.zeros_like(mask, dtype=dtype)
-    return zeros.masked_fill(mask.bool(), float("-inf"))

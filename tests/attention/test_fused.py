@@ -1,4 +1,4 @@
-"""The kernel's fast paths against the plain equation, and which of torch's kernels it calls."""
+"""The fused calls against the readable reference, and which of torch's kernels they call."""
 
 import hypothesis.strategies as st
 import pytest
@@ -6,44 +6,23 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from fairseq_mhe.attention.kernel import CausalMask, Mask, as_additive, attend, masked_scores
+from fairseq_mhe.attention.fused import attend, masked_scores, softmax
+from fairseq_mhe.attention.masks import CausalMask, as_additive, padded_on_the_right
+from fairseq_mhe.attention.reference import attend_reference
 from tests.attention.conftest import Operators, random, right_padding
 
 # Float64 sums in another order.
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def attend_reference(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    scale: float,
-    key_padding_mask: Tensor | None = None,
-    attn_mask: Mask | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The plain equation H_i = softmax(Q_i K_i^T * scale) V_i, with a copy of each shared head.
-
-    Arguments are those of ``attend``; returns heads (N, H, T, dv) and weights (N, H, T, S).
-    """
-    beam = query.size(0) // key.size(0)
-    key, value = (
-        x.repeat_interleave(beam, 0).repeat_interleave(query.size(1) // x.size(1), 1)
-        for x in (key, value)
-    )
-    hidden = torch.zeros(len(key), key.size(2), dtype=torch.bool)  # (N, S)
-    if key_padding_mask is not None:
-        hidden = key_padding_mask.repeat_interleave(beam, 0)
-    scores = torch.zeros(*query.shape[:3], key.size(2), dtype=query.dtype)
-    parts = query.unbind(3) if query.dim() == 5 else [query]
-    visible = key if len(parts) == 1 else key.masked_fill(hidden[:, None, :, None], 0.0)
-    for j, part in enumerate(parts):  # part j meets the key j positions before
-        product = part @ visible.transpose(-2, -1) * scale
-        scores[..., j:] += product[..., : key.size(2) - j]
-    if attn_mask is not None:
-        scores = scores + as_additive(attn_mask, scores.dtype)
-    weights = scores.masked_fill(hidden[:, None, None, :], float("-inf")).softmax(dim=-1)
-    return weights @ value, weights
+def with_taps(q: Tensor, k: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return queries (N, H, T, J * dk), and for each key the J keys up to it side by side."""
+    if q.dim() == 4:
+        return q, k
+    if padding is not None:
+        k = k.masked_fill(padding[:, None, :, None], 0.0)
+    before = [torch.nn.functional.pad(k, (0, 0, j, 0))[:, :, : k.size(2)] for j in range(q.size(3))]
+    return q.flatten(3), torch.cat(before, dim=3)
 
 
 @settings(max_examples=60)
@@ -76,13 +55,15 @@ def test_equals_the_reference(
         mask[:, 0] = False
         mask = as_additive(mask, torch.float64) if masking == "float" else mask
     arguments = {"scale": 0.7, "key_padding_mask": padding, "attn_mask": mask}
-    expected, expected_weights = attend_reference(q, k, v, **arguments)
-    torch.testing.assert_close(attend(q, k, v, **arguments)[0], expected, **EXACT)
-    plain, weights, sums = attend(q, k, v, need_weights=True, need_row_sums=True, **arguments)
+    expected = attend_reference(*with_taps(q, k, padding), v, **arguments)
     assert as_additive(q, q.dtype) is q, "numbers to add to the scores, not only 0 and -inf"
-    torch.testing.assert_close(plain, expected, **EXACT)
-    torch.testing.assert_close(weights, expected_weights, **EXACT)
-    torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
+    for needs in ({}, {"need_row_sums": True}, {"need_weights": True}):
+        attended = attend(q, k, v, **needs, **arguments)
+        torch.testing.assert_close(attended.heads, expected.heads, **EXACT)
+        assert (attended.weights is None) != ("need_weights" in needs)
+        if needs:
+            torch.testing.assert_close(attended.row_sums, expected.row_sums, **EXACT)
+    torch.testing.assert_close(attended.weights, expected.weights, **EXACT)
 
 
 RIGHT, MIDDLE = right_padding(3, 6), torch.arange(6).expand(3, 6) == 2
@@ -94,8 +75,8 @@ def test_causal_attention_with_padding_anywhere(kv_heads: int, padding) -> None:
     k, v = (random(3, kv_heads, 6, 5, seed=seed) for seed in (1, 2))
     q = random(3, 4, 6, 5)
     arguments = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": CausalMask(6)}
-    expected, _ = attend_reference(q, k, v, **arguments)
-    heads, _, _ = attend(q, k, v, **arguments)
+    expected = attend_reference(q, k, v, **arguments).heads
+    heads = attend(q, k, v, **arguments).heads
     real = torch.ones(3, 6, dtype=torch.bool) if padding is None else ~padding
     torch.testing.assert_close(heads.transpose(1, 2)[real], expected.transpose(1, 2)[real], **EXACT)
 
@@ -106,7 +87,7 @@ def test_causal_attention_with_padding_anywhere(kv_heads: int, padding) -> None:
 def test_paths_for_gpus_equal_the_reference(
     dtype: torch.dtype, kv_heads: tuple[int, int], width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shared masks, padded values, expanded keys and grouped heads, all computed on the CPU."""
+    """Padded values and grouped heads, all computed on the CPU."""
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
     q = random(6, 4, 7, width, dtype=dtype)
     k = random(3, kv_heads[0], 7, width, dtype=dtype, seed=1)
@@ -119,19 +100,15 @@ def test_paths_for_gpus_equal_the_reference(
             # A causal mask never meets a beam: hypotheses share keys only in steps without a mask.
             queries = q[::2] if isinstance(mask, CausalMask) else q
             given = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": mask}
-            with torch.inference_mode():
-                attend(queries, k, v, **given)  # leaves nothing that autograd refuses
-            first, *_ = attend(queries.requires_grad_(), k, v, **given)
-            second, *_ = attend(queries, k, v, **given)
+            heads = attend(queries.requires_grad_(), k, v, **given).heads
             arguments = (x.double() for x in (queries, k, v))
-            expected, _ = attend_reference(*arguments, **given)
+            expected = attend_reference(*arguments, **given).heads
             real = torch.ones(3, 7, dtype=torch.bool)
             if isinstance(mask, CausalMask) and padding is not None:
                 real = ~padding
-            real = real.repeat_interleave(len(first) // 3, dim=0)
-            first, second, expected = (x.transpose(1, 2)[real] for x in (first, second, expected))
-            torch.testing.assert_close(first.double(), expected, rtol=0, atol=tolerance)
-            torch.testing.assert_close(first, second, rtol=0, atol=0)
+            real = real.repeat_interleave(len(heads) // 3, dim=0)
+            heads, expected = (x.transpose(1, 2)[real] for x in (heads, expected))
+            torch.testing.assert_close(heads.double(), expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("wanted", [False, True])
@@ -150,12 +127,16 @@ def test_only_a_variable_enables_cudnn(wanted: bool, monkeypatch: pytest.MonkeyP
     assert (enabled, torch.backends.cuda.cudnn_sdp_enabled()) == ([wanted], True)
 
 
-def test_causal_mask_hides_padding_only_on_the_right() -> None:
-    mask, right = CausalMask(5), right_padding(3, 5)
+def test_padding_only_on_the_right() -> None:
+    right = right_padding(3, 5)
     one_on_the_left = torch.arange(5).expand(3, 5) < torch.tensor([[0], [1], [0]])
     in_between = one_on_the_left.roll(2, dims=1)
-    for padding in (right, right.flip(1), one_on_the_left, in_between, right):
-        assert mask.hides_padding(padding) is (padding is right)
+    for padding in (right, right.flip(1), one_on_the_left, in_between):
+        assert padded_on_the_right(padding) is (padding is right)
+    padding = right.clone()
+    assert padded_on_the_right(padding)
+    padding[:, 0] = True  # changed in place
+    assert not padded_on_the_right(padding)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -169,9 +150,10 @@ def test_the_plain_softmax_is_computed_in_float32(keys: int, dtype: torch.dtype)
     q = 4 * random(2, 4, 9, 8, dtype=dtype)
     k, v = (4 * random(2, 4, keys, 8, dtype=dtype, seed=seed) for seed in (1, 2))
     with Operators() as operators:
-        _, weights, _ = attend(q, k, v, scale=0.5, need_weights=True)
+        weights = softmax(masked_scores(q, k, scale=0.5, key_padding_mask=None, attn_mask=None))
+        attend(q, k, v, scale=0.5, need_row_sums=True)
     assert {out.dtype for name, out in operators.calls if "softmax" in name} == {torch.float32}
-    scores = masked_scores(q, k, 0.5, None, None)
+    scores = masked_scores(q, k, scale=0.5, key_padding_mask=None, attn_mask=None)
     assert scores.dtype == weights.dtype == dtype
     # Half a unit in the last place, and a few units of float32.
     rounded = {"rtol": 0.505 * torch.finfo(dtype).eps, "atol": 2**-25}

@@ -1,0 +1,56 @@
+"""The attention product as its equation reads; the tests compare the fused calls with it."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fairseq_mhe.attention.masks import Mask, as_additive, fill_padding
+
+
+class Attended(NamedTuple):
+    """What attention returns. ``weights`` and ``row_sums`` are None if nobody asked for them."""
+
+    heads: Tensor  # (N, H, T, dv)
+    weights: Tensor | None = None  # (N, H, T, S), before dropout
+    row_sums: Tensor | None = None  # (N, H, T, 1), of the weights after dropout
+
+
+def attend_reference(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float,
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Mask | None = None,
+    dropout: float = 0.0,
+) -> Attended:
+    """Return softmax(Q_i K_i^T * scale + mask) V_i of each head, with copies of shared heads.
+
+    Args:
+        query: (N, H, T, dk). key: (B, Hk, S, dk). value: (B, Hv, S, dv). Hk and Hv divide H.
+        B divides N: the N / B hypotheses of a sentence are neighbours and share its keys.
+        key_padding_mask: (B, S), true where a key is padding.
+        attn_mask: (T, S), true or -inf where a query must not look; or a `CausalMask`.
+        dropout: probability of dropping a weight; 0 outside training.
+    """
+    rows, num_heads = query.shape[:2]
+    key = _copied(key, rows, num_heads)  # (N, H, S, dk)
+    value = _copied(value, rows, num_heads)  # (N, H, S, dv)
+    scores = query @ key.transpose(-2, -1) * scale  # (N, H, T, S)
+    if attn_mask is not None:
+        scores = scores + as_additive(attn_mask, scores.dtype)
+    if key_padding_mask is not None:
+        scores = fill_padding(scores, key_padding_mask, float("-inf"))
+    precise = torch.promote_types(scores.dtype, torch.float32)  # as fairseq's softmax
+    weights = scores.softmax(dim=-1, dtype=precise).to(scores.dtype)
+    dropped = F.dropout(weights, dropout) if dropout else weights
+    return Attended(dropped @ value, weights, dropped.sum(dim=-1, keepdim=True))
+
+
+def _copied(x: Tensor, rows: int, num_heads: int) -> Tensor:
+    """(B, Hk, S, d) -> (N, H, S, d): one copy for each hypothesis and each head that reads it."""
+    by_row = x.repeat_interleave(rows // x.size(0), dim=0)
+    return by_row.repeat_interleave(num_heads // x.size(1), dim=1)
