@@ -101,7 +101,8 @@ class PrepareConfig(TextOptions):
     )
     max_tokens: int = integer(
         250,
-        "drop pairs with a side of over N tokens (no tokeniser: 8 N characters, no spaces: 4 N)",
+        "drop training pairs with a side of over N tokens (no tokeniser: 8 N characters, no "
+        "spaces: 4 N)",
     )
     max_ratio: float | None = option(
         1.5,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_no_colon
 from fairseq_mhe.prepare.manifest import MANIFEST, PARALLEL, file_hashes, read_manifest
+from fairseq_mhe.prepare.steps import POSITIONS
 from fairseq_mhe.prepare.subword import join
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
@@ -47,6 +48,38 @@ class DataFolder:
     def text(self, subset: str, side: int, form: str = "raw") -> Path:
         """Return the path of a split as plain text, or in subwords with form "subword"."""
         return self.folder / form / f"{subset}.{self.languages[side]}"
+
+    def longest(self, subset: str) -> tuple[int, int]:
+        """Return the most tokens, </s> included, of a source and of a target of a split."""
+        from fairseq.data.data_utils import load_indexed_dataset
+
+        source, target = self.languages
+        longest = []
+        for language in (source, target):
+            path = self.binary / f"{subset}.{source}-{target}.{language}"
+            dataset = load_indexed_dataset(str(path))  # its sizes live as long as this
+            longest.append(int(dataset.sizes.max()))
+        return longest[0], longest[1]
+
+    def raised_limits(
+        self, options: Mapping[str, Any], subsets: Iterable[str] = ("valid", "test")
+    ) -> dict[str, int]:
+        """Return fairseq's limits of lengths that a line of ``subsets`` exceeds, raised to it.
+
+        Valid and test keep every line, but fairseq refuses lines above its limits. ``options``:
+        fairseq's options by name, with the limits so far.
+        """
+        sources, targets = zip(*map(self.longest, subsets), strict=True)
+        source, target = max(sources), max(targets)
+        needed = {"max_source_positions": source, "max_target_positions": target}
+        raised = {}
+        for name, length in needed.items():
+            if length > int(options.get(name) or POSITIONS):
+                raised[name] = length
+        batch = options.get("max_tokens")
+        if batch and max(source, target) > int(batch):
+            raised["max_tokens"] = max(source, target)
+        return raised
 
     def processing(self) -> TextProcessing:
         """Return the text processing of this folder, to segment new text and to detokenise."""

@@ -47,8 +47,9 @@ _RATIO_PAIRS = 100_000  # the first pairs of a corpus, which give the usual leng
 _WARN_ABOVE = 10  # percent of dropped pairs
 #: With the tokeniser and --hold-out, these options determine what cleaning writes.
 _CLEANING = ("max_tokens", "max_ratio", "punctuation", "lowercase")
-#: Why a pair is dropped: the key of its count -> the words of messages.
+#: Why a pair of train is dropped: the key of its count -> the words of messages.
 _REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
+_LONGEST_WORD = 1000  # characters; its subwords could exceed fairseq's 1,024 positions
 
 
 def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
@@ -70,6 +71,9 @@ def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
         dropped, outcomes = _summary(count)
         warning = f"warning: {dropped:.0f}% dropped: " if dropped > _WARN_ABOVE else ""
         say(f"{warning}{split}: {outcomes}")
+        if empty := count.get("empty_side"):
+            share = f"{empty:,} of {count['kept']:,} pairs of {split}"
+            say(f"warning: {share} have an empty side: they are scored, too")
         if in_train := count.get("in_train"):
             share = f"{in_train:,} of {count['kept']:,} pairs of {split}"
             say(f"warning: {share} are also in train: its scores may look too good")
@@ -95,6 +99,8 @@ def _clean(
             number = 0  # counts the kept pairs, for --hold-out
             for kept, outcomes in _cleaned(config, split, corpora):
                 counts[split].update(outcomes, read=outcomes.total())
+                if split != "train":
+                    counts[split]["empty_side"] += sum(not all(row) for row in kept)
                 rows_by_split = defaultdict(list)
                 for row in kept:
                     number += 1
@@ -118,6 +124,7 @@ def _clean(
     sides = {split: list(chain(*corpora)) for split, corpora in files.items()}
     names = ("tokenizer", *_CLEANING, "hold_out")
     options = {name: getattr(config, name) for name in names}
+    options["filtered"] = ["train"]  # version 0.3 also filtered valid and test
     made_from = {"inputs": hashes_of(sides, config.workers), "options": options}
     return manifest.run("clean", {**made_from, "langs": list(config.langs)}, action)
 
@@ -157,25 +164,28 @@ def median_ratio(pairs: Iterable[Row]) -> float:
 def clean_pairs(
     pairs: Sequence[Row], config: PrepareConfig, split: str = "train", ratio: float = 1.0
 ) -> CleanText:
-    """Normalise, tokenise and filter pairs of a split; ``ratio``: `median_ratio` of the corpus."""
+    """Normalise and tokenise pairs of a split, and filter those of train.
+
+    Valid and test keep every pair: BLEU is of the official number of sentences. ``ratio``:
+    `median_ratio` of the corpus.
+    """
     raw = [[normalise(pair[side]) for pair in pairs] for side in (0, 1)]
     settings = config.tokenizer, config.punctuation, config.lowercase
     tokens = []
     for lang, lines in zip(config.langs, raw, strict=True):
         process = model_text(lang, *settings)
         tokens.append(process(lines))
-    max_ratio = config.max_ratio if split == "train" else None
     kept: list[Row] = []
     outcomes: Counter[str] = Counter()
     for row in zip(*raw, *tokens, strict=True):
-        outcome = _outcome(row, config, max_ratio or math.inf, ratio)
+        outcome = _outcome(row, config, ratio) if split == "train" else "kept"
         outcomes[outcome] += 1
         if outcome == "kept":
             kept.append(tuple(map(str.lower, row)) if config.lowercase else row)
     return kept, outcomes
 
 
-def _outcome(row: Row, config: PrepareConfig, max_ratio: float, ratio: float) -> str:
+def _outcome(row: Row, config: PrepareConfig, ratio: float) -> str:
     """Return "kept", or the key of `_REASONS` that says why the pair is dropped."""
     if not all(row):
         return "empty"
@@ -188,15 +198,23 @@ def _outcome(row: Row, config: PrepareConfig, max_ratio: float, ratio: float) ->
     else:
         lengths = [side.count(" ") + 1 for side in tokens]
         longest, tolerance = max(lengths), 0
-    if longest > config.max_tokens:
+    if longest > config.max_tokens or _has_endless_word(row, config):
         return "too_long"
+    max_ratio = config.max_ratio or math.inf
     return "ratio" if max(lengths) > max_ratio * min(lengths) + tolerance else "kept"
 
 
-def _check_kept(split: str, counts: Mapping[str, int], max_dropped: float) -> None:
-    """Raise UserError if cleaning keeps no pair, or drops over ``max_dropped`` percent."""
+def _has_endless_word(row: Row, config: PrepareConfig) -> bool:
+    """Whether a word (a data URL, for instance) is longer than fairseq's positions may hold."""
+    if not config.have_spaces or max(map(len, row)) <= _LONGEST_WORD:
+        return False
+    return any(len(word) > _LONGEST_WORD for side in row for word in side.split())
+
+
+def _check_kept(split: str, counts: Counter[str], max_dropped: float) -> None:
+    """Raise UserError if no kept pair has text, or cleaning drops over ``max_dropped`` percent."""
     dropped, outcomes = _summary(counts)
-    if not counts["kept"]:
+    if counts["kept"] == counts["empty_side"]:
         raise UserError(f"cleaning keeps no pair of {split} ({outcomes}): check the text")
     if dropped > max_dropped:
         advice = "relax --max-ratio or --max-tokens, or accept it with --max-dropped 100"

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fairseq_mhe
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256_of_all, write_text
+from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.config import TextOptions
 from fairseq_mhe.prepare.manifest import Counts, Facts, Manifest
@@ -25,6 +27,8 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
 
 # Bytes of text that a worker process segments or binarises at a time.
 SEGMENT_BYTES, BINARY_BYTES = 1 << 20, 1 << 21
+POSITIONS = 1024  # fairseq's default of --max-source-positions and --max-target-positions
+LONGEST_LINE = 10_000  # tokens; attention over more of them takes gigabytes
 # A global, so that forked workers inherit it; an argument of `_token_ids` would be pickled.
 _dictionary: Dictionary
 
@@ -129,10 +133,24 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
         for suffix in {Path(name).suffix for name in texts}:
             dictionary.save(str(work / "bin" / f"dict{suffix}.txt"))
         log = f"{len(dictionary)} types\n"
+        longest = (
+            0,
+            "",
+        )  # of valid and test, which keep every line; fairseq skips those of train
         for name, text in texts.items():
-            prefix = work / "bin" / name
-            log += binarise(dictionary, manifest.folder / text, prefix, manifest.workers)
+            prefix, path = work / "bin" / name, manifest.folder / text
+            lengths, unknown = binarise(dictionary, path, prefix, manifest.workers)
+            if path.stem != "train":
+                longest = max(longest, _longest_line(path, lengths))
+            counts = f"{len(lengths)} lines, {sum(lengths)} tokens, {unknown} unknown"
+            log += f"{path.name}: {counts}\n"
         write_text(manifest.folder / "logs" / "binarise.log", log)
+        if longest[0] > POSITIONS:
+            options = "--max-source-positions and --max-target-positions"
+            say(
+                f"warning: {longest[1]}: fairseq-train needs {options} {longest[0]}; "
+                "fairseq-mhe's commands raise them"
+            )
         return {"dictionary": len(dictionary) - dictionary.nspecial}
 
     # The names depend on the direction of translation: the other one repeats this step.
@@ -140,8 +158,26 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
     manifest.run("binarise", made_from, action)
 
 
-def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1) -> str:
-    """Write token ids to PREFIX.bin and lengths of lines to PREFIX.idx; return a line of counts."""
+def _longest_line(text: Path, lengths: Sequence[int]) -> tuple[int, str]:
+    """Return the tokens of a text's longest line, and what to say of it; UserError above a limit.
+
+    ``lengths``: tokens of each line, </s> included.
+    """
+    longest = max(lengths)
+    line = f"{text.name}, line {lengths.index(longest) + 1} has {longest:,} subwords"
+    if longest > LONGEST_LINE:
+        limit = f"over {LONGEST_LINE:,}, which is too much for attention"
+        raise UserError(f"{line}, {limit}: shorten or remove the line, on both sides")
+    return longest, line
+
+
+def binarise(
+    dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1
+) -> tuple[list[int], int]:
+    """Write token ids to PREFIX.bin and lengths of lines to PREFIX.idx.
+
+    Returns the number of tokens of each line, </s> included, and the number of unknown tokens.
+    """
     from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
 
     global _dictionary
@@ -158,7 +194,7 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
             unk += int(np.count_nonzero(ids == dictionary.unk()))
     with MMapIndexedDataset.Index.writer(f"{prefix}.idx", dtype) as index:
         index.write(lengths)
-    return f"{text.name}: {len(lengths)} lines, {sum(lengths)} tokens, {unk} unknown\n"
+    return lengths, unk
 
 
 def _token_ids(block: bytes, dtype: Any) -> tuple[NDArray[Any], list[int]]:

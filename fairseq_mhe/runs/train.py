@@ -123,8 +123,16 @@ def training_arguments(job: Job, device: Device) -> list[str]:
     save_interval = int(training.options.get("save_interval_updates") or hundredth)
     log_interval = max(1, min(hundredth, save_interval // 3))
     options |= {"log_format": "json", "log_interval": log_interval, "cpu": not device.gpu}
+    words = training.words(device.workers)
+    if job.config["decoding"] is not None:  # a translation model
+        limits = job.open_data().raised_limits(
+            {**training.options, **training.shared_by(device.workers)}
+        )
+        if "max_tokens" in limits:  # for valid alone
+            limits["max_tokens_valid"] = limits.pop("max_tokens")
+        options |= limits
     data = str(job.input_path("data") / "bin")
-    return [data, *training.words(device.workers), *as_words(options)]
+    return [data, *words, *as_words(options)]
 
 
 def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:

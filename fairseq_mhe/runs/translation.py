@@ -96,6 +96,9 @@ def _generate(
     # Stock fairseq drops the last batch if its size is no multiple of this number (default: 8).
     options |= {"required_batch_size_multiple": 1, "num_workers": 0, "log_format": "none"}
     options |= {**asdict(job.decoding), "cpu": not device.gpu}
+    options |= data.raised_limits(
+        {**job.training.options, **asdict(job.decoding)}, [subset]
+    )
     log = job.folder / subset / "generate.log"
     translated = 0
     log.unlink(missing_ok=True)  # from a killed process
