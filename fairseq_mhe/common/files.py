@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,10 +40,16 @@ class _JsonObject(Json):
 
 
 def check_input(path: Path, advice: str) -> None:
-    """Raise UserError with ``advice`` if ``path`` is not a file."""
-    if not path.is_file():
-        problem = "is not a file" if path.exists() else "does not exist"
-        raise UserError(f"{path} {problem}: {advice}")
+    """Raise UserError if ``path`` is not a file (with ``advice``), or cannot be looked at."""
+    try:
+        if stat.S_ISREG(path.stat().st_mode):
+            return
+        problem = "is not a file"
+    except (FileNotFoundError, NotADirectoryError):
+        problem = "does not exist"
+    except OSError as error:  # such as no permission for its folder, or a loop of links
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    raise UserError(f"{path} {problem}: {advice}")
 
 
 def check_output(path: Path, *inputs: Path) -> None:
@@ -167,8 +174,11 @@ def output_folder(path: Path) -> Path:
 
 def check_folder_version(folder: Path, content: Mapping[str, Any], advice: str) -> None:
     """Raise UserError if ``content``, from a folder's JSON file, is of another version."""
-    if content.get("folder_version") != FOLDER_VERSION:
-        raise UserError(f"{folder} was made by another version of fairseq-mhe: {advice}")
+    version = content.get("folder_version")
+    if isinstance(version, int) and version > FOLDER_VERSION:
+        raise UserError(f"{folder} was made by a newer fairseq-mhe: update fairseq-mhe")
+    if version != FOLDER_VERSION:
+        raise UserError(f"{folder} was made by an older fairseq-mhe: {advice}")
 
 
 @contextlib.contextmanager

@@ -1,14 +1,21 @@
 """A bundle: one folder that holds all that a model needs to translate (docs/deploy.md)."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_input, read_json
+from fairseq_mhe.common.files import check_input, read_json, sha256, write_text
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.decoding import Decoding
 
 CONFIG = "bundle.json"
+SUMS = "SHA256SUMS"
+#: The version of bundles: raise it if an older fairseq-mhe would misread the new ones.
+VERSION = 1
+#: Files that no program of ours reads: users may change them.
+_FREE = ("README.md", "example.py")
 
 
 @dataclass(frozen=True)
@@ -23,16 +30,75 @@ class Bundle:
 
 
 def open_bundle(folder: Path) -> Bundle:
-    """Read bundle.json; raises UserError if it is missing or damaged, or the subword model is."""
+    """Read bundle.json and the subword model, and compare all files with their checksums.
+
+    Raises UserError if one is missing or damaged, or of a newer version.
+    """
     path = folder / CONFIG
     check_input(path, "give a bundle, which fairseq-mhe export makes")
     config = read_json(path)
+    version = config.get("version", 1)  # bundles of fairseq-mhe 0.3 have none
+    if not isinstance(version, int) or version > VERSION:
+        problem = f"{folder} was made by a newer fairseq-mhe (bundle version {version!r})"
+        raise UserError(f"{problem}: update fairseq-mhe, or export the model again")
+    _check_sums(folder)
     try:
         text = TextProcessing(config["text"], folder)
         check_input(text.model.path, "get the bundle again")
-        text.segment([""])  # loads the subword model, which may be damaged
-        decoding = Decoding(**config["decoding"])
+        text.segment([""])  # loads the subword model
+        text.plain([""])
+        format = _of_type(str, "format", config["format"])
         source, target = config["positions"]
-        return Bundle(folder, config["format"], text, decoding, (source, target))
-    except (TypeError, ValueError) as error:
+        positions = _of_type(int, "positions", source), _of_type(int, "positions", target)
+        return Bundle(folder, format, text, _decoding(config["decoding"]), positions)
+    except UserError:  # it says more
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error!r}): get the bundle again") from None
+
+
+def _decoding(values: Mapping[str, Any]) -> Decoding:
+    decoding = Decoding(**values)
+    for field in fields(Decoding):
+        types = (int, float) if field.type is float else int
+        _of_type(types, field.name, getattr(decoding, field.name))
+    if min(decoding.beam, decoding.max_tokens) < 1:
+        raise ValueError("beam and max_tokens are at least 1")
+    return decoding
+
+
+def _of_type(types: Any, name: str, value: Any) -> Any:
+    """Return ``value``, or raise TypeError if it is of none of the types; True is no number."""
+    if not isinstance(value, types) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}")
+    return value
+
+
+def write_sums(folder: Path) -> None:
+    """Write the checksums of all files of a bundle, for `open_bundle` and ``sha256sum -c``."""
+    paths = sorted(path for path in folder.iterdir() if path.name != SUMS)
+    lines = [f"{sha256(path)}  {path.name}\n" for path in paths]
+    write_text(folder / SUMS, "".join(lines))
+
+
+def _check_sums(folder: Path) -> None:
+    """Raise UserError if a file that programs read differs from the one at the export."""
+    again = "get the bundle again"
+    check_input(folder / SUMS, again)
+    try:
+        for line in (folder / SUMS).read_text("utf-8").splitlines():
+            expected, separator, name = line.partition("  ")
+            if not separator or "/" in name:
+                raise UserError(f"{folder / SUMS} is no list of checksums: {again}")
+            if name in _FREE:
+                continue
+            check_input(folder / name, again)
+            if sha256(folder / name) != expected:
+                problem = (
+                    f"{folder / name} is not the file that {SUMS} names, so it is damaged"
+                )
+                raise UserError(f"{problem} or was edited: {again}")
+    except UnicodeDecodeError:
+        raise UserError(f"{folder / SUMS} is no list of checksums: {again}") from None
+    except OSError as error:  # such as no permission
+        raise UserError(f"cannot read {error.filename}: {error.strerror}") from error

@@ -10,11 +10,11 @@ from string import Template
 
 from fairseq_mhe.checkpoints.checkpoint import provenance, updates_made
 from fairseq_mhe.common.arguments import as_words
-from fairseq_mhe.common.files import new_folder, read_json, sha256, write_json, write_text
+from fairseq_mhe.common.files import new_folder, read_json, write_json, write_text
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import listed
 from fairseq_mhe.deploy import huggingface_format
-from fairseq_mhe.deploy.bundle import CONFIG
+from fairseq_mhe.deploy.bundle import CONFIG, VERSION, write_sums
 from fairseq_mhe.deploy.trained import (
     Trained,
     open_trained,
@@ -41,6 +41,7 @@ def export(
     """Write a bundle, the new ``folder``; raises UserError if ``format`` cannot hold the model."""
     text = trained.text
     config = {
+        "version": VERSION,
         "format": format,
         "text": text.settings,
         "moses": list(map(base_code, text.languages)),  # for sacremoses in example.py
@@ -55,8 +56,7 @@ def export(
     write_text(folder / "example.py", example.replace("import fairseq_mhe", imports))
     write_json(folder / CONFIG, config)
     write_text(folder / "README.md", card(trained, format, data_name, licence))
-    sums = [f"{sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
-    write_text(folder / "SHA256SUMS", "".join(sums))
+    write_sums(folder)
 
 
 def card(trained: Trained, format: str, data_name: str, licence: str) -> str:

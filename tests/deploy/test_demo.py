@@ -14,7 +14,7 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.deploy import demo
-from fairseq_mhe.deploy.bundle import CONFIG
+from fairseq_mhe.deploy.bundle import CONFIG, write_sums
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
@@ -51,6 +51,7 @@ def test_a_folder_without_a_fairseq_bundle_is_refused_in_one_line(
     shutil.copyfile(exported / "bpe.codes", tmp_path / "bpe.codes")
     config = {**json.loads((exported / CONFIG).read_text()), "format": "ctranslate2"}
     (tmp_path / CONFIG).write_text(json.dumps(config))
+    write_sums(tmp_path)
     assert "is no fairseq bundle: export with --format fairseq" in refused("demo", tmp_path)
 
 

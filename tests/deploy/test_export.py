@@ -1,6 +1,7 @@
 """The files of a bundle of each format, its example program, and the refusal of bad input."""
 
 import json
+import re
 import runpy
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import torch
 import fairseq_mhe
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
+from fairseq_mhe.deploy.bundle import CONFIG, VERSION, open_bundle, write_sums
 from fairseq_mhe.deploy.trained import read_bundle
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.subword import MODEL_NAMES, learn_sentencepiece
@@ -182,7 +183,17 @@ def test_wrong_paths_end_in_one_line(
     [
         ({"format": None}, r"bundle\.json has no 'format': restore it"),
         ({"decoding": {"beams": 5}}, r"damaged \(TypeError\(.*beams.*get the bundle again"),
+        ({"decoding": {"beam": "5"}}, r"damaged \(TypeError\(.*beam is '5'"),
+        ({"decoding": {"beam": 0}}, "beam and max_tokens are at least 1"),
+        ({"decoding": {"lenpen": None}}, "lenpen is None"),
+        ({"decoding": [5]}, r"bundle\.json is damaged"),
         ({"positions": [64]}, r"damaged \(ValueError"),
+        ({"positions": [64, "64"]}, "positions is '64'"),
+        ({"format": ["fairseq"]}, r"format is \['fairseq'\]"),
+        ({"text": {"subword": "bpe"}}, r"bundle\.json has no 'source_lang'"),
+        ({"text": "bpe"}, r"bundle\.json is damaged"),
+        ({"version": VERSION + 1}, "made by a newer fairseq-mhe .*: update fairseq-mhe"),
+        ({"version": "x"}, "made by a newer fairseq-mhe .*: update fairseq-mhe"),
         ({"format": "huggingface"}, "bundle for huggingface, which --engine auto does not read"),
     ],
 )
@@ -193,10 +204,66 @@ def test_a_damaged_or_unsuitable_bundle_json_is_refused(
     config = {**json.loads((bundle / CONFIG).read_text()), **changes}
     present = {key: value for key, value in config.items() if value is not None}
     (bundle / CONFIG).write_text(json.dumps(present))
+    write_sums(bundle)
     with pytest.raises(UserError, match=message):
         Translator.load(bundle)
     with pytest.raises(UserError, match=r"splits paths at colons, and .*my:bundle has one"):
         Translator.load(shutil.copytree(exported, tmp_path / "my:bundle"))
+
+
+def flipped(content: bytes) -> bytes:
+    """Change the lowest bit of the byte in the middle."""
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def cut_off(content: bytes) -> bytes:
+    return content[: len(content) * 2 // 3]
+
+
+def html(_: bytes) -> bytes:
+    return b"<!doctype html><title>Log in</title>\n"
+
+
+@pytest.mark.parametrize("damage", [flipped, cut_off, html])
+@pytest.mark.parametrize("format", ["fairseq", "ctranslate2"])
+def test_a_damaged_file_of_a_bundle_is_named(
+    exported: Path, for_ctranslate2: Path, tmp_path: Path, format: str, damage: Any
+) -> None:
+    """Most damages still load, and translate to other words."""
+    whole = for_ctranslate2 if format == "ctranslate2" else exported
+    names = {path.name for path in whole.iterdir()} - {"README.md", "example.py"}
+    for name in names:
+        bundle = Path(shutil.copytree(whole, tmp_path / f"damaged {name}"))
+        (bundle / name).write_bytes(damage((whole / name).read_bytes()))
+        with pytest.raises(UserError) as error:
+            Translator.load(bundle)
+        assert name in str(error.value) or name == "SHA256SUMS"
+        (bundle / name).unlink()
+        with pytest.raises(UserError, match=re.escape(name)):
+            open_bundle(bundle)
+
+
+def test_the_card_and_the_example_of_a_bundle_may_be_edited(exported: Path, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(exported, tmp_path / "edited"))
+    (bundle / "README.md").write_text("# My model\n")
+    (bundle / "example.py").unlink()
+    (bundle / "LICENSE").write_text("CC0\n")
+    assert open_bundle(bundle).format == "fairseq"
+
+
+def test_a_file_without_permission_is_not_called_damaged(exported: Path, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(exported, tmp_path / "locked"))
+    (bundle / "model.safetensors").chmod(0)
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    code = "import os, sys; os.geteuid() or os.setuid(65534)\n"
+    code += "from fairseq_mhe.deploy.bundle import open_bundle; from pathlib import Path\n"
+    code += "from fairseq_mhe.common.errors import UserError\n"
+    code += "try: open_bundle(Path(sys.argv[1]))\nexcept UserError as error: print(error)"
+    done = python(code, bundle)
+    assert done.stdout == f"cannot read {bundle}/model.safetensors: Permission denied\n", done
 
 
 @pytest.mark.parametrize(
@@ -209,23 +276,22 @@ def test_a_damaged_or_unsuitable_bundle_json_is_refused(
         ("dict.en.txt", b"", "my bundle cannot be read .* it has 4 and .*get the bundle again"),
         ("bpe.codes", b"\xff", "bpe.codes is no subword model"),
         ("bpe.codes", b"", "bpe.codes is no subword model"),
-        ("bpe.codes", None, "bpe.codes does not exist: get the bundle again"),
     ],
 )
-def test_a_damaged_file_of_a_bundle_is_refused(
+def test_a_wrongly_made_file_of_a_bundle_is_refused(
     exported: Path,
     for_ctranslate2: Path,
     tmp_path: Path,
     name: str,
-    content: bytes | None,
+    content: bytes,
     message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Its checksum is right."""
     whole = for_ctranslate2 if name == "model.bin" else exported
     bundle = Path(shutil.copytree(whole, tmp_path / "my bundle"))
-    (bundle / name).unlink()
-    if content is not None:
-        (bundle / name).write_bytes(content)
+    (bundle / name).write_bytes(content)
+    write_sums(bundle)
     with pytest.raises(UserError, match=message):
         Translator.load(bundle)
     assert capsys.readouterr().err == ""

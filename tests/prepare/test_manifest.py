@@ -80,7 +80,7 @@ def test_a_step_that_fails_while_it_moves_files_is_repeated(tmp_path: Path) -> N
 
 
 def test_messages_name_a_damaged_manifest(tmp_path: Path) -> None:
-    other = "was made by another version of fairseq-mhe: prepare it again"
+    other = "was made by an older fairseq-mhe: prepare it again"
     for content, message in (
         ("{", r"cannot read .*manifest\.json: "),
         ("[]", r"cannot read .*manifest\.json: its outermost value is of another type"),

@@ -48,7 +48,7 @@ def test_an_unreadable_run_folder_is_a_one_line_error(tmp_path: Path) -> None:
     path = job.folder / "config.json"
     config = json.loads(path.read_text())
     write_json(path, {**config, "folder_version": 2})
-    with pytest.raises(UserError, match=f"{job.folder} was made by another version of fairseq-mhe"):
+    with pytest.raises(UserError, match=f"{job.folder} was made by an older fairseq-mhe"):
         plan_job(job.folder, settings(), {})
     path.write_text('{"settings": {"row": "tiny"')
     with pytest.raises(UserError, match=f"cannot read {path}"):
