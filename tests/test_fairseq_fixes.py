@@ -29,7 +29,8 @@ from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.build import build
-from fairseq_mhe.models.families import ROBERTA, make_task
+from fairseq_mhe.models.families import ROBERTA
+from fairseq_mhe.models.tasks import make_task
 from tests.fixtures.fake_cuda import DTYPES
 from tests.fixtures.processes import WITHOUT_FAIRSEQ, python
 

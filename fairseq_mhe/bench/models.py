@@ -21,10 +21,11 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import random_dataset
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import build as build_model
-from fairseq_mhe.models.families import TRANSLATION, make_task
+from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.models.packed import PackedLinear
+from fairseq_mhe.models.tasks import make_task
 from fairseq_mhe.prepare.data_folder import load_task, open_binary
 from fairseq_mhe.runs.processes import user_dir
 

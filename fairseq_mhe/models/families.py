@@ -1,24 +1,19 @@
 """The families of models (fairseq's model and ours of the same shape): architectures, options."""
 
 import argparse
-import copy
 import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY as ARCHITECTURES
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, register_model_architecture
-from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
-from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import DictConfig
 from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError, one_clear_line
-from fairseq_mhe.models import architectures, language_models
+from fairseq_mhe.models import architectures, language_models, tasks
 from fairseq_mhe.models.architectures import ROWS, Row
 from fairseq_mhe.models.options import check_options, kinds, plain_options, set_defaults
 from fairseq_mhe.models.transformer import MHEModel, TransformerMHEModel
@@ -132,30 +127,13 @@ class Family:
         return name, differences
 
 
-@functools.lru_cache(maxsize=8)  # building a large one takes as long as `build_on_meta`
-def make_dictionary(words: int) -> Dictionary:
-    """Return a cached dictionary of made-up words; its size counts the four special symbols."""
-    dictionary = Dictionary()
-    for index in range(words - len(dictionary)):
-        dictionary.add_symbol(f"w{index}")
-    return dictionary
-
-
-def make_task(
-    source: int, target: int | None = None, config: Any = None
-) -> TranslationTask:
-    """Return a translation task of made-up words; without ``target`` both sides share one size."""
-    dictionaries = make_dictionary(source), make_dictionary(target or source)
-    return TranslationTask(config or TranslationConfig(), *dictionaries)
-
-
 TRANSLATION = Family(
     name=architectures.MODEL_NAME,
     stock="transformer",
     model=TransformerMHEModel,
     rows=ROWS,
     embeddings=(r"encoder\.embed_tokens\.weight", r"decoder\.embed_tokens\.weight"),
-    task=make_task,
+    task=tasks.make_task,
     tied={"share_all_embeddings": True},
 )
 ROBERTA = Family(
@@ -164,10 +142,7 @@ ROBERTA = Family(
     model=language_models.RobertaMHEModel,
     rows=architectures.ROBERTA_ROWS,
     embeddings=(r"encoder\.sentence_encoder\.embed_tokens\.weight",),
-    # MaskedLMTask adds <mask> to its dictionary, so it gets a smaller one of its own.
-    task=lambda words: MaskedLMTask(
-        MaskedLMConfig(), copy.deepcopy(make_dictionary(words - 1))
-    ),
+    task=tasks.make_masked_task,
     tied={},
 )
 CAUSAL = Family(
@@ -176,9 +151,7 @@ CAUSAL = Family(
     model=language_models.TransformerLMMHEModel,
     rows=architectures.LM_ROWS,
     embeddings=(r"decoder\.embed_tokens\.(weight|embeddings\.\d+\.0\.weight)",),
-    task=lambda words: LanguageModelingTask(
-        LanguageModelingConfig(), make_dictionary(words)
-    ),
+    task=tasks.make_causal_task,
     tied={"share_decoder_input_output_embed": True},
 )
 FAMILIES = (TRANSLATION, ROBERTA, CAUSAL)

@@ -1,24 +1,24 @@
 """fairseq's RoBERTa and causal language model with our attention."""
 
 import argparse
+from ast import literal_eval
 from typing import Any, Self
-from unittest.mock import patch
 
+from fairseq import options as fairseq_options
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderModel, register_model, transformer_lm
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta import model as roberta
 from fairseq.models.transformer import TransformerConfig
+from fairseq.modules import AdaptiveInput, CharacterTokenEmbedder
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
-from fairseq_mhe.models.options import PLACES, config
+from fairseq_mhe.models.options import RobertaMHEConfig, TransformerLMMHEConfig
 from fairseq_mhe.models.transformer import Decoder, Encoder, MHEModel
 from fairseq_mhe.models.understanding import HEADS
 
 ROBERTA, CAUSAL = "roberta_mhe", "transformer_lm_mhe"
-#: Options that these models lack, because attention has only one place in them.
-_PLACE_OPTIONS = tuple(PLACES.values())
 
 
 class _RobertaEncoder(RobertaEncoder):
@@ -39,8 +39,7 @@ class RobertaMHEModel(MHEModel, RobertaModel):
     """
 
     PLACES = ("encoder",)
-    _WITHOUT = *_PLACE_OPTIONS, "shared_projection_init", "cuda_graphs"
-    CONFIG = config("RobertaMHEConfig", without=_WITHOUT)
+    CONFIG = RobertaMHEConfig
 
     def __init__(self, args: argparse.Namespace, encoder: RobertaEncoder) -> None:
         # RobertaModel's constructor is left out: it would redraw projections that start at zero.
@@ -57,9 +56,13 @@ class RobertaMHEModel(MHEModel, RobertaModel):
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:
-        """Build fairseq's model with our encoder."""
-        with patch.object(roberta, "RobertaEncoder", _RobertaEncoder):
-            return super().assemble(options, task)
+        """Build as ``RobertaModel.build_model`` does, but with our encoder."""
+        roberta.base_architecture(options)
+        if not hasattr(options, "max_positions"):
+            if not hasattr(options, "tokens_per_sample"):
+                options.tokens_per_sample = task.max_positions()
+            options.max_positions = options.tokens_per_sample
+        return cls(options, _RobertaEncoder(options, task.source_dictionary))
 
     def register_classification_head(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Add the head of this name in ``HEADS``, or else fairseq's; fairseq's tasks call this."""
@@ -99,15 +102,60 @@ class TransformerLMMHEModel(MHEModel, transformer_lm.TransformerLanguageModel):
     """A Transformer decoder without cross-attention, with any of ``KINDS`` as its attention."""
 
     PLACES = ("decoder",)
-    _STOCK = transformer_lm.TransformerLanguageModelConfig
-    CONFIG = config("TransformerLMMHEConfig", without=_PLACE_OPTIONS, base=_STOCK)
+    CONFIG = TransformerLMMHEConfig
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:
-        """Build fairseq's model with our decoder."""
+        """Build as ``TransformerLanguageModel.build_model`` does, but with our decoder."""
         options.max_target_positions = _positions(options, task)
-        with patch.object(transformer_lm, "TransformerDecoder", Decoder):
-            return super().assemble(options, task)
+        _check_tied_adaptive_weights(options)
+        embed_tokens = cls.build_input_embedding(options, task.source_dictionary)
+        decoder = Decoder(
+            options, task.target_dictionary, embed_tokens, no_encoder_attn=True
+        )
+        return cls(decoder)
+
+    @classmethod
+    def build_input_embedding(cls, options: Any, dictionary: Dictionary) -> nn.Module:
+        """Build the table of embeddings, or fairseq's character or adaptive embedding."""
+        if options.character_embeddings:
+            return CharacterTokenEmbedder(
+                dictionary,
+                literal_eval(options.character_filters),
+                options.character_embedding_dim,
+                options.decoder_embed_dim,
+                options.char_embedder_highway_layers,
+            )
+        if options.adaptive_input:
+            return AdaptiveInput(
+                len(dictionary),
+                dictionary.pad(),
+                options.decoder_input_dim,
+                options.adaptive_input_factor,
+                options.decoder_embed_dim,
+                fairseq_options.eval_str_list(options.adaptive_input_cutoff, type=int),
+            )
+        return cls.build_embedding(options, dictionary, options.decoder_input_dim)
+
+
+def _check_tied_adaptive_weights(options: argparse.Namespace) -> None:
+    """Raise ValueError if --tie-adaptive-weights ties an input and a softmax that differ."""
+    if not options.tie_adaptive_weights:
+        return
+    if not options.adaptive_input:
+        raise ValueError("--tie-adaptive-weights needs --adaptive-input: add it")
+    pairs = [
+        ("adaptive_input_factor", "adaptive_softmax_factor"),
+        ("adaptive_input_cutoff", "adaptive_softmax_cutoff"),
+        ("decoder_input_dim", "decoder_output_dim"),
+    ]
+    for pair in pairs:
+        one, other = (getattr(options, name) for name in pair)
+        if one != other:
+            flags = " and ".join(f"--{name.replace('_', '-')}" for name in pair)
+            raise ValueError(
+                f"--tie-adaptive-weights needs equal {flags}, not {one} and {other}"
+            )
 
 
 def _positions(args: argparse.Namespace, task: Any) -> int:

@@ -30,7 +30,7 @@ def _is_faster_by_rows(values: Tensor, model: Any) -> bool:
 
 
 class _SmoothedLoss(torch.autograd.Function):
-    """The losses with and without label smoothing, each summed over rows that are not padding.
+    """Computes `smoothed_loss`.
 
     Szegedy et al. 2016, section 7: (1 - e - s) * nll + s * (sum of the nll of all words), with
     fairseq's s = e / (V - 1); e is ``epsilon``.
@@ -45,7 +45,7 @@ class _SmoothedLoss(torch.autograd.Function):
         padding: int,
         replace: bool,
     ) -> tuple[Tensor, Tensor]:
-        """(N, V), (N,) -> two float32 sums; ``replace``: the gradient overwrites the logits."""
+        """(N, V), (N,) -> two float32 sums."""
         vocab = logits.size(1)
         share = epsilon / (vocab - 1)
         gradient = None  # (N, V)
@@ -90,6 +90,20 @@ class _SmoothedLoss(torch.autograd.Function):
         return gradient, None, None, None, None
 
 
+def smoothed_loss(
+    logits: Tensor, target: Tensor, *, epsilon: float, padding: int, replace: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the losses with and without label smoothing, each summed over targets.
+
+    Args:
+        logits: (N, V).
+        target: (N,), with ``padding`` where a row does not count.
+        epsilon: the share of label smoothing.
+        replace: the gradient overwrites the logits.
+    """
+    return _SmoothedLoss.apply(logits, target, epsilon, padding, replace)
+
+
 class _ByRows(FairseqCriterion):
     """Computes fairseq's loss by rows if that is faster and the options allow it."""
 
@@ -106,8 +120,13 @@ class _ByRows(FairseqCriterion):
             return super().compute_loss(model, net_output, sample, reduce)
         target = model.get_targets(sample, net_output)  # (B, T)
         replace = not self.report_accuracy  # accuracy needs the logits later
-        rows = logits.flatten(0, -2), target.flatten()  # (N, V), (N,)
-        return _SmoothedLoss.apply(*rows, self.eps, self.padding_idx, replace)
+        return smoothed_loss(
+            logits.flatten(0, -2),  # (N, V)
+            target.flatten(),  # (N,)
+            epsilon=self.eps,
+            padding=self.padding_idx,
+            replace=replace,
+        )
 
 
 _Config = smoothed.LabelSmoothedCrossEntropyCriterionConfig
@@ -138,7 +157,9 @@ class MaskedLmByRows(MaskedLmLoss):
             return super().forward(model, sample, reduce)
         logits, _ = model(**sample["net_input"], masked_tokens=masked)  # (N, V)
         target = model.get_targets(sample, [logits])[masked]  # (N,)
-        loss, nll = _SmoothedLoss.apply(logits, target, 0.0, self.padding_idx, True)
+        loss, nll = smoothed_loss(
+            logits, target, epsilon=0.0, padding=self.padding_idx, replace=True
+        )
         count = masked.int().sum()
         logged = {
             "loss": nll,

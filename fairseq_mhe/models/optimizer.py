@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from fairseq import optim
-from fairseq.optim import fp16_optimizer, register_optimizer
-from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from fairseq.optim import adam, fp16_optimizer, register_optimizer
+from fairseq.optim.adam import FairseqAdamConfig
 from torch import Tensor, nn
 from torch.optim import AdamW
 
@@ -17,12 +17,12 @@ def optimizer_for(precision: str) -> str:
     return "adam_fused" if precision == "bf16" or torch.cuda.is_available() else "adam"
 
 
-@register_optimizer("adam_fused", dataclass=FairseqAdamConfig)
-class AdamFused(FairseqAdam):
+class FairseqAdam(adam.FairseqAdam):
     """Adam by torch's fused kernel, also on a CPU: one pass over the weights (fairseq: 7 or 8).
 
     Weight decay is decoupled (Loshchilov and Hutter 2019). ``--adam-eps`` is added after bias
-    correction (Kingma and Ba 2015, algorithm 1). It resumes from ``adam`` of the same precision.
+    correction (Kingma and Ba 2015, algorithm 1). It resumes from ``adam`` of the same precision:
+    fairseq asks only that the class has the name in the checkpoint, hence this name.
     """
 
     supports_flat_params = True  # on a GPU --fp16 puts all weights into one flat tensor
@@ -49,16 +49,26 @@ class AdamFused(FairseqAdam):
         return norm
 
 
-# fairseq resumes only if the class of the optimizer has the name that the checkpoint states.
-AdamFused.__name__ = FairseqAdam.__name__
+@register_optimizer("adam_fused", dataclass=FairseqAdamConfig)
+class AdamFused(FairseqAdam):
+    """Registers `FairseqAdam`: fairseq registers no two classes of one name."""
+
+    @staticmethod
+    def build_optimizer(
+        cfg: FairseqAdamConfig, params: Iterable[nn.Parameter]
+    ) -> FairseqAdam:
+        """Build the optimizer for ``params``; fairseq calls this."""
+        return FairseqAdam(cfg, params)
 
 
 class FP16Optimizer(fp16_optimizer.FP16Optimizer):
-    """fairseq's FP16Optimizer, but with `AdamFused` on a GPU one call copies all weights."""
+    """fairseq's FP16Optimizer, but with `adam_fused` on a GPU one call copies all weights."""
 
     @functools.cached_property
     def _copies_at_once(self) -> bool:
-        return isinstance(self.fp32_optimizer, AdamFused) and self.fp16_params[0].is_cuda
+        return (
+            isinstance(self.fp32_optimizer, FairseqAdam) and self.fp16_params[0].is_cuda
+        )
 
     @functools.cached_property
     def fp32_weights_grads(self) -> tuple[list[Tensor], list[Tensor]]:

@@ -2,17 +2,19 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig
+from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from omegaconf import DictConfig, OmegaConf
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention, kind_class
 from fairseq_mhe.attention.base import Option
+from fairseq_mhe.common.arguments import option as declared
 
 DEFAULT_ATTENTION = "mhe_mul"
 #: Each place of attention in a model, and the option that sets the kind of attention there.
@@ -42,35 +44,25 @@ def size_options() -> KindOptions:
     return sizes
 
 
-def _own_options() -> Iterator[tuple[str, Any, Any, str]]:
-    """Yield the name, type, default and help of each option of ours."""
-    text = f"kind of attention: {', '.join(KINDS)} (default: {DEFAULT_ATTENTION})"
-    yield "attention", str, DEFAULT_ATTENTION, text
-    for place, name in PLACES.items():
-        text = f"kind of {place} attention (default: --attention)"
-        yield name, Optional[str], None, text
-    text = "add biases to attention projections, as fairseq's own transformer does"
-    yield "attention_bias", bool, False, text
+# The options of each family of models, one dataclass a family.
+
+
+def _kind_fields(*without: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield name, type and field of the options that kinds declare."""
     for name, (option, users) in kind_options().items():
+        if name in without:
+            continue
         text = option.help
         if len(users) < len(KINDS):
             text = f"{', '.join(users)}: {text}"
-        yield name, Optional[option.type], None, text  # None: the kind's own default
-    text = "format of large weights on a CPU; auto: bf16 with AVX512-BF16 or AMX (default: float32)"
-    precisions = ChoiceEnum(["float32", "bf16", "int8", "auto"])
-    yield "generation_precision", precisions, "float32", text
-    text = "train on a GPU by CUDA graphs, with batches padded to few shapes: "
-    yield "cuda_graphs", bool, False, text + "faster for small batches"
+        yield (
+            name,
+            Optional[option.type],
+            declared(None, text),
+        )  # None: the kind's default
 
 
-#: Our own options: name -> (type, dataclass field).
-OPTIONS: dict[str, tuple[Any, Any]] = {
-    name: (type_, field(default=default, metadata={"help": text}))
-    for name, type_, default, text in _own_options()
-}
-
-
-def flat_fields() -> Iterator[tuple[str, Any, Any]]:
+def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
     """Yield the fields of fairseq's TransformerConfig under flat names (encoder_embed_dim)."""
     sides = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig}
     for outer in fields(TransformerConfig):
@@ -84,21 +76,92 @@ def flat_fields() -> Iterator[tuple[str, Any, Any]]:
             yield name, option.type, copied
 
 
-def config(
-    name: str,
-    *stock_fields: tuple[str, Any, Any],
-    without: Sequence[str] = (),
-    base: type = FairseqDataclass,
-) -> type[FairseqDataclass]:
-    """Make the dataclass of a model's options: ``stock_fields``, and ours except ``without``."""
-    ours = [(key, *typed) for key, typed in OPTIONS.items() if key not in without]
-    return make_dataclass(name, [*stock_fields, *ours], bases=(base,))
+# Any: mypy cannot follow classes whose fields are known only when kinds are.
+_KindConfig: Any = make_dataclass("_KindConfig", _kind_fields())
+#: RoBERTa draws all weights as BERT does.
+_BertKindConfig: Any = make_dataclass(
+    "_BertKindConfig", _kind_fields("shared_projection_init")
+)
+_FlatConfig: Any = make_dataclass("_FlatConfig", _flat_fields())
+
+
+@dataclass
+class AttentionConfig(FairseqDataclass):
+    """Our options in every model."""
+
+    attention: str = declared(
+        DEFAULT_ATTENTION,
+        f"kind of attention: {', '.join(KINDS)} (default: {DEFAULT_ATTENTION})",
+    )
+    attention_bias: bool = declared(
+        False, "add biases to attention projections, as fairseq's own transformer does"
+    )
+    generation_precision: ChoiceEnum(["float32", "bf16", "int8", "auto"]) = declared(  # type: ignore[valid-type]
+        "float32",
+        "format of large weights on a CPU; auto: bf16 with AVX512-BF16 or AMX (default: float32)",
+    )
+
+
+@dataclass
+class PlacesConfig:
+    """Our options in models with several places of attention."""
+
+    encoder_attention: Optional[str] = declared(
+        None, "kind of encoder attention (default: --attention)"
+    )
+    decoder_attention: Optional[str] = declared(
+        None, "kind of decoder attention (default: --attention)"
+    )
+    cross_attention: Optional[str] = declared(
+        None, "kind of cross attention (default: --attention)"
+    )
+
+
+@dataclass
+class GraphsConfig:
+    """Our options in models with a decoder."""
+
+    cuda_graphs: bool = declared(
+        False,
+        "train on a GPU by CUDA graphs, with batches padded to few shapes: "
+        "faster for small batches",
+    )
+
+
+@dataclass
+class TransformerMHEConfig(
+    GraphsConfig, _KindConfig, PlacesConfig, AttentionConfig, _FlatConfig
+):
+    """The options of `TransformerMHEModel`."""
+
+
+@dataclass
+class TransformerLMMHEConfig(
+    GraphsConfig, _KindConfig, AttentionConfig, TransformerLanguageModelConfig
+):
+    """The options of `TransformerLMMHEModel`."""
+
+
+@dataclass
+class RobertaMHEConfig(_BertKindConfig, AttentionConfig):
+    """The options of `RobertaMHEModel`, beside those that fairseq's RoBERTa adds to a parser."""
+
+
+def _own_options() -> tuple[str, ...]:
+    names = []
+    for group in (AttentionConfig, PlacesConfig, _KindConfig, GraphsConfig):
+        names += [option.name for option in fields(group)]
+    return tuple(name for name in names if not name.startswith("_"))  # _name is fairseq's
+
+
+#: The names of our own options.
+OPTIONS = _own_options()
 
 
 def set_defaults(args: Any, config: type[FairseqDataclass]) -> None:
     """Set the options that ``args`` lacks to their defaults, unless these refer to the task's."""
-    for declared in fields(config):
-        name, value = declared.name, declared.default
+    for item in fields(config):
+        name, value = item.name, item.default
         is_reference = str(value).startswith("${")  # such as ${task.tokens_per_sample}
         if not (hasattr(args, name) or name.startswith("_") or is_reference):
             setattr(args, name, value)

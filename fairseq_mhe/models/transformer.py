@@ -265,6 +265,19 @@ class Decoder(stock.TransformerDecoderBase):
             unseen = not padding.any()
         return None if unseen else padding
 
+    def upgrade_state_dict_named(
+        self, state_dict: dict[str, Any], name: str
+    ) -> dict[str, Any]:
+        """Load old checkpoints as fairseq does.
+
+        With --adaptive-softmax-cutoff there is no output projection, but fairseq adds its weight if
+        input and output share a table. Then the model could not load its own checkpoint.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        if self.adaptive_softmax is not None:
+            state_dict.pop(f"{name}.output_projection.weight", None)
+        return state_dict
+
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
         """Return attention weights from now on only if ``need_attn`` (--print-alignment)."""
         self.need_attn = need_attn
@@ -298,11 +311,12 @@ def _use_fast_modules(model: nn.Module) -> None:
     equal up to float32 rounding.
     """
     module: Any
-    for module in model.modules():
+    for module in list(model.modules()):
         if getattr(module, "activation_fn", None) is gelu:
             module.activation_fn = F.gelu
-        if type(module) is FairseqDropout:
-            module.__class__ = FastDropout
+        for name, child in module.named_children():
+            if type(child) is FairseqDropout:
+                setattr(module, name, FastDropout(child.p, child.module_name))
 
 
 class _Features(nn.Module):
@@ -346,10 +360,6 @@ class MHEModel(BaseFairseqModel):
         keep_freed_memory()
         options = our_options.plain_options(cfg)
         with one_clear_line():
-            # Version 0.2 built these sublayers, twice, to check them. Their random draws must stay:
-            # they decide the initial weights of a seed, and so the numbers in results/.
-            for place in 2 * cls.PLACES:
-                our_options.build_sublayer(options, place)
             conflict = option_without_graphs(vars(options))
             if conflict and getattr(options, "cuda_graphs", False):
                 both = f"--cuda-graphs and --{conflict.replace('_', '-')}"
@@ -444,7 +454,7 @@ class TransformerMHEModel(MHEModel, TransformerModelBase):
     """fairseq's encoder-decoder Transformer with any of ``KINDS`` as its attention."""
 
     PLACES = tuple(our_options.PLACES)
-    CONFIG = our_options.config("TransformerMHEConfig", *our_options.flat_fields())
+    CONFIG = our_options.TransformerMHEConfig
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:

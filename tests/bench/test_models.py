@@ -15,7 +15,7 @@ from fairseq_mhe.bench.models import random_batches, real_batches, translation_b
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.counting import total_parameters
-from fairseq_mhe.models.families import make_dictionary
+from fairseq_mhe.models.tasks import make_dictionary
 from tests.bench.conftest import VOCABULARY, make_settings
 from tests.fixtures.small_runs import SMALL
 

@@ -15,7 +15,7 @@ from fairseq_mhe.checkpoints.checkpoint import save_checkpoint, updates_made
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import atomic_path
-from fairseq_mhe.models.families import make_task
+from fairseq_mhe.models.tasks import make_task
 from tests.fixtures.checkpoints import flat_options
 from tests.fixtures.models import make_model
 from tests.fixtures.refusals import Refused

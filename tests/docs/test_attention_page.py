@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -20,7 +21,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, build_attention
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.models.options import OPTIONS, kind_options
+from fairseq_mhe.models.options import TransformerMHEConfig, kind_options
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 from tests.attention import equations
 from tests.attention.conftest import gpu, place  # noqa: F401
@@ -97,8 +98,11 @@ def test_the_table_of_options_repeats_the_help_of_fairseq_train() -> None:
     """The help names the kinds before a colon; the table has a column for them."""
     table = PAGE.split("| option | kinds | what it is |\n|---|---|---|\n")[1].split("\n\n")[0]
     expected = []
+    help_of = {
+        option.name: option.metadata.get("help", "") for option in fields(TransformerMHEConfig)
+    }
     for name, (_, users) in kind_options().items():
-        words = OPTIONS[name][1].metadata["help"].removeprefix(f"{', '.join(users)}: ")
+        words = help_of[name].removeprefix(f"{', '.join(users)}: ")
         whose = "all" if len(users) == len(KINDS) else ", ".join(f"`{user}`" for user in users)
         expected.append(f"| `--{name.replace('_', '-')}` | {whose} | {words} |")
     assert table.split("\n") == expected

@@ -20,7 +20,8 @@ from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.models.families import FAMILIES, TRANSLATION, make_task, training_options
+from fairseq_mhe.models.families import FAMILIES, TRANSLATION, training_options
+from fairseq_mhe.models.tasks import make_task
 from fairseq_mhe.report.published import TRANSLATION as PUBLISHED
 from tests.fixtures.processes import fairseq
 

@@ -14,7 +14,7 @@ from tests.fixtures.language import (
     make_random,
     sentences,
 )
-from tests.fixtures.models import make_dictionary
+from tests.fixtures.models import make_dictionary, make_model
 
 PAD = make_dictionary().pad()
 # float32 with sums in another order over two layers of width 16; logits are around 1.
@@ -53,6 +53,39 @@ def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
     target, models = {"target": tokens}, (ours, stock)
     actual, expected = (m.get_normalized_probs(m(tokens), True, target) for m in models)
     torch.testing.assert_close(actual, expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"adaptive_input": False}, "--tie-adaptive-weights needs --adaptive-input"),
+        ({"adaptive_softmax_cutoff": "10"}, "equal --adaptive-input-cutoff and --adaptive-softmax"),
+        ({"decoder_output_dim": 8}, "equal --decoder-input-dim and --decoder-output-dim"),
+    ],
+)
+def test_tied_adaptive_weights_of_different_shapes_are_refused(changed: dict, message: str) -> None:
+    with pytest.raises(SystemExit, match=message):
+        make_language_model(LM[0], **{**ADAPTIVE, **changed})
+
+
+def test_inputs_by_characters_are_fairseqs() -> None:
+    options = {"character_embeddings": True, "share_decoder_input_output_embed": False}
+    options |= {"character_filters": "[(1, 8), (2, 8)]", "activation_fn": "gelu"}
+    stock = make_random(LM[1], **options)
+    ours = make_language_model(LM[0], seed=2, attention="mha", attention_bias=True, **options)
+    ours.load_state_dict(stock.state_dict())
+    tokens = sentences(count=1)
+    torch.testing.assert_close(logits(ours, tokens), logits(stock, tokens), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("arch", [LM[0], "transformer_mhe_base"])
+def test_an_adaptive_softmax_beside_a_shared_table_loads_its_own_weights(arch: str) -> None:
+    options = {"adaptive_softmax_cutoff": "10,20" if arch == LM[0] else [10, 20]}
+    make = make_language_model if arch == LM[0] else make_model
+    saved, other = (make(arch, seed=seed, **options) for seed in (1, 2))
+    other.load_state_dict(saved.state_dict())
+    for name, value in saved.state_dict().items():
+        assert torch.equal(other.state_dict()[name], value)
 
 
 @each_family
