@@ -24,7 +24,7 @@ from fairseq_mhe.common.system import versions
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.runs.decoding import Decoding
-from fairseq_mhe.runs.recipes import Training
+from fairseq_mhe.runs.training import Training
 
 #: fairseq's file name for the newest checkpoint.
 LAST = "checkpoint_last.pt"

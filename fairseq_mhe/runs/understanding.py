@@ -31,8 +31,8 @@ from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, Task
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs import devices, squad
 from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
-from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.squad import Answer
+from fairseq_mhe.runs.training import Training
 
 
 def _task_options(row: str, data: TaskFolder, epochs: int | None) -> Json:

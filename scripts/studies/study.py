@@ -20,7 +20,8 @@ from fairseq_mhe.experiments.table import TableRun, check_subset, evaluate_job
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import Cell, read_result
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
-from fairseq_mhe.runs.recipes import Recipe, Training
+from fairseq_mhe.runs.recipes import Recipe
+from fairseq_mhe.runs.training import Training
 from studies.report import report
 from studies.variants import MHA, REFERENCE, Study, Variant, add_options
 

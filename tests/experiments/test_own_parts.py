@@ -12,7 +12,7 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.runs.processes import OWN_USER_DIR
-from fairseq_mhe.runs.recipes import FOLDER, NAMES, recipe
+from fairseq_mhe.runs.recipes import NAMES, recipe
 from tests.docs.test_attention_page import EXAMPLE, NEW
 from tests.fixtures.language import small_text
 from tests.fixtures.small_runs import SMALL
@@ -37,8 +37,7 @@ def test_a_users_kind_trained_by_a_users_recipe_is_in_the_table(
     user_dir, path = tmp_path / "train", tmp_path / "mine.yaml"  # the name of a command
     user_dir.mkdir()
     (user_dir / "__init__.py").write_text(EXAMPLE, encoding="utf-8")
-    text = (FOLDER / "tiny.yaml").read_text()
-    path.write_text(text.replace("  dropout: 0.1", "  encoder_layers: 1\n  dropout: 0.1"))
+    path.write_text("defaults: [tiny, _self_]\nmodel: {encoder_layers: 1}\n")
     words = ["--data", str(SMALL / "data"), "--out", str(tmp_path / "out"), "--recipe", str(path)]
     words += ["--kinds", NEW, "--updates", "2", "--cpu", "--precision", "float32"]
     command("fairseq_mhe.cli", "--user-dir", "train", "run-table", *words)
@@ -77,7 +76,7 @@ def test_hydra_trains_as_the_command_line_does(row: str, text: Path, tmp_path: P
     }
     words = [str(data), *recipe(row, [row]).training.shortened(2).words()]
     words += as_words({name: value for group in changes.values() for name, value in group.items()})
-    hydra = ["--config-dir", str(FOLDER), "--config-name", row, f"task.data={data}"]
+    hydra = ["--config-dir", str(PACKAGE), f"+recipes={row}", f"task.data={data}"]
     hydra += [
         f"++{group}.{name}={value}"
         for group, values in changes.items()

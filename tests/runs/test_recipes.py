@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 from fairseq import options
-from fairseq.dataclass.configs import FairseqConfig
-from fairseq.dataclass.initialize import add_defaults
+from fairseq.dataclass.initialize import add_defaults, hydra_init
+from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from fairseq_mhe import cli
@@ -21,10 +21,10 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import PAPER_ROWS
 from fairseq_mhe.models.families import LANGUAGE_ARCHS
 from fairseq_mhe.runs.processes import OWN_USER_DIR
-from fairseq_mhe.runs.recipes import FOLDER, NAMES, read_recipe, recipe
+from fairseq_mhe.runs.recipes import ALL_NAMES, FOLDER, NAMES, read_recipe, recipe
 from tests.fixtures.runs import TRAINING
 
-RECIPES = {path.stem: read_recipe(path) for path in sorted(FOLDER.glob("*.yaml"))}
+RECIPES = {name: recipe(name, ALL_NAMES) for name in ALL_NAMES}
 #: "row train" or "row generate" -> fairseq's arguments in float32, which a recipe must give.
 _LINES = Path(__file__).with_name("recorded_words.txt").read_text().splitlines()
 RECORDED = dict(line.split(": ", 1) for line in _LINES)
@@ -59,13 +59,31 @@ def test_a_recipe_gives_the_recorded_command_line(row: str) -> None:
         assert as_words(asdict(RECIPES[row].decoding)) == generate
 
 
-def test_recipe_prints_command_line_and_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recipe_prints_command_line_and_yaml(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["recipe", "roberta_mhe_tiny"]) == 0
     program, data, *words = shlex.split(capsys.readouterr().out)
     assert (program, data) == ("fairseq-train", "DATA/bin")
     assert set(RECIPES["roberta_mhe_tiny"].training.words()) <= set(words)
     assert cli.main(["recipe", "tiny", "--yaml"]) == 0
-    assert capsys.readouterr().out == (FOLDER / "tiny.yaml").read_text()
+    copy = tmp_path / "tiny.yaml"
+    copy.write_text(capsys.readouterr().out)
+    assert read_recipe(copy) == RECIPES["tiny"]
+    assert cli.main(["recipe", "tiny", "optimization.lr=[0.5]"]) == 0
+    assert " --lr 0.5 " in capsys.readouterr().out
+
+
+def composed_by_hydra(*words: str) -> Any:
+    """Return the configuration of fairseq-hydra-train with these words."""
+    hydra_init()
+    folders = [f"hydra.searchpath=[file://{FOLDER.parent}]"]
+    if any(word.startswith("hydra.searchpath") for word in words):
+        folders = []
+    with initialize_config_module("fairseq.config", version_base="1.1"):
+        config = compose("config", [*folders, "task.data=data", *words])
+    add_defaults(config)
+    return OmegaConf.to_container(config, resolve=True)
 
 
 @pytest.mark.parametrize("row", RECIPES)
@@ -74,15 +92,10 @@ def test_fairseq_hydra_train_reads_the_same_options(row: str) -> None:
     read = parsed(RECIPES[row].training.words())
     # fairseq itself converts it to a float.
     read["total_num_update"] = float(read.get("total_num_update") or 0)
-    written = OmegaConf.load(FOLDER / f"{row}.yaml")
-    del written["hydra"]
-    by_hydra = OmegaConf.merge(OmegaConf.structured(FairseqConfig), written)
-    add_defaults(by_hydra)
-    plain: Any = OmegaConf.to_container(by_hydra, resolve=True)
-    plain["task"]["data"] = "data"
+    plain = composed_by_hydra(f"+recipes={row}")
+    assert plain["checkpoint"].pop("save_dir").startswith("runs/hydra/")
     for group in ("task", "criterion", "optimizer", "lr_scheduler"):
         assert read[group] == plain[group].pop("_name")
-    plain |= {"model": OmegaConf.to_container(written["model"])}
     plain["model"]["arch"] = plain["model"].pop("_name")
     groups = "task criterion optimizer lr_scheduler optimization dataset checkpoint model"
     for group in groups.split():
@@ -112,11 +125,14 @@ def test_a_shorter_training_scales_warm_up_and_intervals() -> None:
     assert TRAINING.shortened(1).options["save_interval_updates"] == 1
     off = {"save_interval_updates": 0, "warmup_updates": 0, "patience": -1}  # fairseq's defaults
     written = TRAINING.changed(**off, total_num_update=100)  # the learning rate ends above 0
-    assert (written.shortened(40), written.average) == (written, 2)
+    assert (written.shortened(40), written.average) == (written, 5)  # all are kept
     assert written.shortened(20) == short.changed(**off, total_num_update=50)
     patient = RECIPES["multi30k"].training  # patience may end it before its last update
     assert (patient.patience, patient.average) == (10, 10)
-    assert TRAINING.changed(patience=5, keep_last_epochs=-1).average == TRAINING.average == 2
+    kept = {None: 5, -1: 5, 1: 1, 2: 1, 11: 10}  # checkpoints kept -> averaged
+    for count, average in kept.items():
+        assert TRAINING.changed(keep_interval_updates=count).average == average
+        assert patient.changed(keep_last_epochs=count).average == average
     assert patient.shortened(2500) == patient.changed(max_update=2500)
 
 
@@ -140,7 +156,7 @@ def test_the_batch_is_the_same_on_any_number_of_devices(
 
 @pytest.mark.parametrize(("row", "devices"), [("base", 3), ("tiny", 8), ("roberta_mhe_tiny", 3)])
 def test_devices_that_cannot_share_evenly_are_refused(row: str, devices: int) -> None:
-    with pytest.raises(UserError, match=f"by {devices} devices: take another number of devices"):
+    with pytest.raises(UserError, match=f"of {devices} x "):
         RECIPES[row].training.words(devices)
 
 
@@ -151,9 +167,9 @@ def test_smaller_mini_batches_keep_the_batch() -> None:
     assert base.batched(largest=5000).mini_batch == 4096
     assert base.batched(200).options["update_freq"] == [1]
     for batch, largest, problem in (
-        (32771, None, "an update of 32,771 tokens in mini-batches of 256 to 4,096"),
-        (1000, 300, "256 to 300 cannot be shared evenly by 1 devices: take another"),
-        (1024, 10, "in mini-batches of 10 to 10 "),
+        (32771, None, "an update of 32,771 tokens is no multiple of 1 x 256 to 4,096"),
+        (1000, 300, "1,000 tokens is no multiple of 1 x 256 to 300 tokens"),
+        (1024, 40, "1,024 tokens is no multiple of 1 x 40 tokens"),
     ):
         with pytest.raises(UserError, match=problem):
             base.batched(batch, largest)
@@ -168,7 +184,7 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     path.write_text(f"{whole}common: {{user_dir: x, log_interval: 7}}\n")
     own = read_recipe(path)
     beam, longest = own.decoding.beam, own.decoding.max_len_b
-    assert (own.row, beam, longest, own.training.average) == ("mine", 5, 200, 1)
+    assert (own.row, beam, longest, own.training.average) == ("mine", 5, 200, 5)
     read = parsed(own.training.words())
     assert (read["criterion"], read["log_interval"]) == ("cross_entropy", 7)
     for pads in (True, False):
@@ -204,11 +220,40 @@ def test_a_users_recipe_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
         (f"{text}dataset: {{max_tokens: 0}}\n", "must be whole numbers of at least 1"),
         (f"{text.replace('10', 'many')}dataset: {{max_tokens: 600}}\n", "must be whole numbers"),
         ("common: {x: Gr\xfc\xdfe}\n", "is no recipe"),
+        ("model: &a {_name: *a}\n", "a value contains itself"),
+        (f"{whole}checkpoint: {{keep_intervals: 3}}\n", "sets checkpoint.keep_intervals, which"),
+        (whole.replace("0.001", "fast"), "fairseq refuses an option: argument --lr"),
+        (f"{whole}checkpoint: {{max_tokens: 3}}\n", "second group that sets max_tokens"),
+        (f"defaults: [tiny]\n{whole}", "add - _self_ as the last"),
+        (f"defaults: [huge, _self_]\n{whole}", "default 'huge' does not exist"),
+        (f"defaults: [Mine, _self_]\n{whole}", "is a default of itself"),
+        (f"defaults: [{{a: [b]}}, _self_]\n{whole}", "cannot read the default"),
     ):
         path.write_text(content, "latin-1")
         with pytest.raises(UserError, match=message) as refused:
             read_recipe(path)
         assert str(path) in str(refused.value)
+
+
+def test_a_users_recipe_says_what_differs_from_another(tmp_path: Path) -> None:
+    """Our commands and hydra merge the same defaults; words change options of the result."""
+    recipes = tmp_path / "recipes"
+    recipes.mkdir()
+    text = "# @package _global_\ndefaults: [small, _self_]\noptimization: {lr: [0.002]}\n"
+    (recipes / "mine.yaml").write_text(text)
+    (recipes / "more.yaml").write_text(text.replace("small", "mine").replace("0.002", "0.003"))
+    words = ["dataset.max_tokens=512", "+model.encoder_layers=1"]
+    training = read_recipe(recipes / "more.yaml", words).training
+    changes = {"lr": [0.003], "max_tokens": 512, "encoder_layers": 1}
+    assert training == RECIPES["small"].training.changed(**changes)
+    folders = f"hydra.searchpath=[file://{tmp_path},file://{FOLDER.parent}]"
+    by_hydra = composed_by_hydra("+recipes=more", *words, folders)
+    assert by_hydra["optimization"]["lr"] == [0.003]
+    assert by_hydra["dataset"]["max_tokens"] == 512
+    assert by_hydra["lr_scheduler"]["warmup_updates"] == training.options["warmup_updates"]
+    for word in ("lr=3", "optimization.lr", "optimization.learning_rate=[1]", "optimization.lr=["):
+        with pytest.raises(UserError, match=re.escape(word.partition("=")[0])):
+            recipe("tiny", overrides=[word])
 
 
 def test_the_recipe_in_the_docs_is_read(tmp_path: Path) -> None:
