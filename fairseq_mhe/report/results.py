@@ -12,7 +12,13 @@ from fairseq_mhe.common.files import Json, read_json
 from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.published import published
-from fairseq_mhe.report.significance import MIN_BASELINE_BLEU, Comparison, compare
+from fairseq_mhe.report.significance import (
+    MIN_BASELINE_BLEU,
+    Comparison,
+    Sample,
+    compare_samples,
+    sample,
+)
 from fairseq_mhe.report.table import deviation
 from fairseq_mhe.runs.job import Job, differing, read_job
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
@@ -49,7 +55,6 @@ def read_result(run: Job, subset: str) -> Result:
     losses = [loss for _, loss in metrics.get("valid", ())]
     values = {
         "bleu": scores["bleu"]["score"],
-        "bleu_confidence": scores["bleu"]["confidence"],
         "chrf": scores["chrf"]["score"],
         "bleu_tokenised": (scores.get("tokenised") or {}).get("score"),
         "bleu4": (scores.get("given_tokens") or {}).get("score"),
@@ -72,6 +77,12 @@ class Cell:
     def of_seeds(self, name: str) -> list[Any]:
         """Return the value ``name`` of each seed."""
         return [result.values[name] for result in self.results]
+
+    def sample(self) -> Sample:
+        """Return the BLEU of all seeds, on all sentences and resampled."""
+        first = self.results[0]
+        systems = [result.texts["hypotheses"] for result in self.results]
+        return sample(systems, first.texts["references"], first.tokeniser)
 
 
 def mean(values: Sequence[Any]) -> float | None:
@@ -144,11 +155,18 @@ def label(cell: Cell, cells: Sequence[Cell]) -> str:
 
 def summarise(cells: Sequence[Cell], paper: bool = False) -> list[Json]:
     """Return each cell's entry in table.json; ``paper`` adds sizes and the paper's numbers."""
-    baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
-    return [_summary(cell, baselines.get(cell.row), paper) for cell in cells]
+    samples = [cell.sample() for cell in cells]
+    baselines: dict[str, Sample] = {}
+    for cell, of_cell in zip(cells, samples, strict=True):
+        if cell.kind == BASELINE:
+            baselines[cell.row] = of_cell
+    return [
+        _summary(cell, of_cell, baselines.get(cell.row), paper)
+        for cell, of_cell in zip(cells, samples, strict=True)
+    ]
 
 
-def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> Json:
+def _summary(cell: Cell, of_cell: Sample, baseline: Sample | None, paper: bool) -> Json:
     first = cell.results[0]
     return {
         **(_sizes_and_paper(cell) if paper else {}),
@@ -157,8 +175,9 @@ def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> Json:
         "seeds": [result.run.seed for result in cell.results],
         **first.counts,
         **{name: mean(cell.of_seeds(name)) for name in first.values},
+        "bleu_confidence": round(of_cell.half_width(), 4),
         "bleu_deviation": deviation(cell.of_seeds("bleu")),
-        **_compared(cell, baseline),
+        **asdict(compared(of_cell, baseline)),
         "signature": first.scores["bleu"]["signature"],
         "chrf_signature": first.scores["chrf"]["signature"],
         "tokenised_signature": (first.scores.get("tokenised") or {}).get("signature"),
@@ -167,18 +186,14 @@ def _summary(cell: Cell, baseline: Cell | None, paper: bool) -> Json:
     }
 
 
-def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
-    """Return PRR (of mean BLEU), its interval and p-value; all are None without a baseline."""
+def compared(of_cell: Sample, baseline: Sample | None) -> Comparison:
+    """Compare a cell's sample with the baseline's; all is None without a baseline."""
     if baseline is None:
-        return asdict(Comparison())
-    if cell is baseline:
-        has_learned = statistics.mean(cell.of_seeds("bleu")) >= MIN_BASELINE_BLEU
-        return asdict(Comparison(prr=100.0 if has_learned else None))
-    first = cell.results[0]
-    system = [result.texts["hypotheses"] for result in cell.results]
-    baseline_system = [result.texts["hypotheses"] for result in baseline.results]
-    references = first.texts["references"]
-    return asdict(compare(system, baseline_system, references, first.tokeniser))
+        return Comparison()
+    if of_cell is baseline:
+        has_learned = baseline.mean >= MIN_BASELINE_BLEU
+        return Comparison(prr=100.0 if has_learned else None)
+    return compare_samples(of_cell, baseline)
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:

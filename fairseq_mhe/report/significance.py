@@ -1,16 +1,13 @@
-"""Test whether a difference in BLEU exceeds the chance of test sentences and of seeds."""
+"""Compare kinds by BLEU: difference, PRR, 95% intervals and two-sided p from one bootstrap."""
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest, Result
 
 from fairseq_mhe.report.published import prr
-from fairseq_mhe.runs.scoring import RESAMPLES, SEED
+from fairseq_mhe.runs import scoring
 
 #: A baseline with less BLEU has learned nothing: PRR and p-values against it mean nothing.
 MIN_BASELINE_BLEU = 1.0
@@ -19,8 +16,15 @@ Texts = Sequence[str]
 
 @dataclass(frozen=True)
 class Comparison:
-    """PRR, its 95% interval and p-value, by paired bootstrap; None below `MIN_BASELINE_BLEU`."""
+    """A system's mean BLEU beside a baseline's: their difference in BLEU, and PRR in percent.
 
+    The intervals (95%) and the two-sided p-value come from the same resamples: both intervals
+    exclude equality just if p is below 0.05. All values are None below `MIN_BASELINE_BLEU`.
+    """
+
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
     prr: float | None = None
     prr_low: float | None = None
     prr_high: float | None = None
@@ -30,13 +34,48 @@ class Comparison:
         """Return the comparison in one line."""
         if self.prr is None:
             return f"PRR -, p - ({too_weak('the baseline')})"
-        test = f"p = {self.p_value:.4f} (paired bootstrap, {RESAMPLES} resamples)"
-        return f"PRR {self.prr:.1f} [{self.prr_low:.1f}, {self.prr_high:.1f}]; {test}"
+        difference = f"{self.difference:+.2f} BLEU"
+        interval = f"[{self.difference_low:+.2f}, {self.difference_high:+.2f}]"
+        prr_interval = f"[{self.prr_low:.1f}, {self.prr_high:.1f}]"
+        test = f"two-sided paired bootstrap, {scoring.RESAMPLES:,} resamples"
+        return (
+            f"PRR {self.prr:.1f} {prr_interval}; difference {difference} {interval}; "
+            f"p = {self.p_value:.4f} ({test})"
+        )
 
 
 def too_weak(baseline: str) -> str:
     """Return the reason why a dash stands in place of PRR and p."""
     return f"{baseline} has less than {MIN_BASELINE_BLEU:g} BLEU: it has not learned to translate"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """BLEU of each seed of a kind, on all sentences and on each resample of the sentences."""
+
+    scores: np.ndarray  # (seeds,)
+    resampled: np.ndarray  # (seeds, RESAMPLES)
+
+    @property
+    def mean(self) -> float:
+        return float(self.scores.mean())
+
+    def half_width(self) -> float:
+        """Return half the width of the 95% interval of the mean, over sentences and seeds."""
+        low, high = scoring.interval(_drawn([self], [1]))
+        return (high - low) / 2
+
+
+def sample(systems: Sequence[Texts], references: Texts, tokenise: str = "13a") -> Sample:
+    """Score the translations of each seed of a kind."""
+    bleu = BLEU(tokenize=tokenise)
+    counts = []
+    for hypotheses in systems:
+        counts.append(scoring.sentence_statistics(bleu, hypotheses, references))
+    stacked = np.stack(counts, axis=1)  # (sentences, seeds, 10)
+    sums = scoring.resampled_sums(stacked.reshape(len(references), -1))
+    sums = sums.reshape(len(sums), *stacked.shape[1:])  # (RESAMPLES, seeds, 10)
+    return Sample(bleu_of(stacked.sum(axis=0)), bleu_of(sums).T)
 
 
 def compare(
@@ -45,53 +84,76 @@ def compare(
     references: Texts,
     tokenise: str = "13a",
 ) -> Comparison:
-    """Compare the mean BLEU of a system with that of a baseline; each has a text for each seed.
+    """Compare the mean BLEU of a system with that of a baseline; each has a text for each seed."""
+    return compare_samples(
+        sample(systems, references, tokenise), sample(baselines, references, tokenise)
+    )
 
-    A resample draws sentences, the same for both, and n - 1 (at least one) of the n seeds of each,
-    all with replacement. So sentences and seeds both count as chance; n - 1 draws give the mean of
-    few seeds its unbiased variance (Rao and Wu 1988). The p-value of the differences follows
-    sacreBLEU's rule; if both have one seed, sacreBLEU's own paired bootstrap computes it.
-    """
-    random = np.random.default_rng(SEED)
-    bleu = BLEU(tokenize=tokenise)
-    count = len(references)
-    # How often each resample draws each sentence: (RESAMPLES, sentences)
-    times_drawn = random.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
 
-    def mean_bleu(texts: Sequence[Texts]) -> tuple[float, np.ndarray]:
-        """Return the mean over seeds on all sentences, and of each resample: (RESAMPLES,)."""
-        scores = []
-        resampled = []
-        for hypotheses in texts:
-            # (sentences, 10): two lengths, matching n-grams and all n-grams of orders 1 to 4
-            counts = np.array(bleu._extract_corpus_statistics(hypotheses, [references]))
-            scores.append(_bleu(bleu, counts.sum(axis=0)))
-            resampled.append([_bleu(bleu, resample) for resample in times_drawn @ counts])
-        shape = (max(1, len(texts) - 1), RESAMPLES)  # (n - 1, RESAMPLES)
-        seeds = random.integers(len(texts), size=shape)
-        drawn = np.take_along_axis(np.array(resampled), seeds, axis=0)  # the same shape
-        mean_score = statistics.mean(scores)
-        return mean_score, drawn.mean(axis=0)
-
-    system, resampled_system = mean_bleu(systems)
-    baseline, resampled_baseline = mean_bleu(baselines)
-    if baseline < MIN_BASELINE_BLEU:
+def compare_samples(system: Sample, baseline: Sample) -> Comparison:
+    """Compare two samples of the same sentences; see `_drawn` for what counts as chance."""
+    if baseline.mean < MIN_BASELINE_BLEU:
         return Comparison()
-    nonzero = resampled_baseline > 0
-    ratios = 100 * resampled_system[nonzero] / resampled_baseline[nonzero]
-    low, high = np.percentile(ratios, [2.5, 97.5])
-    if system == baseline:
-        p_value = 1.0  # sacreBLEU's rule would give equal systems the smallest p-value
-    elif len(systems) == len(baselines) == 1:
-        named = [("baseline", baselines[0]), ("system", systems[0])]
-        _, tested = PairedTest(named, {"BLEU": bleu}, [references], "bs", RESAMPLES)()
-        p_value = float(cast(Result, tested["BLEU"][1]).p_value or 0)
-    else:
-        differences = np.abs(resampled_system - resampled_baseline)
-        larger = np.sum(differences - differences.mean() > abs(system - baseline))
-        p_value = float((larger + 1) / (RESAMPLES + 1))
-    return Comparison(prr(system, baseline), float(low), float(high), p_value)
+    differences = _drawn([system, baseline], [1, -1])
+    of_baseline = baseline.resampled.mean(axis=0)
+    of_baseline = np.where(of_baseline > 0, of_baseline, baseline.mean)
+    ratios = 100 + 100 * differences / of_baseline
+    return Comparison(
+        system.mean - baseline.mean,
+        *scoring.interval(differences),
+        prr(system.mean, baseline.mean),
+        *scoring.interval(ratios),
+        scoring.p_value(differences),
+    )
 
 
-def _bleu(bleu: BLEU, counts: np.ndarray) -> float:
-    return float(bleu._compute_score_from_stats(counts.tolist()).score)
+def _drawn(samples: Sequence[Sample], signs: Sequence[int]) -> np.ndarray:
+    """Draw the signed sum of means under other sentences and other seeds: (RESAMPLES,).
+
+    Sentences are resampled, the same for all samples. Two or three seeds are too few to resample:
+    each draw adds a value of Student's t-distribution, scaled by the standard deviation between
+    seeds, which all samples share. What a seed does to single sentences is in the bootstrap as
+    well as in the seeds' deviation; it is taken out of the bootstrap, or it would count twice
+    (Owen 2007, "The pigeonhole bootstrap"). With one seed a kind, sentences alone are chance: the
+    result speaks about these models, not about their kinds.
+    """
+    estimate = sum(sign * each.mean for sign, each in zip(signs, samples, strict=True))
+    means = [each.resampled.mean(axis=0) for each in samples]
+    resampled = np.sum(
+        [sign * mean for sign, mean in zip(signs, means, strict=True)], axis=0
+    )
+    degrees_of_freedom = sum(len(each.scores) - 1 for each in samples)
+    if not degrees_of_freedom:
+        return resampled
+    between_seeds = within_sentences = 0.0  # variances
+    for each, mean in zip(samples, means, strict=True):
+        between_seeds += np.sum((each.scores - each.mean) ** 2) / degrees_of_freedom
+        within_sentences += (
+            np.sum(np.var(each.resampled - mean, axis=1)) / degrees_of_freedom
+        )
+    # The variance of a mean over n seeds is 1/n of one seed's.
+    shares = sum(1 / len(each.scores) for each in samples)
+    whole = np.var(resampled)
+    common = max(0.0, 1 - within_sentences * shares / whole) if whole else 1.0
+    random = np.random.default_rng(scoring.SEED)
+    of_seeds = random.standard_t(degrees_of_freedom, size=len(resampled))
+    by_sentences = np.sqrt(common) * (resampled - estimate)
+    return estimate + by_sentences + np.sqrt(between_seeds * shares) * of_seeds
+
+
+def bleu_of(sums: np.ndarray) -> np.ndarray:
+    """Return sacreBLEU's BLEU of summed counts (..., 10), as in `sentence_statistics`: (...).
+
+    It is `BLEU.compute_bleu` for many sums at once, with the default smoothing, "exp".
+    """
+    length, reference_length = sums[..., 0], sums[..., 1]
+    matches, ngrams = sums[..., 2:6], sums[..., 6:10]
+    # The first order without a match counts half a match, the second a quarter, and so on.
+    unmatched = matches == 0
+    smoothed = np.where(unmatched, 0.5 ** np.cumsum(unmatched, axis=-1), matches)
+    valid = (ngrams > 0).all(axis=-1) & (matches > 0).any(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = np.exp(np.log(smoothed / ngrams).mean(axis=-1))
+        penalty = np.exp(np.minimum(0, 1 - reference_length / length))
+        score = 100 * penalty * precision
+    return np.where(valid, score, 0.0)

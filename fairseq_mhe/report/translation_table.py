@@ -114,9 +114,9 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     training = _distinct(result.metrics.get("measured") for result in results)
     generation = _distinct(result.generation.get("measured") for result in results)
     versions = (listed(result.run.config["versions"]) for result in results)
-    resamples = f"{RESAMPLES:,} resamples"
+    chance = "sentences alone, so they do not cover other trainings"
     if any(len(row["seeds"]) > 1 for row in rows):
-        resamples += " of sentences and of seeds; sd: over the seeds"
+        chance = "sentences and seeds; sd: standard deviation over seeds"
     seeds_of = {}
     for cell, row in zip(cells, rows, strict=True):
         seeds_of[label(cell, cells)] = ", ".join(map(str, row["seeds"]))
@@ -125,12 +125,15 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
     notes = [
         f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
         f"{first['sentences']:,} detokenised sentences ({results[0].subset}); ± is half the 95% "
-        "bootstrap interval."
+        "interval of the mean."
     ]
     has_prr = any(row["prr"] is not None for row in rows)
     if has_prr or not paper:  # the paper's table shows no empty columns
-        bootstrap = f"paired bootstrap against {BASELINE}, {resamples}"
-        notes.append(f"PRR: BLEU in percent of {BASELINE}'s; p: {bootstrap}.")
+        notes.append(
+            f"PRR: BLEU in percent of {BASELINE}'s. p: two-sided, against {BASELINE}."
+        )
+    bootstrap = f"bootstrap with {RESAMPLES:,} resamples"
+    notes.append(f"Intervals and p: {bootstrap}, over {chance}.")
     notes += [
         "Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: "
         "key/value cache in float32 for each generated token of each hypothesis.",

@@ -1,12 +1,13 @@
 """Score detokenised text with sacreBLEU: BLEU and chrF with signatures and 95% intervals."""
 
+import math
 import re
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
-from sacrebleu.significance import _bootstrap_resample
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json
@@ -17,9 +18,11 @@ from fairseq_mhe.prepare.tokenise import tokeniser
 Lines = Sequence[str]
 #: A hyphen inside a word; as in get_ende_bleu.sh, only the first hyphen of a-b-c matches.
 _COMPOUND = re.compile(r"(\S)-(\S)")
-#: Number of bootstrap resamples for intervals and p-values, and their seed: sacreBLEU's defaults.
-RESAMPLES = 1000
+#: Number of bootstrap resamples for intervals and p-values, and the seed of their random numbers.
+RESAMPLES = 10_000
 SEED = 12345
+#: Resamples that are drawn at a time, to bound the memory.
+_CHUNK = 100
 _BLEU_OF_TOKENS = BLEU(tokenize="none", smooth_method="none", force=True)
 #: sacreBLEU's tokenisers that need no download, as its signatures name them.
 TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
@@ -51,17 +54,59 @@ def _score(metric: BLEU | CHRF, hypotheses: Lines, references: Lines) -> Json:
     """Return the score, half the width of its 95% bootstrap interval, and the signature."""
     result = metric.corpus_score(hypotheses, [references])
     signature = str(metric.get_signature())
-    # sacreBLEU's estimate_ci mixes types of numbers, and fails if a resample has no match.
-    statistics = metric._extract_corpus_statistics(hypotheses, [references])
-    _, resampled = _bootstrap_resample(statistics, metric, RESAMPLES)
-    ordered = sorted(float(resample.score) for resample in resampled)
-    cut = RESAMPLES // 40  # 2.5% at either end
-    confidence = round((ordered[-cut - 1] - ordered[cut]) / 2, 4)
+    sums = resampled_sums(sentence_statistics(metric, hypotheses, references))
+    # sacreBLEU's own bootstrap (corpus_score with n_bootstrap) fails if a resample has no match.
+    resampled = [metric._compute_score_from_stats(row).score for row in sums.tolist()]
+    low, high = interval(np.array(resampled))
     return {
         "score": round(result.score, 4),
-        "confidence": confidence,
+        "confidence": round((high - low) / 2, 4),
         "signature": signature,
     }
+
+
+def sentence_statistics(
+    metric: BLEU | CHRF, hypotheses: Lines, references: Lines
+) -> np.ndarray:
+    """Return the counts of each sentence, whose sums determine the score: (sentences, counts).
+
+    For BLEU the ten counts are both lengths, then matching and all n-grams of orders 1 to 4.
+    sacreBLEU has no public function that returns them.
+    """
+    counts = metric._extract_corpus_statistics(hypotheses, [references])
+    return np.array(counts, dtype=float)
+
+
+def resampled_sums(statistics: np.ndarray) -> np.ndarray:
+    """Return the sums over each bootstrap resample of sentences: (RESAMPLES, counts).
+
+    ``statistics``: (sentences, counts). The draws depend on the number of sentences alone, so
+    systems that translate the same sentences are compared on the same resamples.
+    """
+    sentences = len(statistics)
+    random = np.random.default_rng(SEED)
+    chunks = []
+    for start in range(0, RESAMPLES, _CHUNK):
+        size = min(_CHUNK, RESAMPLES - start)
+        drawn = random.integers(sentences, size=(size, sentences))
+        # How often each resample draws each sentence: (size, sentences)
+        cells = drawn + sentences * np.arange(size)[:, None]
+        times = np.bincount(cells.ravel(), minlength=cells.size)
+        chunks.append(times.reshape(cells.shape).astype(float) @ statistics)
+    return np.concatenate(chunks)
+
+
+def interval(resampled: np.ndarray) -> tuple[float, float]:
+    """Return the 95% interval of resampled values: it excludes 0 just if `p_value` is below 5%."""
+    ordered = np.sort(resampled)
+    cut = max(0, math.ceil(0.025 * (len(ordered) + 1)) - 2)
+    return float(ordered[cut]), float(ordered[-1 - cut])
+
+
+def p_value(resampled: np.ndarray) -> float:
+    """Return the two-sided p-value of the hypothesis that resampled differences are around 0."""
+    beyond = min(np.sum(resampled <= 0), np.sum(resampled >= 0))
+    return float(min(1.0, 2 * (beyond + 1) / (len(resampled) + 1)))
 
 
 def tokenised_bleu(hypotheses: Lines, references: Lines, language: str) -> Json:

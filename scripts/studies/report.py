@@ -1,6 +1,5 @@
 """The report of a study: each variant beside its reference, with the command and the machine."""
 
-import math
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -9,12 +8,12 @@ from shlex import join
 from typing import Any
 
 from matplotlib import rcParams
-from scipy import stats
 
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.report.plots import picture
-from fairseq_mhe.report.results import Cell, check_scored_alike, mean
-from fairseq_mhe.report.table import Block, Row, Table, columns, deviation, filled, seed_words
+from fairseq_mhe.report.results import Cell, check_scored_alike
+from fairseq_mhe.report.study import notes_on_statistics, table_values, variant_rows
+from fairseq_mhe.report.table import Block, Row, Table, columns, filled, seed_words
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import Recipe
 from studies.variants import REFERENCE, Study, Variant
@@ -29,14 +28,18 @@ def report(
 ) -> None:
     """Write the table, JSON and plot of the finished variants, and print the table."""
     check_scored_alike(list(cells.values()))
-    rows = [_summary(variant, cell) for variant, cell in cells.items()]
-    for measure in _MEASURES:
-        _compare(rows, measure)
+    references = {variant.name: variant.reference for variant in cells}
+    by_name = {variant.name: cell for variant, cell in cells.items()}
+    rows = variant_rows(by_name, references)
+    for row, variant in zip(rows, cells, strict=True):
+        names = ("question", "reference", "attention", "options", "updates")
+        row |= {name: getattr(variant, name) for name in names}
     blocks = []
     for question, meaning in study.questions.items():
         if of_question := [row for row in rows if row["question"] == question]:
             heading = f"{question}: {meaning}"
-            blocks.append(Block(filled(columns("study"), of_question), of_question, heading))
+            lines = list(map(table_values, of_question))
+            blocks.append(Block(filled(columns("study"), lines), lines, heading))
     signature = next(iter(cells.values())).results[0].scores["bleu"]["signature"]
     seeds = seed_words(rows[0]["seeds"])
     means = f"Means over {seeds}; sd: the standard deviation over them."
@@ -45,7 +48,7 @@ def report(
         f"subword. {means if len(rows[0]['seeds']) > 1 else f'One training each, {seeds}.'}",
         f"Except for what a variant's name says, all follow the recipe of {recipe.row}: "
         f"{recipe.training.updates:,} updates of {recipe.training.batch}.",
-        "p: Dunnett's test against the reference (scipy.stats.dunnett); none with one seed.",
+        *notes_on_statistics(rows),
     ]
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
@@ -54,45 +57,6 @@ def report(
     results |= {"signature": signature, "variants": rows, "unfinished": unfinished}
     _plot(rows, args.out / f"{study.name}.png", title)
     write(args, study.name, Table(title, blocks, notes), results)
-
-
-def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
-    """Return a variant's settings and costs, and the validation loss and BLEU of its seeds."""
-    names = ("question", "reference", "attention", "options", "updates")
-    summary = {"variant": variant.name, **{name: getattr(variant, name) for name in names}}
-    summary["seeds"] = [result.run.seed for result in cell.results]
-    summary |= cell.results[0].counts
-    summary["tokens_per_second"] = mean(cell.of_seeds("tokens_per_second"))
-    for measure, name in (("loss", "valid_loss"), ("bleu", "bleu")):
-        values = cell.of_seeds(name)
-        of_seeds = [value for value in values if value is not None]  # no loss if not trained
-        summary |= {f"{measure}_of_seeds": of_seeds, measure: mean(of_seeds)}
-        summary[f"{measure}_deviation"] = deviation(of_seeds)
-    return summary
-
-
-def _compare(rows: Sequence[dict[str, Any]], measure: str) -> None:
-    """Add to each variant its difference from its reference, and the p-value."""
-    for reference in rows:
-        compared = [row for row in rows if row["reference"] == reference["variant"]]
-        others = [row for row in compared if row is not reference and row[measure] is not None]
-        samples = [row[f"{measure}_of_seeds"] for row in others]
-        p_values = dunnett(samples, reference[f"{measure}_of_seeds"])
-        for row, p_value in zip(others, p_values, strict=True):
-            row["compared_with"] = row["reference"]
-            row[f"{measure}_difference"] = round(row[measure] - reference[measure], 4)
-            row[f"{measure}_p"] = p_value
-
-
-def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> list[float | None]:
-    """Return each sample's p-value by Dunnett's test; None if it diverged or all have one seed."""
-    finite = [sample for sample in samples if all(map(math.isfinite, sample))]
-    degrees_of_freedom = sum(len(sample) - 1 for sample in [*finite, control])
-    if not finite or not degrees_of_freedom or not all(map(math.isfinite, control)):
-        return [None] * len(samples)
-    p_values = iter(stats.dunnett(*finite, control=control, random_state=0).pvalue.tolist())
-    of_samples = [next(p_values) if sample in finite else None for sample in samples]
-    return [None if p is None or math.isnan(p) else p for p in of_samples]  # NaN: all are equal
 
 
 def write(args: Namespace, name: str, table: Table, results: Mapping[str, Any]) -> None:

@@ -21,7 +21,6 @@ from fairseq_mhe.common.files import write_json
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.families import ARCHITECTURES, TRANSLATION
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.report import significance
 from fairseq_mhe.report.results import gather, summarise
 from fairseq_mhe.report.translation_table import FILES, PAPER_FILES, notes_below, write_table
 from fairseq_mhe.runs.job import Job
@@ -38,8 +37,7 @@ DOCUMENTED_KEYS = {
 
 @pytest.fixture(autouse=True)
 def few_pictures(request: pytest.FixtureRequest, monkeypatch: Patch) -> None:
-    """Draw pictures only in tests that name them, and resample less: both take most of the time."""
-    monkeypatch.setattr(significance, "RESAMPLES", 100)
+    """Draw pictures only in tests that name them: that takes most of the time."""
     if "picture" not in request.function.__name__:
         monkeypatch.setattr(Figure, "savefig", lambda _, path, **how: path.touch())
 

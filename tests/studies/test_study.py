@@ -65,7 +65,7 @@ def test_finished_runs_of_run_table_are_not_trained_again(
     assert before.items() <= snapshot(out).items()
     summaries = reports(out, "gap")
     assert list(summaries) == [MHE, MHA, "std-0.5"]
-    assert summaries["std-0.5"]["bleu_p"] is None, "one seed"
+    assert summaries["std-0.5"]["loss_p"] is None, "one seed"
     run = out / "tiny-std-0.5-seed1"
     assert open_source(run / "model.pt").options["head_embedding_std"] == 0.5
     remaining = (run / "checkpoints").iterdir()

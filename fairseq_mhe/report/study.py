@@ -1,0 +1,149 @@
+"""Statistics of a study: each variant's loss and BLEU over its seeds, beside its reference."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from scipy import stats
+
+from fairseq_mhe.report.results import Cell, compared, mean
+from fairseq_mhe.report.table import deviation
+
+#: Measure of a variant in a study's rows -> name of the value in a run's results.
+MEASURES = {"loss": "valid_loss", "bleu": "bleu"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A sample's mean minus the control's, its 95% interval, and the two-sided p-value.
+
+    Interval and p-value are Dunnett's, for all samples together: if no sample differs from the
+    control, the chance that any p-value is below 0.05 is 5%. They are None if they are undefined.
+    """
+
+    difference: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+
+def variant_rows(
+    cells: Mapping[str, Cell], references: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the statistics of each variant, in the order of ``cells``.
+
+    Args:
+        cells: name of a variant -> its finished runs, one for each seed
+        references: name of a variant -> name of the variant to compare it with; a reference
+            names itself
+
+    A row holds:
+
+    - ``variant``, ``seeds``, and the counts of parameters and cache
+    - ``loss`` and ``bleu`` (means), ``..._deviation`` (over seeds), ``..._of_seeds``; the loss is
+      None if a model was not trained
+    - ``bleu_confidence``: half the 95% interval of mean BLEU, over sentences and seeds
+    - ``compared_with``: the reference; absent in its own row, as the next three
+    - ``variants_compared``: how many variants are compared with that reference
+    - ``loss_difference``, ``loss_low``, ``loss_high``, ``loss_p``: as `Difference`
+    - ``difference`` of BLEU, ``prr``, their intervals and ``p_value``: as
+      `significance.Comparison`, not adjusted for the number of variants
+    """
+    rows = [_means(name, cell) for name, cell in cells.items()]
+    by_name = {row["variant"]: row for row in rows}
+    samples = {name: cell.sample() for name, cell in cells.items()}
+    for name, row in by_name.items():
+        row["bleu_confidence"] = round(samples[name].half_width(), 4)
+        row |= asdict(compared(samples[name], samples.get(references[name])))
+    for reference in by_name:
+        others = [
+            row for name, row in by_name.items() if references[name] == reference != name
+        ]
+        for row in others:
+            row["compared_with"] = reference
+            row["variants_compared"] = len(others)
+        trained = [row for row in others if row["loss"] is not None]
+        losses = [row["loss_of_seeds"] for row in trained]
+        differences = dunnett(losses, by_name[reference]["loss_of_seeds"])
+        for row, difference in zip(trained, differences, strict=True):
+            for field, value in asdict(difference).items():
+                row[f"loss_{field}"] = value
+    return rows
+
+
+def _means(name: str, cell: Cell) -> dict[str, Any]:
+    """Return a variant's seeds, counts, and means over seeds."""
+    row: dict[str, Any] = {"variant": name}
+    row["seeds"] = [result.run.seed for result in cell.results]
+    row |= cell.results[0].counts
+    row["tokens_per_second"] = mean(cell.of_seeds("tokens_per_second"))
+    for measure, value_name in MEASURES.items():
+        values = [value for value in cell.of_seeds(value_name) if value is not None]
+        row[f"{measure}_of_seeds"] = values
+        row[measure] = mean(values)
+        row[f"{measure}_deviation"] = deviation(values)
+    return row
+
+
+def dunnett(
+    samples: Sequence[Sequence[float]], control: Sequence[float]
+) -> list[Difference]:
+    """Compare the values of each sample's seeds with the control's, by Dunnett's test.
+
+    A sample with a value that is not finite is left out of the test. If no sample has several
+    different values, or the control is not finite, there are differences only.
+    """
+    finite = [n for n, sample in enumerate(samples) if all(map(math.isfinite, sample))]
+    tested = [samples[n] for n in finite]
+    differences = []
+    for sample in samples:
+        differences.append(Difference(statistics.mean(sample) - statistics.mean(control)))
+    seeds_differ = any(len(set(sample)) > 1 for sample in [*tested, control])
+    if not tested or not seeds_differ or not all(map(math.isfinite, control)):
+        return differences
+    test = stats.dunnett(*tested, control=control, random_state=0)
+    limits = test.confidence_interval()
+    for n, low, high, p in zip(finite, limits.low, limits.high, test.pvalue, strict=True):
+        mean_difference = differences[n].difference
+        differences[n] = Difference(mean_difference, float(low), float(high), float(p))
+    return differences
+
+
+def table_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a variant's row with the texts of its intervals, as a table shows them."""
+    texts = dict(row)
+    for name, low, high, form in (
+        ("loss_interval", "loss_low", "loss_high", "+.3f"),
+        ("prr_interval", "prr_low", "prr_high", ".1f"),
+    ):
+        if row.get(low) is not None:
+            texts[name] = f"{row[low]:{form}} to {row[high]:{form}}"
+    return texts
+
+
+def notes_on_statistics(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the notes below a study's table on what its statistics mean."""
+    several = any(len(row["seeds"]) > 1 for row in rows)
+    compared_with: dict[str, int] = {}
+    for row in rows:
+        if "compared_with" in row:
+            compared_with[row["compared_with"]] = row["variants_compared"]
+    notes = []
+    if several:
+        for reference, count in compared_with.items():
+            notes.append(
+                f"Difference of the loss, its 95% interval and two-sided p: Dunnett's test with "
+                f"{reference}, for {count} variants together (scipy.stats.dunnett)."
+            )
+        notes.append(
+            "PRR: BLEU in percent of the reference's, with its 95% interval over sentences and "
+            "seeds; ±: half the 95% interval of mean BLEU; sd: standard deviation over seeds."
+        )
+    else:
+        notes.append(
+            "One training each: no p of the loss. PRR: BLEU in percent of the reference's, with "
+            "its 95% interval over sentences alone, which does not cover other seeds."
+        )
+    return notes
