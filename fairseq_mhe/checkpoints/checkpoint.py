@@ -151,9 +151,14 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
         raise UserError(f"{problem}; use another checkpoint") from error
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
-            problem = f"{name} is not finite, as after a training that diverged"
-            raise UserError(f"{path}: the weight {problem}: use an earlier checkpoint")
+            raise UserError(f"{path}: {not_finite(name)}")
     return Source(path, state, options, family, model.eval())
+
+
+def not_finite(name: str) -> str:
+    """Return what a weight means that holds NaN or infinity, and what to do."""
+    problem = f"the weight {name} is not finite, as after a training that diverged"
+    return f"{problem}: use an earlier checkpoint"
 
 
 def _options(state: dict[str, Any]) -> dict[str, Any]:

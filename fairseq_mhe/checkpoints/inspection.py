@@ -29,7 +29,8 @@ _OFTEN_TIED = (
 def inspect(path: Path) -> dict[str, Any]:
     """Describe the checkpoint of a Transformer of fairseq's or of ours, in plain values.
 
-    ``parameters``: shared ones count once; ``made_by``: a command's record, None after training.
+    ``parameters``: shared ones count once; ``made_by``: a command's record, None after training;
+    ``not_finite``: the weights with NaN or infinity, as after a training that diverged.
     Raises UserError if the file cannot be read safely, or if it is of another model.
     """
     path = checkpoint.checkpoint_path(path)
@@ -61,6 +62,7 @@ def inspect(path: Path) -> dict[str, Any]:
         "attention_parameters": attention,
         "parameters": _parameters(weights),
         "dtypes": sorted(dtypes),
+        "not_finite": [n for n, weight in weights.items() if not weight.isfinite().all()],
         "updates": checkpoint.updates_made(state),
         "resumable": state.get("last_optimizer_state") is not None,
         "averaged_from": checkpoint.plain(state.get(checkpoint.SOURCES, [])),
@@ -115,6 +117,8 @@ def describe(summary: dict[str, Any]) -> dict[str, str]:
     }
     for place, count in summary["attention_parameters"].items():
         lines[f"{place} attention"] = f"{summary['kinds'][place]}, {count:,} parameters"
+    if unusable := summary["not_finite"]:
+        lines["not finite (NaN)"] = f"{len(unusable)} weights, such as {unusable[0]}"
     return lines | {
         "options": listed(summary["options"]) or "defaults",
         "all parameters": f"{summary['parameters']:,} ({', '.join(summary['dtypes'])})",

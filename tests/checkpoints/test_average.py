@@ -10,8 +10,11 @@ from torch import Tensor
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
+from fairseq_mhe.checkpoints.inspection import describe, inspect
 from fairseq_mhe.common.errors import UserError
+from tests.fixtures.checkpoints import save as save_model
 from tests.fixtures.checkpoints import save_weights as save
+from tests.fixtures.models import make_model
 from tests.fixtures.refusals import Refused
 
 
@@ -21,7 +24,8 @@ def load(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 def test_the_average_is_the_mean_in_float32(tmp_path: Path, dtype: torch.dtype) -> None:
-    tensors = [torch.randn(5, 3).to(dtype) for _ in range(7)]
+    start = torch.randn(5, 3)
+    tensors = [(start + 0.1 * torch.randn(5, 3)).to(dtype) for _ in range(7)]
     paths = [save(tmp_path / f"{i}.pt", {"w": tensor}) for i, tensor in enumerate(tensors)]
     average_checkpoints(paths, tmp_path / "out.pt")
     mean = load(tmp_path / "out.pt")["model"]["w"]
@@ -74,6 +78,38 @@ def test_checkpoints_of_different_models_are_rejected(
     assert difference in str(error.value)
     assert str(other) in str(error.value)
     assert not (tmp_path / "out.pt").exists()
+
+
+def test_checkpoints_of_two_trainings_are_rejected(tmp_path: Path) -> None:
+    """Their shapes and options are equal; only the seed differs."""
+    first, other = (
+        save_model(tmp_path / f"{seed}.pt", make_model(seed=seed, attention="mqa"), attention="mqa")
+        for seed in (1, 2)
+    )
+    with pytest.raises(UserError) as error:
+        average_checkpoints([first, other], tmp_path / "out.pt")
+    assert str(first) in str(error.value)
+    assert str(other) in str(error.value)
+    assert not (tmp_path / "out.pt").exists()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_diverged_checkpoint_is_rejected_and_inspect_names_it(
+    tmp_path: Path, value: float
+) -> None:
+    model = make_model(attention="mqa")
+    whole = save_model(tmp_path / "whole.pt", model, attention="mqa")
+    with torch.no_grad():
+        model.encoder.layers[0].fc1.weight[0, 0] = value
+    diverged = save_model(tmp_path / "diverged.pt", model, updates=9, attention="mqa")
+    for paths in ([whole, diverged], [diverged, whole], [diverged]):
+        with pytest.raises(UserError, match=r"diverged\.pt.*encoder\.layers\.0\.fc1\.weight"):
+            average_checkpoints(paths, tmp_path / "out.pt")
+    assert inspect(whole)["not_finite"] == []
+    assert inspect(diverged)["not_finite"] == ["encoder.layers.0.fc1.weight"]
+    assert any(
+        "encoder.layers.0.fc1.weight" in line for line in describe(inspect(diverged)).values()
+    )
 
 
 @pytest.fixture
