@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_no_colon
-from fairseq_mhe.prepare.manifest import MANIFEST, PARALLEL, file_hashes, read_manifest
+from fairseq_mhe.prepare.manifest import (
+    MANIFEST,
+    PARALLEL,
+    damaged_files,
+    file_hashes,
+    read_manifest,
+    recorded_files,
+)
 from fairseq_mhe.prepare.steps import POSITIONS
 from fairseq_mhe.prepare.subword import join
 from fairseq_mhe.prepare.text_processing import TextProcessing
@@ -97,7 +104,8 @@ class DataFolder:
 def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
     """Open a complete folder of a form: ``PARALLEL`` text, running ``TEXT`` or a ``TASK``.
 
-    Raises UserError if it is missing, unfinished or of another form, or its path has a colon.
+    Raises UserError if it is missing, unfinished or of another form, if a file is not as its
+    manifest records it, or if the path has a colon.
     """
     path = folder.resolve()
     check_no_colon(path)
@@ -107,6 +115,9 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
     if manifest["state"] != "complete":
         advice = "run the same preparation again, which resumes"
         raise UserError(f"{folder} is not finished: {advice}")
+    for name, problem in damaged_files(path, recorded_files(manifest)).items():
+        advice = "give the command that prepared the folder again, which mends it"
+        raise UserError(f"{folder / name} {problem}: {advice}")
     languages = manifest.get("source_lang", ""), manifest.get("target_lang", "")
     return DataFolder(path, languages, manifest)
 

@@ -21,13 +21,17 @@ from fairseq_mhe.common.files import (
     write_json,
 )
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.system import installed
+from fairseq_mhe.common.system import cores, installed
 
 MANIFEST = "manifest.json"
 #: The values of "form" in a manifest: what the folder holds.
 PARALLEL, TEXT, TASK, DOWNLOADED = "parallel", "text", "task", "downloaded"
 #: The scripts that make folders of a form; `fairseq-mhe prepare` makes those of parallel text.
 _MAKERS = {TEXT: "data-prep/text.sh", TASK: "data-prep/glue.sh, superglue.sh or squad.sh"}
+#: Bytes up to which all files of a folder are compared at each opening, which takes under a second.
+ALWAYS_COMPARED = 300 * 10**6
+#: Times of the files of a larger folder when they were last compared; it is in no manifest.
+_COMPARED = ".compared.json"
 #: Packages on whose versions the output of the steps depends.
 _PACKAGES = ("ve-fairseq", "fairseq", "sacremoses", "subword-nmt", "sentencepiece")
 
@@ -49,12 +53,57 @@ def read_manifest(data: Path, form: str = "") -> dict[str, Any]:
     return manifest
 
 
+def recorded_files(manifest: Facts) -> dict[str, Facts]:
+    """Return every file that the steps of a data folder wrote -> its "bytes" and "sha256"."""
+    files: dict[str, Facts] = {}
+    for step in manifest["steps"].values():
+        files |= step["files"]
+    return files
+
+
 def file_hashes(manifest: Facts) -> dict[str, str]:
     """Return every file that the steps of a data folder wrote -> its SHA-256."""
-    steps = manifest["steps"].values()
-    return {
-        name: entry["sha256"] for step in steps for name, entry in step["files"].items()
-    }
+    files = recorded_files(manifest)
+    return {name: facts["sha256"] for name, facts in files.items()}
+
+
+def damaged_files(data: Path, files: Mapping[str, Facts]) -> dict[str, str]:
+    """Return what is wrong with those of ``files`` that are not as the manifest records them.
+
+    Sizes are compared first, then checksums: of all files if these are small together, else of
+    those with another time than when they were last compared.
+    """
+    problems = {}
+    times = {}
+    for name, facts in files.items():
+        path = data / name
+        if not path.is_file():
+            problems[name] = "is missing"
+        elif (size := path.stat().st_size) != facts["bytes"]:
+            problems[name] = f"has {size:,} bytes instead of {facts['bytes']:,}"
+        else:
+            # The second time also differs after a copy, and cannot be set.
+            times[name] = [path.stat().st_mtime_ns, path.stat().st_ctime_ns]
+    small = sum(facts["bytes"] for facts in files.values()) <= ALWAYS_COMPARED
+    compared = {} if small else _last_compared(data)
+    names = [name for name in times if times[name] != compared.get(name)]
+    hashes = sha256_of_all([data / name for name in names], cores())
+    for name in names:
+        if hashes[data / name] != files[name]["sha256"]:
+            problems[name] = f"has another checksum than in {MANIFEST}"
+            del times[name]
+    if names and not small:
+        with contextlib.suppress(UserError):  # someone else's folder may be read-only
+            write_json(data / _COMPARED, {**compared, **times})
+    return problems
+
+
+def _last_compared(data: Path) -> dict[str, Any]:
+    """Return file -> its times when its checksum was last right."""
+    try:
+        return read_json(data / _COMPARED)
+    except UserError:
+        return {}
 
 
 @dataclass
@@ -87,15 +136,11 @@ class Manifest:
         return counts
 
     def _done(self, step: str, made_from: Facts) -> bool:
-        """Whether a step was made from these inputs and its files have the recorded sizes."""
+        """Whether a step was made from these inputs and its files are as recorded."""
         record = self.content["steps"].get(step, {})
         if record.get("made_from") != made_from:
             return False
-        for name, file in record["files"].items():
-            path = self.folder / name
-            if not path.is_file() or path.stat().st_size != file["bytes"]:
-                return False
-        return True
+        return not damaged_files(self.folder, record["files"])
 
     def _finish(self, step: str, made_from: Facts, counts: Counts, work: Path) -> None:
         """Move the files of a step into the data folder and record them."""

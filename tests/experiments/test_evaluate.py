@@ -11,6 +11,7 @@ from fairseq_mhe.report.significance import compare
 from fairseq_mhe.runs.job import read_job
 from fairseq_mhe.runs.scoring import score
 from tests.fixtures.refusals import Refused
+from tests.fixtures.small_runs import SMALL
 from tests.fixtures.trained import TABLE_SIZE, TABLE_UPDATES, snapshot, table_words
 from tests.fixtures.translations import BAD, GOOD, REFERENCES, write
 
@@ -40,14 +41,11 @@ def test_a_trained_run_is_not_trained_again(miniature: Path, table: Path, capsys
     assert snapshot(table) == before
 
 
-def test_refuses_other_data(miniature: Path, table: Path, tmp_path: Path, refused: Refused) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(miniature, other)
-    manifest = json.loads((other / "manifest.json").read_text())
-    first = next(iter(next(iter(manifest["steps"].values()))["files"].values()))
-    first["sha256"] = "0" * 64
-    (other / "manifest.json").write_text(json.dumps(manifest))
-    for data, error in ((other, "is not the data of"), (tmp_path / "moved", "is missing: give")):
+def test_refuses_other_data(table: Path, tmp_path: Path, refused: Refused) -> None:
+    for data, error in (
+        (SMALL / "data", "is not the data of"),
+        (tmp_path / "moved", "is missing: give"),
+    ):
         assert error in refused("evaluate", table / "tiny-mha-seed1", "--cpu", "--data", data)
 
 

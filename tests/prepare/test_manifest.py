@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import FOLDER_VERSION, sha256
+from fairseq_mhe.prepare import manifest as manifests
 from fairseq_mhe.prepare.data_folder import open_binary, open_data
 from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
+from tests.fixtures.small_runs import SMALL
 
 
 class Action:
@@ -57,8 +60,13 @@ def test_other_versions_repeat_a_step(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "both").read_text() == "new"
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("cut")])
-def test_a_lost_or_cut_file_is_remade(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [Path.unlink, lambda path: path.write_text("cut"), lambda path: path.write_text("mads")],
+)
+def test_a_lost_cut_or_changed_file_is_remade(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
     action = Action("one", "two")
     run(tmp_path, action)
     damage(tmp_path / "two")
@@ -92,6 +100,57 @@ def test_messages_name_a_damaged_manifest(tmp_path: Path) -> None:
             run(tmp_path, Action("one"))
 
 
+def flip(path: Path) -> None:
+    """Flip a bit in the middle of a file; size and time stay."""
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=times)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("always", [True, False], ids=["small", "large"])
+@pytest.mark.parametrize("damage", [flip, empty, Path.unlink])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bin/test.en-de.de.bin",
+        "bin/test.en-de.de.idx",
+        "bin/dict.en.txt",
+        "subword/bpe.codes",
+        "subword/valid.en",
+        "raw/test.de",
+        "raw/train.en",
+        "tokenised/train.de",
+    ],
+)
+def test_a_damaged_file_is_noticed_when_the_folder_is_opened(
+    name: str,
+    damage: Callable[[Path], object],
+    always: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a large folder only files are read that changed since they were last compared."""
+    monkeypatch.setattr(manifests, "ALWAYS_COMPARED", 10**9 if always else 0)
+    folder = shutil.copytree(SMALL / "data", tmp_path / "data")
+    before = open_data(folder).fingerprint
+    if not always:
+        with monkeypatch.context() as patch:
+            patch.setattr(manifests, "sha256_of_all", lambda paths, _: dict.fromkeys(paths[:0]))
+            assert open_data(folder).fingerprint == before
+    damage(folder / name)
+    for _ in range(2):
+        with pytest.raises(UserError, match=re.escape(name)):
+            open_data(folder)
+    shutil.copyfile(SMALL / "data" / name, folder / name)
+    assert open_data(folder).fingerprint == before
+
+
 def test_open_data_and_open_binary_refuse_other_folders(tmp_path: Path, data: Path) -> None:
     """``data`` is a folder of fairseq-preprocess."""
     assert open_binary(data).languages == ("en", "de")
@@ -100,6 +159,7 @@ def test_open_data_and_open_binary_refuse_other_folders(tmp_path: Path, data: Pa
     with pytest.raises(UserError, match="no data folder: give one of fairseq-mhe"):
         open_binary(tmp_path)
     manifest = {"folder_version": FOLDER_VERSION, "form": "parallel", "state": "complete"}
+    manifest["steps"] = {}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     assert open_binary(tmp_path).binary == tmp_path / "bin"
     with pytest.raises(UserError, match="holds parallel data, not text data: give another"):
