@@ -4,14 +4,18 @@ from typing import Any
 
 from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.collaborative import CollaborativeAttention
-from fairseq_mhe.attention.conv import MHAConv, MHEConv
+from fairseq_mhe.attention.conv import MHAConv, MHEConv, MQAConv
+from fairseq_mhe.attention.dconv import DepthwiseConvAttention
 from fairseq_mhe.attention.el import ELAttention
 from fairseq_mhe.attention.gqa import GroupedQueryAttention, MultiQueryAttention
+from fairseq_mhe.attention.mfa import FactorizedQueryAttention
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
 from fairseq_mhe.attention.mla import LatentAttention
 from fairseq_mhe.attention.sha import SingleHeadAttention
 from fairseq_mhe.attention.skv import SharedKeyValueAttention
+from fairseq_mhe.attention.tpa import TensorProductAttention
+from fairseq_mhe.attention.tucker import TuckerAttention
 
 KINDS: dict[str, type[Attention]] = {
     "mha": MultiheadAttention,
@@ -26,6 +30,11 @@ KINDS: dict[str, type[Attention]] = {
     "collaborative": CollaborativeAttention,
     "mhe_conv": MHEConv,
     "mha_conv": MHAConv,
+    "mqa_conv": MQAConv,
+    "mha_dconv": DepthwiseConvAttention,
+    "tucker": TuckerAttention,
+    "tpa": TensorProductAttention,
+    "mfa": FactorizedQueryAttention,
 }
 
 

@@ -11,6 +11,7 @@ from torch.nn.functional import linear
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.attention.fused import attend
 from fairseq_mhe.attention.masks import Mask
+from fairseq_mhe.attention.reference import Attended
 from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
 
@@ -77,6 +78,8 @@ class Attention(nn.Module):
     projects_together = False
     #: Whether keys and values are the same tensor, cached once.
     keys_are_values = False
+    #: How many inputs before its own position a query, key or value reads.
+    context = 0
     #: Whether ``merge`` needs the sum of each row of weights, which is not 1 after dropout.
     needs_row_sums = False
     #: Initial scale of the input projections (see `gain`); None: fairseq's, which depends on width.
@@ -162,6 +165,12 @@ class Attention(nn.Module):
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, H, T, dv) -> (T, B, C); ``row_sums`` (B, H, T, 1) is None where all rows sum to 1."""
         return self.out_proj(join_heads(heads))
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, **options: Any
+    ) -> Attended:
+        """Attend to what the hooks returned; ``options`` are those of `fused.attend`."""
+        return attend(query, key, value, scale=self.score_scale, **options)
 
     def queries_keys_values(
         self, query: Tensor, memory: Tensor, padding: Tensor | None
@@ -305,20 +314,27 @@ class Attention(nn.Module):
             q, k, v = self.queries_keys_values(query, memory, key_padding_mask)
         else:
             cache = self._get_input_buffer(incremental_state)
+            own = memory is query
+            earlier = 0  # inputs of earlier steps that stand before the query
+            if self.context:
+                inputs = query, memory, value
+                query, memory, value = self._in_context(*inputs, key_padding_mask, cache)
+                earlier = 0 if cache is None else self.context
             if cache is None or not (static_kv and cache.filled):
                 k, v = self.keys_values(memory, value)
+                if own and earlier:
+                    k, v = k[:, :, earlier:], v[:, :, earlier:]
                 if cache is not None:
                     cache.append(k, v, key_padding_mask)
             if cache is not None:
                 cache.beam = query.size(1) // cache.key.size(0)
                 k, v, key_padding_mask = cache.key, cache.value, cache.padding
-            q = self.queries(query)
+            q = self.queries(query)[:, :, earlier:]
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
-        attended = attend(
+        attended = self.attend(
             q,
             k,
             v,
-            scale=self.score_scale,
             key_padding_mask=key_padding_mask,
             attn_mask=attn_mask,
             dropout=dropout,
@@ -331,6 +347,26 @@ class Attention(nn.Module):
             if not need_head_weights:  # else (H, B, T, S)
                 weights = weights.mean(dim=0)  # (B, T, S)
         return self.merge(attended.heads, attended.row_sums), weights
+
+    def _in_context(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        padding: Tensor | None,
+        cache: KeyValueCache | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Set inputs at padding to 0; in a decoding step put earlier inputs before the new ones."""
+        own = key is query
+        if padding is not None:
+            hidden = padding.bool().t().unsqueeze(2)  # (S, B, 1)
+            key = key.masked_fill(hidden, 0.0)
+            value = value.masked_fill(hidden, 0.0)
+            query = key if own else query
+        if cache is not None:
+            query = cache.after_earlier(query, self.context)
+            key, value = (query, query) if own else (key, value)
+        return query, key, value
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Let `compute_once` keep its results; under --retain-dropout, keep dropping weights."""

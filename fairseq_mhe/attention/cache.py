@@ -19,6 +19,8 @@ class KeyValueCache:
     padding: Tensor | None = None
     filled = False
     beam = 1
+    #: The last inputs (J, N, C) of the query side, for kinds that read several positions.
+    earlier: Tensor | None = None
 
     def append(self, key: Tensor, value: Tensor, padding: Tensor | None) -> None:
         """Add new positions: key (B, Hk, T, dk), value (B, Hv, T, dv), padding (B, T) or None."""
@@ -34,8 +36,19 @@ class KeyValueCache:
         self.padding = padding
         self.filled = True
 
+    def after_earlier(self, x: Tensor, count: int) -> Tensor:
+        """Return ``count`` earlier inputs, zeros at first, and x (T, N, C): (count + T, N, C)."""
+        earlier = self.earlier
+        if earlier is None:
+            earlier = x.new_zeros(count, *x.shape[1:])
+        x = torch.cat((earlier, x))
+        self.earlier = x[-count:]
+        return x
+
     def reorder(self, new_order: Tensor) -> None:
         """Keep the rows of hypotheses ``new_order`` (new B * beam,); copy nothing if none moves."""
+        if self.earlier is not None:
+            self.earlier = self.earlier.index_select(1, new_order)
         rows, _ = sentence_order(new_order, self.key.size(0), self.beam)
         if rows is None:
             return

@@ -1,13 +1,14 @@
-"""Attention that scores each key together with the two before it: ``mhe_conv`` and ``mha_conv``.
+"""Attention that scores each key with the two before it: ``mhe_conv``, ``mqa_conv``, ``mha_conv``.
 
 Head i has a filter with taps e_i0, e_i1, e_i2 in R^d. Query t gives key s the score
 sum_j (Q_i * e_ij)_t (K_i)_{s-j}^T / sqrt(d), j = 0, 1, 2, with zeros for keys before the sentence.
 Head i is softmax(scores) V_i; the output is concat(heads) W_O. ``mha_conv`` gives each head its own
 projections. In ``mhe_conv`` all heads share Q = X W_Q, K = Y W_K and V = Y W_V as in Xue & Aletras
-2023, section 3, and a head's filter is its three MHE embeddings. docs/attention.md lists earlier
-work, from Nguyen & Joty 2018 on.
-Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C; of ``mha_conv`` 2 C n d + kdim n d
-+ vdim n d + 3 n d.
+2023, section 3, and a head's filter is its three MHE embeddings. In ``mqa_conv`` heads have their
+own queries and share K and V, as in multi-query attention. docs/attention.md lists earlier work,
+from Nguyen & Joty 2018 on.
+Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C; of ``mqa_conv`` 2 C n d + kdim d +
+vdim d + 3 n d; of ``mha_conv`` 2 C n d + kdim n d + vdim n d + 3 n d.
 
 A filter acts on each dimension alone, so the code multiplies queries by it and caches plain keys.
 In training on a GPU it filters each head's keys, for fewer kernel launches and heads d wide.
@@ -33,12 +34,13 @@ class MHAConv(Attention):
     no_heads = "its scores read each key together with the keys before it"
     linear_heads = False
     projects_together = True
-    #: Whether all heads share one query, key and value projection.
-    shared_projections = False
+    #: Whether all heads share one query projection, and one key and one value projection.
+    shares_queries = shares_keys_values = False
 
     def build(self) -> None:
-        heads = 1 if self.shared_projections else self.num_heads
-        self.project(heads, kv_heads=heads)
+        query_heads = 1 if self.shares_queries else self.num_heads
+        kv_heads = 1 if self.shares_keys_values else self.num_heads
+        self.project(query_heads, kv_heads=kv_heads)
         # Filters start with norm 1 in each dimension, and with random signs, so that heads differ.
         shape = self.num_heads, TAPS, self.head_dim
         bits = torch.randint(0, 2, shape)  # (n, 3, d)
@@ -83,4 +85,10 @@ class MHEConv(MHAConv):
     """All heads share one query, key and value projection, and differ only in their filters."""
 
     OPTIONS = (*Attention.OPTIONS, init_option("head"))
-    shared_projections = True
+    shares_queries = shares_keys_values = True
+
+
+class MQAConv(MHAConv):
+    """Every head has its own queries and its own filter; all heads read one key and value head."""
+
+    shares_keys_values = True

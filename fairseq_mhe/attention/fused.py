@@ -17,13 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fairseq_mhe.attention.masks import (
-    CausalMask,
-    Mask,
-    as_additive,
-    fill_padding,
-    joined,
-)
+from fairseq_mhe.attention.masks import CausalMask, Mask, fill_padding, hide, joined
 from fairseq_mhe.attention.reference import Attended, attend_reference
 
 _VECTOR_SIZE = 16  # float32 numbers in the longest vector register, AVX-512's
@@ -155,11 +149,7 @@ def masked_scores(
     scores = _ungroup_rows(products, query.shape)  # (N, H, J * T, S)
     if parts > 1:
         scores = _sum_shifted(scores, parts, key_padding_mask)
-    if attn_mask is not None:
-        scores = scores + as_additive(attn_mask, scores.dtype)
-    if key_padding_mask is not None:
-        scores = fill_padding(scores, key_padding_mask, float("-inf"))
-    return scores
+    return hide(scores, key_padding_mask, attn_mask)
 
 
 def _with_previous_keys(key: Tensor, count: int, padding: Tensor | None) -> Tensor:

@@ -10,9 +10,18 @@ import math
 from fairseq_mhe.attention.base import Attention, Option
 
 _KV_HEADS_HELP = (
-    "key/value heads, a divisor of the number of heads "
-    "(default: 2, or 1 for an odd number of heads)"
+    "key/value heads, a divisor of the number of heads (default: for gqa 2, or 1 for an odd "
+    "number of heads; for skv all heads)"
 )
+#: The option of kinds that have groups of heads.
+KV_HEADS = Option("attention_kv_heads", _KV_HEADS_HELP)
+
+
+def check_kv_heads(num_heads: int, kv_heads: int) -> None:
+    """Raise ValueError unless ``kv_heads`` groups of heads have the same size."""
+    if num_heads % kv_heads:
+        sizes = f"kv_heads {kv_heads} does not divide num_heads {num_heads}"
+        raise ValueError(f"{sizes}: choose a divisor")
 
 
 class MultiQueryAttention(Attention):
@@ -30,12 +39,10 @@ class GroupedQueryAttention(MultiQueryAttention):
     The default g is 2, or 1 if n is odd. With g = 1 this is MQA, with g = n it is MHA.
     """
 
-    OPTIONS = (*Attention.OPTIONS, Option("attention_kv_heads", _KV_HEADS_HELP))
+    OPTIONS = (*Attention.OPTIONS, KV_HEADS)
 
     def build(self) -> None:
         if self.kv_heads is None:
             self.kv_heads = math.gcd(2, self.num_heads)
-        if self.num_heads % self.kv_heads:
-            sizes = f"kv_heads {self.kv_heads} does not divide num_heads {self.num_heads}"
-            raise ValueError(f"{sizes}: choose a divisor")
+        check_kv_heads(self.num_heads, self.kv_heads)
         self.project(self.num_heads, kv_heads=self.kv_heads)

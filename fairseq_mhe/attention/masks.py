@@ -69,3 +69,14 @@ def fill_padding(scores: Tensor, padding: Tensor, number: float) -> Tensor:
     by_sentence = scores.unflatten(0, (len(padding), -1))  # (B, N / B, H, T, S)
     hidden = padding.bool()[:, None, None, None]  # (B, 1, 1, 1, S)
     return by_sentence.masked_fill(hidden, number).flatten(0, 1)
+
+
+def hide(
+    scores: Tensor, key_padding_mask: Tensor | None, attn_mask: Mask | None
+) -> Tensor:
+    """Return scores (N, H, T, S) with -inf at padding (B, S) and where a query must not look."""
+    if attn_mask is not None:
+        scores = scores + as_additive(attn_mask, scores.dtype)
+    if key_padding_mask is not None:
+        scores = fill_padding(scores, key_padding_mask, float("-inf"))
+    return scores

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fairseq_mhe.attention.masks import Mask, as_additive, fill_padding
+from fairseq_mhe.attention.masks import Mask, hide
 
 
 class Attended(NamedTuple):
@@ -40,10 +40,7 @@ def attend_reference(
     key = _copied(key, rows, num_heads)  # (N, H, S, dk)
     value = _copied(value, rows, num_heads)  # (N, H, S, dv)
     scores = query @ key.transpose(-2, -1) * scale  # (N, H, T, S)
-    if attn_mask is not None:
-        scores = scores + as_additive(attn_mask, scores.dtype)
-    if key_padding_mask is not None:
-        scores = fill_padding(scores, key_padding_mask, float("-inf"))
+    scores = hide(scores, key_padding_mask, attn_mask)
     precise = torch.promote_types(scores.dtype, torch.float32)  # as fairseq's softmax
     weights = scores.softmax(dim=-1, dtype=precise).to(scores.dtype)
     dropped = F.dropout(weights, dropout) if dropout else weights

@@ -1,33 +1,42 @@
 """Shared keys and values (SKV): Xue & Aletras 2023, section 4 (arXiv 2310.07911).
 
-Head i has K_i = V_i = Y W^i: softmax(X W_Q^i K_i^T / sqrt(d)) K_i; the output is concat(heads) W_O.
-Parameters without biases: 2 C n d + kdim n d, or 3 C^2 if n d = kdim = C.
+Keys are also values. Heads of group j share K_j = V_j = Y W^j, and head i of the group is
+softmax(X W_Q^i K_j^T / sqrt(d)) K_j; the output is concat(heads) W_O. In the paper every head is a
+group; with fewer groups the cache shrinks further (arXiv 2606.04032).
+Parameters without biases for g groups: 2 C n d + kdim g d; 3 C^2 if g = n and n d = kdim = C.
 """
 
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, split_heads
+from fairseq_mhe.attention.gqa import KV_HEADS, check_kv_heads
 from fairseq_mhe.attention.written_out import WrittenOut, head_projections
 
 
 class SharedKeyValueAttention(Attention):
-    """One projection computes keys and values, so the cache holds one tensor for both."""
+    """One projection computes keys and values, so the cache holds one tensor for both.
 
+    ``kv_heads`` is the number of groups g (default: n).
+    """
+
+    OPTIONS = (*Attention.OPTIONS, KV_HEADS)
     keys_are_values = True
 
     def build(self) -> None:
-        width = self.num_heads * self.head_dim
-        self.kv_proj = self.input_linear(self.kdim, width)
-        self.q_proj = self.input_linear(self.embed_dim, width)
+        self.kv_heads = self.kv_heads or self.num_heads
+        check_kv_heads(self.num_heads, self.kv_heads)
+        self.kv_proj = self.input_linear(self.kdim, self.kv_heads * self.head_dim)
+        self.q_proj = self.input_linear(self.embed_dim, self.num_heads * self.head_dim)
         self.out_proj = self.output_linear()
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, B, kdim) -> one tensor (B, n, S, d) for both; ``value`` equals ``key``."""
-        shared = split_heads(self.kv_proj(key), self.num_heads)
+        """(S, B, kdim) -> one tensor (B, g, S, d) for both; ``value`` equals ``key``."""
+        shared = split_heads(self.kv_proj(key), self.kv_heads)
         return shared, shared
 
     def written_out(self) -> WrittenOut:
         """Keys and values have the same weights."""
         query = head_projections(self.q_proj, self.num_heads)
-        shared = head_projections(self.kv_proj, self.num_heads)
+        copies = self.num_heads // self.kv_heads
+        shared = head_projections(self.kv_proj, self.kv_heads, copies)
         return WrittenOut.of(self, query, shared, shared)

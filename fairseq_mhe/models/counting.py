@@ -1,13 +1,13 @@
 """The costs of a model: parameters, bytes of key/value cache in decoding, multiply-adds."""
 
 from dataclasses import astuple, dataclass
-from operator import add
+from operator import add, sub
 from typing import Any
 
 import torch
 from fairseq.models.roberta.model import RobertaLMHead
 from fairseq.modules.adaptive_softmax import TiedLinear
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_mhe.attention import Attention
@@ -54,25 +54,35 @@ def cache_bytes(model: nn.Module) -> CacheBytes:
 
 
 @torch.no_grad()
-def attention_work(attention: Attention) -> tuple[int, int, int]:
+def attention_work(attention: Attention) -> tuple[int, ...]:
     """Return the multiply-adds per query, per key, and per pair of both (score and weighted sum).
 
-    Elementwise work and work on weights alone (sha sums the rows of W_O once a call) do not count.
+    Elementwise work does not count, nor does work on weights alone (tucker's matrices of heads).
     """
     weight = next(attention.parameters())
-    x = weight.new_zeros(1, 1, attention.embed_dim)
-    key = weight.new_zeros(1, 1, attention.kdim)
-    value = weight.new_zeros(1, 1, attention.vdim)
-    with FlopCounterMode(display=False) as key_counter:
-        _, values = attention.keys_values(key, value)  # (1, Hv, 1, dv)
-    with FlopCounterMode(display=False) as query_counter:
-        queries = attention.queries(x)  # (1, H, 1, dk); H is 1 if all heads share a query
-        heads = queries.new_zeros(*queries.shape[:3], values.size(3))
-        attention.merge(heads, None)
-    query_work = query_counter.get_total_flops() // 2  # a multiply-add is two operations
-    key_work = key_counter.get_total_flops() // 2
-    pair_work = queries.numel() + heads.numel()
-    return query_work, key_work, pair_work
+
+    def zeros(positions: int, width: int) -> Tensor:
+        return weight.new_zeros(positions, 1, width)
+
+    def count(positions: int) -> tuple[int, ...]:
+        """Count the multiply-adds of so many queries, of as many keys, and of one query's pairs."""
+        with FlopCounterMode(display=False) as of_queries:
+            query = zeros(positions, attention.embed_dim)
+            queries = attention.queries(query)  # (1, H, T, dk)
+        key, value = zeros(positions, attention.kdim), zeros(positions, attention.vdim)
+        with FlopCounterMode(display=False) as of_keys:
+            keys, values = attention.keys_values(key, value)
+        with FlopCounterMode(display=False) as of_pairs:
+            attended = attention.attend(queries[:, :, :1], keys, values)
+        heads = attended.heads.expand(-1, -1, positions, -1)  # (1, H, T, dv)
+        with FlopCounterMode(display=False) as of_output:
+            attention.merge(heads, None)
+        query_flops = of_queries.get_total_flops() + of_output.get_total_flops()
+        flops = query_flops, of_keys.get_total_flops(), of_pairs.get_total_flops()
+        return tuple(number // 2 for number in flops)  # a multiply-add is two operations
+
+    # The difference leaves out what a call computes from weights alone.
+    return tuple(map(sub, count(3), count(2)))
 
 
 @dataclass(frozen=True)

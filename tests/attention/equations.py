@@ -91,9 +91,11 @@ def mla(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 
 def skv(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """Xue & Aletras 2023, section 4: K_i = V_i."""
-    shared = _slices(_linear(layer.kv_proj, y), layer.num_heads)
-    return _dot(layer, _slices(_linear(layer.q_proj, x), layer.num_heads), shared, shared, mask)
+    """Xue & Aletras 2023, section 4: K_i = V_i; the heads of a group share them."""
+    n, g = layer.num_heads, layer.kv_heads
+    groups = _slices(_linear(layer.kv_proj, y), g)
+    shared = [groups[i // (n // g)] for i in range(n)]
+    return _dot(layer, _slices(_linear(layer.q_proj, x), n), shared, shared, mask)
 
 
 def el(layer, x: Tensor, y: Tensor, mask: Tensor):
@@ -114,7 +116,8 @@ def collaborative(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 def conv(layer, x: Tensor, y: Tensor, mask: Tensor):
     """A score adds up those of a key and of the two keys before it, each with its own embedding."""
-    projected = [_slices(z, layer.kv_heads) for z in _projected(layer, x, y)]
+    heads_of = layer.query_heads, layer.kv_heads, layer.kv_heads
+    projected = list(map(_slices, _projected(layer, x, y), heads_of))
     all_scores, values = [], []
     for i in range(layer.num_heads):
         q, k, v = (heads[i % len(heads)] for heads in projected)  # n heads, or one for all
@@ -125,6 +128,57 @@ def conv(layer, x: Tensor, y: Tensor, mask: Tensor):
         all_scores.append(scores)
         values.append(v)
     return _combine(layer, all_scores, values, mask)
+
+
+def tucker(layer, x: Tensor, y: Tensor, mask: Tensor):
+    """Klein et al. 2026: all sums over the ranks written out."""
+    q, k, v = _projected(layer, x, y)
+    core_q = torch.einsum("na,abc->nbc", layer.score_weights, layer.score_matrices)
+    core_o = torch.einsum("na,abc->nbc", layer.output_weights, layer.output_matrices)
+    total, weights = x.new_zeros(*x.shape[:2], k.size(-1)), []
+    for i in range(layer.num_heads):
+        score = torch.einsum("tbq,qk,sbk->bts", q, core_q[i], k) / math.sqrt(layer.head_dim)
+        w = torch.softmax(score.masked_fill(mask, float("-inf")), dim=-1)
+        total = total + torch.einsum("bts,sbq,qk->tbk", w, v, core_o[i])
+        weights.append(w)
+    return _linear(layer.out_proj, total), torch.stack(weights)
+
+
+def tpa(layer, x: Tensor, y: Tensor, mask: Tensor):
+    """Zhang et al. 2025: K_i(s) = 1/R sum_r a_ir(s) b_r(s), V_i alike, built in full."""
+    n, rank = layer.num_heads, layer.tpa_rank
+
+    def heads(vectors, numbers) -> list[Tensor]:
+        b = _linear(vectors, y).unflatten(-1, (rank, -1))  # (S, B, R, d)
+        a = _linear(numbers, y).unflatten(-1, (n, rank))  # (S, B, n, R)
+        return [(a[:, :, i].unsqueeze(-1) * b).mean(dim=2) for i in range(n)]
+
+    keys = heads(layer.k_proj, layer.k_head_proj)
+    values = heads(layer.v_proj, layer.v_head_proj)
+    return _dot(layer, _slices(_linear(layer.q_proj, x), n), keys, values, mask)
+
+
+def mfa(layer, x: Tensor, y: Tensor, mask: Tensor):
+    """Hu et al. 2025: multi-query attention with normalised queries of low rank."""
+    latent = _linear(layer.q_down_proj, x)
+    if layer.query_norm == "rms":
+        latent = latent / (latent.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
+    n = layer.num_heads
+    keys, values = [_linear(layer.k_proj, y)] * n, [_linear(layer.v_proj, y)] * n
+    return _dot(layer, _slices(_linear(layer.q_proj, latent), n), keys, values, mask)
+
+
+def mha_dconv(layer, x: Tensor, y: Tensor, mask: Tensor):
+    """So et al. 2021, section 4.2: a filter for each channel after each projection."""
+    filtered = []
+    for name, z in (("q", x), ("k", y), ("v", y)):
+        projection, taps = getattr(layer, f"{name}_proj"), getattr(layer, f"{name}_taps")
+        plain = z @ projection.weight.t()
+        rows = [sum(taps[j] * plain[t - j] for j in range(min(3, t + 1))) for t in range(len(z))]
+        out = torch.stack(rows)
+        out = out if projection.bias is None else out + projection.bias
+        filtered.append(_slices(out, layer.num_heads))
+    return _dot(layer, *filtered, mask)
 
 
 EQUATIONS = {
@@ -140,4 +194,9 @@ EQUATIONS = {
     "collaborative": collaborative,
     "mhe_conv": conv,
     "mha_conv": conv,
+    "mqa_conv": conv,
+    "mha_dconv": mha_dconv,
+    "tucker": tucker,
+    "tpa": tpa,
+    "mfa": mfa,
 }

@@ -1,7 +1,7 @@
 """With the right weights one kind computes exactly the same as another, for all shapes."""
 
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -120,8 +120,77 @@ def mla_of_key_and_value(mqa: Attention, sizes: dict) -> Attention:
     return layer
 
 
-#: Relation -> the second kind, and a function that builds an equal layer of the first kind.
-RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
+def mqa_from_skv(skv: Attention, sizes: dict) -> Attention:
+    """The only group's projection is key and value projection of MQA."""
+    layer = make_layer("mqa", **sizes)
+    copy_shared(layer, skv)
+    layer.k_proj.load_state_dict(skv.kv_proj.state_dict())
+    layer.v_proj.load_state_dict(skv.kv_proj.state_dict())
+    return layer
+
+
+def tucker_with_diagonal_scores(mul: Attention, sizes: dict) -> Attention:
+    """a = n, b = d and c = n d: C_i is diagonal; D_i scales head i and selects its rows of W_O."""
+    n, d = mul.num_heads, mul.head_dim
+    ranks = {"tucker_head_rank": n, "tucker_query_rank": d, "tucker_key_rank": n * d}
+    layer = make_layer("tucker", **sizes, **ranks)
+    copy_shared(layer, mul)  # queries, values and W_O
+    for name, parameter in layer.k_proj.named_parameters():
+        parameter.zero_()[:d] = mul.k_proj.get_parameter(name)
+    scores = (1 + mul.query_embedding) * (1 + mul.key_embedding)  # (n, d)
+    outputs = 1 + mul.value_embedding
+    layer.score_matrices.zero_()  # (n, d, n d)
+    layer.output_matrices.zero_()
+    for i in range(n):
+        layer.score_matrices[i, :, :d] = scores[i].diag()
+        layer.output_matrices[i, :, i * d : (i + 1) * d] = outputs[i].diag()
+    layer.score_weights.copy_(torch.eye(n))
+    layer.output_weights.copy_(torch.eye(n))
+    return layer
+
+
+def tucker_of_full_ranks(mha: Attention, sizes: dict) -> Attention:
+    """a = n and b = c = n d: the matrices of head i select its block of MHA's projections."""
+    n, d = mha.num_heads, mha.head_dim
+    ranks = {"tucker_head_rank": n, "tucker_query_rank": n * d, "tucker_key_rank": n * d}
+    layer = make_layer("tucker", **sizes, **ranks)
+    copy_shared(layer, mha)
+    blocks = torch.eye(n).repeat_interleave(d, dim=1).diag_embed()  # (n, n d, n d)
+    for name in ("score", "output"):
+        layer.get_parameter(f"{name}_matrices").copy_(blocks)
+        layer.get_parameter(f"{name}_weights").copy_(torch.eye(n))
+    return layer
+
+
+def mfa_of_full_rank(mqa: Attention, sizes: dict) -> Attention:
+    """r = C and A is the identity."""
+    width = mqa.embed_dim
+    layer = make_layer("mfa", **sizes, query_rank=width, query_norm="none")
+    copy_shared(layer, mqa)
+    layer.q_down_proj.weight.copy_(torch.eye(width))
+    if mqa.bias:
+        layer.q_down_proj.bias.zero_()
+    return layer
+
+
+def mqa_conv_of_one_key(mqa: Attention, sizes: dict) -> Attention:
+    layer = make_layer("mqa_conv", **sizes)
+    copy_shared(layer, mqa)
+    layer.taps.copy_(torch.tensor([1, 0, 0]).unsqueeze(1))  # (n, 3, d)
+    return layer
+
+
+def dconv_of_one_position(mha: Attention, sizes: dict) -> Attention:
+    layer = make_layer("mha_dconv", **sizes)
+    copy_shared(layer, mha)
+    for taps in (layer.q_taps, layer.k_taps, layer.v_taps):
+        taps.copy_(torch.tensor([1, 0, 0]).unsqueeze(1))  # (3, n d)
+    return layer
+
+
+#: Relation -> the second kind, a function that builds an equal layer of the first kind, and options
+#: of the second kind.
+RELATIONS: dict[str, tuple[Any, ...]] = {
     "collaborative with D = n d and block mixing is mha": ("mha", collaborative_as_mha),
     "mhe_mul with zero embeddings is sha": ("sha", partial(mhe_without_embeddings, "mhe_mul")),
     "mhe_add with zero embeddings is sha": ("sha", partial(mhe_without_embeddings, "mhe_add")),
@@ -133,6 +202,15 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "mla with key and value side by side is mqa": ("mqa", mla_of_key_and_value),
     "mha_conv without neighbours is mha": ("mha", mha_conv_of_one_key),
     "mhe_conv without neighbours is mhe_mul": ("mhe_mul", conv_without_neighbours),
+    "mqa_conv without neighbours is mqa": ("mqa", mqa_conv_of_one_key),
+    "mha_dconv without neighbours is mha": ("mha", dconv_of_one_position),
+    "mqa with equal key and value projections is skv with g = 1": (
+        *("skv", mqa_from_skv),
+        {"kv_heads": 1},
+    ),
+    "tucker with diagonal scores is mhe_mul": ("mhe_mul", tucker_with_diagonal_scores),
+    "tucker with full ranks is mha": ("mha", tucker_of_full_ranks),
+    "mfa with r = C and no norm is mqa": ("mqa", mfa_of_full_rank),
 }
 
 
@@ -153,9 +231,9 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
 def test_kinds_are_equal_with_the_right_weights(
     relation, place, batch, queries, keys, heads, head_dim, bias, padded, need_weights
 ) -> None:
-    kind, convert = RELATIONS[relation]
+    kind, convert, *options = RELATIONS[relation]
     sizes = {"embed_dim": heads * head_dim, "num_heads": heads, "bias": bias}
-    original = make_layer(kind, **sizes)
+    original = make_layer(kind, **sizes, **dict(*options))
     converted = convert(original, sizes)
     x = random(queries, batch, heads * head_dim)
     y = random(keys, batch, heads * head_dim, seed=1) if place == "cross" else x
@@ -166,8 +244,8 @@ def test_kinds_are_equal_with_the_right_weights(
     arguments = {"key_padding_mask": padding, "attn_mask": mask, "need_head_weights": need_weights}
     expected, expected_weights = original(x, y, y, need_weights=need_weights, **arguments)
     out, weights = converted(x, y, y, need_weights=need_weights, **arguments)
-    # The output of a padded query is undefined in the decoder; fairseq's loss ignores it.
-    undefined = padded and place == "decoder"
+    # The output of a padded query is undefined; fairseq's loss ignores it.
+    undefined = padded and place != "cross"
     real = ~padding.t() if undefined else torch.ones(queries, batch, dtype=torch.bool)
     torch.testing.assert_close(out[real], expected[real], **EXACT)
     if need_weights:  # (H, B, T, S) -> (T, B, H, S)

@@ -51,12 +51,16 @@ def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
     cache = layer._get_input_buffer(arguments["incremental_state"])
     rows, _, keys, key_width = cache.key.shape
     widest = max(key_width, cache.value.size(3))
-    parts = layer.queries(numbers(1, 1, WIDTH)).shape[3:].numel() // key_width  # 3 in mhe_conv
-    bound = ROWS * HEADS * parts * max(keys, widest)  # scores, queries or heads
+    queries = layer.queries(numbers(1, 1, WIDTH)).shape[3:].numel()  # 3 parts of a key in mhe_conv
+    parts = max(1, queries // key_width)
+    # Scores, queries or heads; a kind with a context computes them for earlier inputs, too.
+    bound = ROWS * HEADS * parts * max(keys, widest, (1 + 2 * layer.context) * widest)
     if place == "decoder":
         bound = max(bound, cache.key.numel(), cache.value.numel())
     if kind == "sha":  # sha writes the sum of W_O's blocks
         bound = max(bound, WIDTH * layer.head_dim)
+    if kind == "tucker":  # tucker writes the matrices of its heads
+        bound = max(bound, HEADS * layer.head_dim**2)
     assert max(work.written) <= bound * FLOAT_BYTES
     if cache.value.size(1) == 1:
         assert max(work.written) < HEADS * widest * rows * keys * FLOAT_BYTES
@@ -72,8 +76,10 @@ def test_a_reorder_writes_exactly_the_cache(kind: str) -> None:
     state, order = arguments["incremental_state"], torch.tensor([0, 0, 1, 4, 3, 3])
     with Operators() as work:
         layer.reorder_incremental_state(state, order)
-    size = storage_bytes(layer._get_input_buffer(state))
-    assert size == ROWS * PAST * layer.cached_values * FLOAT_BYTES
+    cache = layer._get_input_buffer(state)
+    size = storage_bytes(cache)
+    earlier = ROWS * layer.context * WIDTH
+    assert size == (ROWS * PAST * layer.cached_values + earlier) * FLOAT_BYTES
     assert sum(n for n in work.written if n > order.numel() * order.element_size()) == size
 
 

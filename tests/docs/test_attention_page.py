@@ -51,7 +51,7 @@ ROWS = {
 
 def evaluate(formula: str, **sizes: int) -> int:
     """Evaluate a formula of the page, such as 2·C·n·d + n·D, for the sizes that letters name."""
-    assert re.fullmatch(r"[CndgrD0-9·+() ]+", formula)
+    assert re.fullmatch(r"[CndgrDabcR0-9·+() ]+", formula)
     product = formula.replace("·", "*")
     return eval(product, {"__builtins__": {}}, sizes)  # noqa: S307 - checked above
 
@@ -69,11 +69,14 @@ def test_every_kind_has_a_row_and_a_section() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("width", "heads"), [(24, 4), (48, 8)])
 def test_formulas_equal_the_counts_of_a_built_layer(kind: str, width: int, heads: int) -> None:
-    choices = {"gqa": {"kv_heads": 4}, "mla": {"latent_dim": 7}}
+    choices = {"gqa": {"kv_heads": 4}, "skv": {"kv_heads": 2}, "mla": {"latent_dim": 7}}
     choices["collaborative"] = {"collaborative_dim": 10}
+    ranks = {"tucker_head_rank": 3, "tucker_query_rank": 9, "tucker_key_rank": 11}
+    choices |= {"tucker": ranks, "tpa": {"tpa_rank": 2}, "mfa": {"query_rank": 7}}
     layer = build_attention(kind, width, heads, **choices.get(kind, {}))
     parameters, cached, _ = ROWS[kind]
-    sizes = {"C": width, "n": heads, "d": width // heads, "g": 4, "r": 7, "D": 10}
+    sizes = {"C": width, "n": heads, "d": width // heads, "r": 7, "D": 10}
+    sizes |= {"g": layer.kv_heads, "a": 3, "b": 9, "c": 11, "R": 2}
     assert evaluate(parameters, **sizes) == attention_parameters(layer)
     assert evaluate(cached, **sizes) == layer.cached_values
 

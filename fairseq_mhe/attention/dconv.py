@@ -1,0 +1,58 @@
+"""Multi-DConv-head attention (MDHA): Primer, So et al. 2021, section 4.2 (arXiv 2109.08668).
+
+MHA with a filter after each projection: every channel of Q = X W_Q, of K = Y W_K and of V = Y W_V
+has three taps e_0, e_1, e_2 of its own, and position t becomes sum_j e_j Q_{t-j}, with zeros before
+the sentence. Head i is softmax(Q_i K_i^T / sqrt(d)) V_i; the output is concat(heads) W_O.
+Parameters without biases: 2 C n d + kdim n d + vdim n d + 9 n d.
+
+Primer is a decoder; here an encoder's filters look back, too. Biases are added after the filters.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, pad
+
+from fairseq_mhe.attention.base import Attention, split_heads
+
+TAPS = 3
+
+
+class DepthwiseConvAttention(Attention):
+    """Each channel of queries, keys and values is filtered over three neighbouring positions.
+
+    Taps start at 1/2 for a position itself and 1/6 for the two before it, as we remember the
+    authors' code.
+    """
+
+    no_heads = "its queries, keys and values read several positions"
+    context = TAPS - 1
+    q_taps: nn.Parameter  # (3, n d), of the query
+    k_taps: nn.Parameter
+    v_taps: nn.Parameter
+
+    def build(self) -> None:
+        self.project(self.num_heads, kv_heads=self.num_heads)
+        start = torch.tensor([1 / 2, 1 / 6, 1 / 6]).unsqueeze(1)  # (3, 1)
+        for name in ("q", "k", "v"):
+            taps = start.repeat(1, self.num_heads * self.head_dim)  # (3, n d)
+            self.register_parameter(f"{name}_taps", nn.Parameter(taps))
+
+    def queries(self, x: Tensor) -> Tensor:
+        """(T, B, C) -> (B, n, T, d)."""
+        return self.filtered(x, self.q_proj, self.q_taps)
+
+    def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """(S, B, kdim), (S, B, vdim) -> (B, n, S, d), (B, n, S, d)."""
+        keys = self.filtered(key, self.k_proj, self.k_taps)
+        return keys, self.filtered(value, self.v_proj, self.v_taps)
+
+    def filtered(self, x: Tensor, layer: nn.Linear, taps: Tensor) -> Tensor:
+        """(S, B, width) -> (B, n, S, d): project, filter by ``taps`` (3, n d), add the bias."""
+        projected = linear(x, layer.weight)  # (S, B, n d)
+        padded = pad(projected, (0, 0, 0, 0, TAPS - 1, 0))  # (2 + S, B, n d)
+        result = projected * taps[0]
+        for j in range(1, TAPS):
+            result = result + padded.narrow(0, TAPS - 1 - j, len(x)) * taps[j]
+        if layer.bias is not None:
+            result = result + layer.bias
+        return split_heads(result, self.num_heads)

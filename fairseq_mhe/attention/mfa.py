@@ -1,0 +1,59 @@
+"""Multi-matrix factorization attention (MFA): Hu et al., Findings of ACL 2025 (arXiv 2412.19255).
+
+Multi-query attention whose queries have low rank: q_i = norm(X A) B_i with A (C, r), B_i (r, d) and
+norm the root mean square norm. Head i is softmax(q_i (Y W_K)^T / sqrt(d)) Y W_V; the output is
+concat(heads) W_O. B_i can contain the weights of the norm, so it has none. The paper widens heads
+with the parameters that A saves (``--attention-head-dim``). We leave out rotary positions.
+Parameters without biases: C r + r n d + kdim d + vdim d + n d C.
+"""
+
+from dataclasses import replace
+
+from torch import Tensor
+from torch.nn.functional import rms_norm
+
+from fairseq_mhe.attention.base import Attention, Option, split_heads
+from fairseq_mhe.attention.written_out import WrittenOut, head_projections
+
+NORM_EPS = 1e-6
+_RANK_HELP = "rank of the queries of all heads (default: 2 x width of a head)"
+_NORM_HELP = "norm of the vectors from which all heads compute queries (default: rms)"
+
+
+class FactorizedQueryAttention(Attention):
+    """Queries of rank r for each head; all heads read one key head and one value head."""
+
+    OPTIONS = (
+        *Attention.OPTIONS,
+        Option("attention_query_rank", _RANK_HELP),
+        Option("attention_query_norm", _NORM_HELP, str, "rms", ("rms", "none")),
+    )
+    no_heads = "its queries are normalised, which no projection does"
+    linear_heads = False
+    query_rank: int  # r
+    query_norm: str
+
+    def build(self) -> None:
+        if self.query_rank is None:
+            self.query_rank = 2 * self.head_dim
+        self.project(self.num_heads, kv_heads=1)
+        self.q_down_proj = self.input_linear(self.embed_dim, self.query_rank)  # A
+        self.q_proj = self.linear(self.query_rank, self.num_heads * self.head_dim)  # B
+
+    def queries(self, x: Tensor) -> Tensor:
+        """(T, B, C) -> (B, n, T, d): norm(X A) B_i."""
+        latent = self.q_down_proj(x)  # (T, B, r)
+        if self.query_norm == "rms":
+            latent = rms_norm(latent, (self.query_rank,), eps=NORM_EPS)
+        return split_heads(self.q_proj(latent), self.num_heads)
+
+    def written_out(self) -> WrittenOut:
+        """Without the norm, A B_i is the projection of a head's queries."""
+        if self.query_norm != "none":
+            return super().written_out()  # raises UserError
+        heads = WrittenOut.of_projections(self)
+        down, down_bias = head_projections(self.q_down_proj, 1)  # (1, r, C), (1, r)
+        bias = (heads.query @ down_bias.unsqueeze(2)).squeeze(
+            2
+        ) + heads.query_bias  # (n, d)
+        return replace(heads, query=heads.query @ down, query_bias=bias)

@@ -1,0 +1,104 @@
+"""Tucker attention: Klein et al. 2026 (arXiv 2603.30033), without rotary positions.
+
+The products W_Q^i W_K^i^T of all heads are one tensor (n, C, C) of Tucker ranks a, b and c: queries
+X U and keys Y K, with U (C, b) and K (kdim, c), serve all heads, and head i has the matrix
+M_i = sum_j u_ij C_j, with a shared matrices C_j (b, c). The products W_V^i W_O^i have the same
+ranks: values Y V, with V (vdim, b), N_i = sum_j v_ij D_j (b, c) and O (c, C). Head i is
+softmax(X U M_i (Y K)^T / sqrt(d)) Y V; the output is sum_i (head_i N_i) O.
+Parameters without biases: 2 (n a + a b c) + C b + kdim c + vdim b + c C.
+
+The defaults 4, d and d give the cache of MHE: one key and one value head of width d.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_mhe.attention.base import Attention, Option, join_heads, split_heads
+from fairseq_mhe.attention.written_out import WrittenOut, head_projections
+
+_HEAD_RANK_HELP = "rank over heads (default: 4, at most the number of heads)"
+_QUERY_RANK_HELP = "width of shared queries and values (default: width of a head)"
+_KEY_RANK_HELP = (
+    "width of shared keys, and of the sum over heads (default: width of a head)"
+)
+
+
+class TuckerAttention(Attention):
+    """All heads share queries, keys and values; each mixes shared matrices between them.
+
+    The paper's initial weights could not be read. Here every head's queries and the output start
+    with the variance that they have in ``mha``.
+    """
+
+    OPTIONS = (
+        *Attention.OPTIONS,
+        Option("tucker_head_rank", _HEAD_RANK_HELP),
+        Option("tucker_query_rank", _QUERY_RANK_HELP),
+        Option("tucker_key_rank", _KEY_RANK_HELP),
+    )
+    linear_heads = False
+    shared_projection_init = "head"
+    tucker_head_rank: int  # a
+    tucker_query_rank: int  # b
+    tucker_key_rank: int  # c
+
+    def build(self) -> None:
+        a = self.tucker_head_rank = self.tucker_head_rank or min(4, self.num_heads)
+        b = self.tucker_query_rank = self.tucker_query_rank or self.head_dim
+        c = self.tucker_key_rank = self.tucker_key_rank or self.head_dim
+        self.q_proj = self.input_linear(self.embed_dim, b)
+        self.k_proj = self.input_linear(self.kdim, c)
+        self.v_proj = self.input_linear(self.vdim, b)
+        for name in ("score", "output"):
+            weights = nn.Parameter(torch.empty(self.num_heads, a))  # (n, a)
+            matrices = nn.Parameter(torch.empty(a, b, c))
+            if not weights.is_meta:
+                nn.init.normal_(weights, std=a**-0.5)
+                nn.init.normal_(matrices, std=b**-0.5)
+            self.register_parameter(f"{name}_weights", weights)
+            self.register_parameter(f"{name}_matrices", matrices)
+        # The output adds up n heads: Xavier's range of a matrix (C, n c) keeps its variance.
+        gain = ((self.embed_dim + c) / (self.embed_dim + self.num_heads * c)) ** 0.5
+        self.out_proj = self.linear(c, self.embed_dim, gain)
+        if self.out_proj.bias is not None:
+            nn.init.zeros_(self.out_proj.bias)
+
+    def head_matrices(self, name: str) -> Tensor:
+        """(n, b, c): M_i for ``name`` "score", N_i for "output"."""
+        weights = self.get_parameter(f"{name}_weights")  # (n, a)
+        return torch.einsum(
+            "na,abc->nbc", weights, self.get_parameter(f"{name}_matrices")
+        )
+
+    def queries(self, x: Tensor) -> Tensor:
+        """(T, B, C) -> (B, n, T, c): X U M_i."""
+        matrices = self.head_matrices("score").transpose(0, 1).flatten(1)  # (b, n c)
+        return split_heads(self.q_proj(x) @ matrices, self.num_heads)
+
+    def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """(S, B, kdim), (S, B, vdim) -> (B, 1, S, c), (B, 1, S, b)."""
+        return split_heads(self.k_proj(key), 1), split_heads(self.v_proj(value), 1)
+
+    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
+        """(B, n, T, b) -> (T, B, C): sum_i (head_i N_i) O."""
+        matrices = self.head_matrices("output").flatten(0, 1)  # (n b, c)
+        return self.out_proj(join_heads(heads) @ matrices)
+
+    def written_out(self) -> WrittenOut:
+        """Queries contain M_i and the output N_i; keys and values are the same for all heads."""
+        n = self.num_heads
+        scores, outputs = (
+            self.head_matrices(name).detach().double() for name in ("score", "output")
+        )
+        query, query_bias = head_projections(self.q_proj, 1)  # (1, b, C), (1, b)
+        output = self.out_proj.weight.detach().double()  # (C, c)
+        bias = self.out_proj.bias
+        return WrittenOut(
+            scores.transpose(1, 2) @ query,  # (n, c, C)
+            (query_bias.unsqueeze(1) @ scores).squeeze(1),  # (n, c)
+            *head_projections(self.k_proj, 1, n),
+            *head_projections(self.v_proj, 1, n),
+            output @ outputs.transpose(1, 2),  # (n, C, b)
+            output.new_zeros(len(output)) if bias is None else bias.detach().double(),
+            self.scaling,
+        )
