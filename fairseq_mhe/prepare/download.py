@@ -1,6 +1,7 @@
 """Download published files, with resume and checksums, and extract members of archives."""
 
 import gzip
+import lzma
 import posixpath
 import tarfile
 import zipfile
@@ -8,6 +9,7 @@ import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -19,12 +21,23 @@ from fairseq_mhe.common.progress import Board
 
 RETRIES = 4  # of a request that fails before its first byte
 PAUSE = 2.0  # seconds before the second retry; doubled before each further retry
+LONGEST_PAUSE = (
+    60.0  # seconds that a busy server may ask for; a longer pause ends the command
+)
 TIMEOUT = 60.0  # seconds without a byte
 BLOCK = 1 << 16  # bytes written at a time; a broken connection loses at most one block
 MB = 10**6
 #: Status codes of a busy server, which may ask for a pause by the header Retry-After.
 _BUSY = (408, 429, 500, 502, 503, 504)
-_DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error)
+_DAMAGED = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
+    OSError,  # bzip2's, without a number
+)
 
 
 @dataclass(frozen=True)
@@ -61,11 +74,28 @@ def download(
     return [folder / file.name for file in files]
 
 
+class _Retry(Retry):
+    """urllib3's retries, but for a server that asks for a pause of hours."""
+
+    def get_retry_after(self, response: Any) -> float | None:
+        seconds = super().get_retry_after(response)
+        if seconds is not None and seconds > LONGEST_PAUSE:
+            pause = response.headers["Retry-After"]
+            raise requests.RequestException(
+                f"the server is busy and asks for a pause (Retry-After: {pause})"
+            )
+        return seconds
+
+
+class _UnusableAnswer(requests.RequestException):
+    """The server's answer cannot be the rest of the file."""
+
+
 def _download(url: str, path: Path) -> None:
     """Download to PATH.part, resuming as long as more bytes arrive; then rename it to ``path``."""
     part = path.with_name(f"{path.name}.part")
     part.touch()
-    retries = Retry(
+    retries = _Retry(
         RETRIES, backoff_factor=PAUSE, status_forcelist=_BUSY, raise_on_status=False
     )
     with requests.Session() as session:
@@ -76,6 +106,12 @@ def _download(url: str, path: Path) -> None:
             try:
                 _resume(session, url, part)
                 break
+            except _UnusableAnswer as error:
+                if not size:  # the whole file was asked for
+                    raise UserError(
+                        f"cannot download {url}: {error}; use --mirror"
+                    ) from error
+                part.write_bytes(b"")
             except requests.RequestException as error:
                 if part.stat().st_size == size:  # no progress
                     raise UserError(
@@ -92,12 +128,18 @@ def _resume(session: requests.Session, url: str, part: Path) -> None:
     if size:
         headers["Range"] = f"bytes={size}-"
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-        if response.status_code == requests.codes.requested_range_not_satisfiable:
-            return  # the file has no more bytes
+        if size and _is_complete(response, size):
+            return
         response.raise_for_status()
         if response.status_code != requests.codes.partial_content:
             size = 0  # the server sends the whole file
-        rest = response.headers.get("Content-Length")
+        elif not _begins_at(response, size):
+            raise _UnusableAnswer(
+                "the server sent another part of the file than it was asked for"
+            )
+        rest = response.headers.get("Content-Length", "")
+        if not rest.isdecimal() and rest:
+            raise _UnusableAnswer(f"the server says that the file has {rest!r} bytes")
         total = size + int(rest) if rest else None
         # Some servers call .gz an encoding despite "identity"; requests would decompress it.
         response.raw.headers.pop("Content-Encoding", None)
@@ -107,6 +149,20 @@ def _resume(session: requests.Session, url: str, part: Path) -> None:
                 size += len(block)
                 if total is not None:
                     board.update(part.stem, size // MB, max(1, total // MB))
+
+
+def _is_complete(response: requests.Response, size: int) -> bool:
+    """Whether the server has no byte after the first ``size``; raises if it has fewer."""
+    if response.status_code != requests.codes.requested_range_not_satisfiable:
+        return False
+    if response.headers.get("Content-Range") == f"bytes */{size}":
+        return True
+    raise _UnusableAnswer("the server's file is shorter than the part that is here")
+
+
+def _begins_at(response: requests.Response, size: int) -> bool:
+    """Whether a partial answer begins at byte ``size``."""
+    return response.headers.get("Content-Range", "").startswith(f"bytes {size}-")
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
@@ -128,8 +184,16 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
                 while packed.fileobj and packed.fileobj.read(1 << 20):
                     pass
     except _DAMAGED as error:
+        if getattr(error, "errno", None):
+            raise  # of the disk
         advice = "delete it to download it again"
         raise UserError(f"{archive} is damaged: {error}; {advice}") from error
+    except (
+        RuntimeError
+    ) as error:  # zipfile's, also for a compression that it does not know
+        raise UserError(
+            f"{archive} cannot be unpacked: {error}; unpack it first"
+        ) from error
     missing = sorted(name for name in members if not (out / name).is_file())
     if missing:
         names = " and no ".join(missing)

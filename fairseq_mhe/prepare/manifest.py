@@ -1,6 +1,7 @@
 """The manifest.json of a data folder records the inputs, counts and files of each step."""
 
 import contextlib
+import errno
 import os
 import platform
 import tempfile
@@ -189,6 +190,9 @@ def open_manifest(
                 content["steps"] = read_manifest(data, form)["steps"]
             yield Manifest(data, content, workers)
     except OSError as error:
-        reason = f"{error.filename or data}: {error.strerror or error}"
-        advice = "mend that and run the same command again"
+        # The error of a copy has two names, of which the second is the output's.
+        name = error.filename2 or error.filename or data
+        reason = f"{name}: {error.strerror or error}"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = f"{'make room' if full else 'mend that'} and run the same command again"
         raise UserError(f"cannot read or write {reason}; {advice}") from error

@@ -1,6 +1,8 @@
 """Downloads from a server that breaks off, lies or refuses; wrong and damaged archives."""
 
+import bz2
 import gzip
+import lzma
 import tarfile
 import zipfile
 from dataclasses import replace
@@ -92,6 +94,51 @@ def test_a_complete_part_is_not_downloaded_again(
     assert server.requests == [("/file.tgz", f"bytes={len(CONTENT)}-")]
 
 
+def test_another_range_is_not_appended(file: RemoteFile, server: Server, tmp_path: Path) -> None:
+    """The whole file is asked for instead; if that answer is a part, too, the command ends."""
+    server.break_after = [BLOCK + 4000]
+    server.headers = {"Content-Range": f"bytes 5-{len(CONTENT) - 1}/{len(CONTENT)}"}
+    assert obtain(file, tmp_path) == CONTENT
+    assert [byte_range for _, byte_range in server.requests] == [None, f"bytes={BLOCK}-", None]
+    server.busy = [206]
+    with pytest.raises(UserError, match=r"file\.tgz: the server sent another part"):
+        obtain(replace(file, sha256=None), tmp_path / "again")
+
+
+def test_a_part_longer_than_the_file_is_replaced(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "file.tgz.part").write_bytes(CONTENT + b"more")
+    assert obtain(replace(file, sha256=None), tmp_path) == CONTENT
+
+
+def test_status_416_for_the_whole_file_is_an_error(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
+    server.status = 416
+    with pytest.raises(UserError, match=r"cannot download http://127.*file\.tgz: 416"):
+        obtain(replace(file, sha256=None), tmp_path)
+    assert not (tmp_path / "file.tgz").exists()
+
+
+def test_a_length_that_is_no_number_is_an_error(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
+    server.headers = {"Content-Length": "abc"}
+    with pytest.raises(UserError, match=r"file\.tgz: the server says that the file has 'abc'"):
+        obtain(file, tmp_path)
+
+
+@pytest.mark.parametrize("pause", ["86400", "Fri, 31 Dec 2100 23:59:59 GMT", "soon"])
+def test_a_pause_of_hours_is_not_obeyed(
+    file: RemoteFile, server: Server, tmp_path: Path, pause: str
+) -> None:
+    server.busy, server.headers = [503], {"Retry-After": pause}
+    with pytest.raises(UserError, match=rf"http://127.*file\.tgz: .*{pause}"):
+        obtain(file, tmp_path)
+    assert len(server.requests) == 1
+
+
 def test_a_wrong_checksum_deletes_downloads_only(file: RemoteFile, tmp_path: Path) -> None:
     (tmp_path / "file.tgz").write_bytes(CONTENT)  # the user's
     wrong = replace(file, sha256="0" * 64)
@@ -115,11 +162,14 @@ LONG = "".join(f"{number**5}\n" for number in range(5000))
 
 
 def write(path: Path, members: dict[str, str]) -> Path:
-    if path.suffix == ".tgz":
-        return write_archive(path, members)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in members.items():
+                archive.writestr(name, text)
+        return path
+    tar = gzip.decompress(write_archive(path, members).read_bytes())
+    packers = {".tgz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+    path.write_bytes(packers[path.suffix](tar))
     return path
 
 
@@ -144,16 +194,28 @@ def test_a_link_or_a_folder_is_not_unpacked_as_a_member(tmp_path: Path, kind: by
         extract(tmp_path / "a.tar", ["a.en"], tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", ["a.tgz", "a.zip"])
+@pytest.mark.parametrize("name", ["a.tgz", "a.zip", "a.tar.xz", "a.tar.bz2"])
 def test_missing_members_and_damaged_archives_are_refused(tmp_path: Path, name: str) -> None:
     archive = write(tmp_path / name, {"b.de": "zwei\n", "a.en": LONG})
     with pytest.raises(UserError, match=r"has no training/a\.de and no x\.de; is it the right"):
         extract(archive, ["b.de", "x.de", "training/a.de"], tmp_path / "out")
     content = archive.read_bytes()
     damaged = [b"", content[: len(content) // 2]]
+    middle = len(content) // 2
+    damaged.append(content[:middle] + bytes(40) + content[middle + 40 :])
     if name == "a.tgz":  # with a wrong checksum at the end of the file
         damaged.append(content[:-8] + bytes(4) + content[-4:])
     for some in damaged:
         archive.write_bytes(some)
         with pytest.raises(UserError, match=rf"{name} is damaged: .* delete it"):
             extract(archive, ["b.de", "a.en"], tmp_path / "out")
+
+
+def test_an_encrypted_archive_is_called_so(tmp_path: Path) -> None:
+    archive = write(tmp_path / "a.zip", {"a.en": LONG})
+    content = bytearray(archive.read_bytes())
+    content[6] |= 1  # the flag of encryption, before the file and in the directory
+    content[content.rindex(b"PK\x01\x02") + 8] |= 1
+    archive.write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.zip cannot be unpacked: .* encrypted"):
+        extract(archive, ["a.en"], tmp_path / "out")

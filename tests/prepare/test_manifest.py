@@ -1,5 +1,6 @@
 """A manifest skips, repeats and resumes steps; folders are opened or refused."""
 
+import errno
 import json
 import os
 import re
@@ -85,6 +86,15 @@ def test_a_step_that_fails_while_it_moves_files_is_repeated(tmp_path: Path) -> N
     run(tmp_path, action)
     assert action.calls == 1  # although inputs and size equal those of the first run
     assert (tmp_path / "one").read_text() == "made"
+
+
+def test_a_full_disk_does_not_name_the_source(tmp_path: Path) -> None:
+    def copy(work: Path) -> Counts:  # fails as shutil.copyfile does
+        full = os.strerror(errno.ENOSPC)
+        raise OSError(errno.ENOSPC, full, "/the/source", None, str(work / "copy"))
+
+    with pytest.raises(UserError, match="copy: No space left on device; make room and run"):
+        run(tmp_path / "data", copy)
 
 
 def test_messages_name_a_damaged_manifest(tmp_path: Path) -> None:
