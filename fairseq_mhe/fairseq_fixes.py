@@ -26,7 +26,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.cpu import keep_compiled_products
-from fairseq_mhe.common.errors import ErrorExit
+from fairseq_mhe.common.errors import UserError, show_as_one_line
 from fairseq_mhe.common.quiet import quieten_start_up
 
 _Function = Callable[..., Any]
@@ -35,6 +35,7 @@ _Function = Callable[..., Any]
 def apply() -> None:
     """Apply the fixes that need all of fairseq's modules; `fairseq_mhe.register` calls this."""
     if "fairseq_cli" in sys.modules:  # in fairseq's commands, not in users' programs
+        show_as_one_line()
         quieten_start_up()
         keep_compiled_products()
         if "fairseq_cli.eval_lm" in sys.modules:
@@ -79,7 +80,7 @@ def _parse(
     module = getattr(ARCH_MODEL_REGISTRY.get(arch[1]), "__module__", "") if arch else ""
     # fairseq's fconv and lstm models have options of these names themselves.
     if arch and ours and re.match(r"fairseq\.(?!models\.(fconv|lstm))", module):
-        raise ErrorExit(
+        raise UserError(
             f"{ours[0]} needs an architecture of fairseq_mhe, such as --arch "
             f"transformer_mhe_base, not --arch {arch[1]}"
         )
@@ -106,9 +107,9 @@ def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
     except Exception as error:  # its type depends on the damage
         if path is None:  # add_from_file calls itself with the open file
             raise
-        raise ErrorExit(f"cannot read {path}: {error}; prepare the data again") from error
+        raise UserError(f"cannot read {path}: {error}; prepare the data again") from error
     if data is None and Path(f"{path}.idx").exists():
-        raise ErrorExit(f"{path}.bin is missing: prepare the data again")
+        raise UserError(f"{path}.bin is missing: prepare the data again")
     return data
 
 
@@ -117,7 +118,7 @@ def _evaluate(text: str) -> Any:
     try:
         return _literal(ast.parse(text.lstrip(), mode="eval").body)
     except Exception:  # its type depends on the text
-        raise ErrorExit(f"{text!r:.60} is not a number, list or other literal") from None
+        raise UserError(f"{text!r:.60} is not a number, list or other literal") from None
 
 
 def _literal(node: ast.expr) -> Any:

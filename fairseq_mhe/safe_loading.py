@@ -20,7 +20,7 @@ from fairseq.logging import meters
 from omegaconf import OmegaConf
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
-from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.errors import UserError
 
 _load_ensemble = checkpoint_utils.load_model_ensemble_and_task
 
@@ -33,7 +33,7 @@ def load_checkpoint_to_cpu(
     """Return a checkpoint's state in fairseq's form of today, as its function of this name does.
 
     ``path``: also an address that fairseq's PathManager knows; ``arg_overrides``: option -> value.
-    Raises ErrorExit for a file that `read_checkpoint` refuses.
+    Raises UserError for a file that `read_checkpoint` refuses.
     """
     overrides = arg_overrides or {}
     with _faults_named([path]):
@@ -52,7 +52,7 @@ def load_checkpoint_to_cpu(
 def load_model_ensemble_and_task(
     filenames: Sequence[str], *args: Any, **kwargs: Any
 ) -> tuple[Any, ...]:
-    """Load models as fairseq does, by `load_checkpoint_to_cpu`; ErrorExit names faulty files."""
+    """Load models as fairseq does, by `load_checkpoint_to_cpu`; UserError names faulty files."""
     with _faults_named(filenames), warnings.catch_warnings(action="ignore"):
         return _load_ensemble(filenames, *args, **kwargs)
 
@@ -74,13 +74,11 @@ def _faults_named(paths: Sequence[object]) -> Iterator[None]:
     """Turn an exception into one line that names the files: fairseq checks no option or weight."""
     try:
         yield
-    except (Exception, ErrorExit) as error:
-        why = repr(error)
-        if isinstance(error, (UserError, ErrorExit, OSError)):
-            why = getattr(error, "message", str(error))
+    except Exception as error:
+        why = str(error) if isinstance(error, (UserError, OSError)) else repr(error)
         if not any(str(path) in why for path in paths):
             why = f"cannot load {', '.join(map(str, paths))}: {why}"
-        raise ErrorExit(why) from error
+        raise UserError(why) from error
 
 
 # Trainings of fairseq 0.8 and before stored their meters as objects.

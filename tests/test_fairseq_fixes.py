@@ -27,7 +27,7 @@ from omegaconf import OmegaConf
 
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
-from fairseq_mhe.common.errors import ErrorExit
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build
 from fairseq_mhe.models.families import ROBERTA
 from fairseq_mhe.models.tasks import make_task
@@ -74,9 +74,9 @@ def test_damaged_binary_data_and_dictionaries_are_named(tmp_path: Path) -> None:
     for suffix in ("idx", "bin"):
         (tmp_path / f"train.{suffix}").touch()
     (tmp_path / "dict.en.txt").write_bytes(b"\xff\xfe 3\n")
-    with pytest.raises(ErrorExit, match=r"cannot read .*train: .*; prepare"):
+    with pytest.raises(UserError, match=r"cannot read .*train: .*; prepare"):
         data_utils.load_indexed_dataset(str(tmp_path / "train"), None, "mmap")
-    with pytest.raises(ErrorExit, match=r"cannot read .*dict\.en\.txt: .*; prepare the data"):
+    with pytest.raises(UserError, match=r"cannot read .*dict\.en\.txt: .*; prepare the data"):
         Dictionary.load(str(tmp_path / "dict.en.txt"))
 
 
@@ -225,7 +225,7 @@ def test_attention_of_ours_for_an_architecture_of_fairseqs_is_one_line(
 ) -> None:
     name, end = re.split("[ =]", option)[0], re.split("[ =]", arch)[1]
     for words in (f"{arch} {option}", f"{option} {arch}"):
-        with pytest.raises(ErrorExit, match=f"{name} needs an arch.*, not --arch {end}$"):
+        with pytest.raises(UserError, match=f"{name} needs an arch.*, not --arch {end}$"):
             parsed(*words.split())
 
 
@@ -257,5 +257,5 @@ def test_fairseqs_modules_evaluate_literals_only() -> None:
             names.add(".".join(path.relative_to(folder).with_suffix("").parts))
     assert {"fairseq.utils", "fairseq.optim.adam", "fairseq.models.transformer_lm"} <= names
     assert {vars(sys.modules[name])["eval"] for name in names} == {fairseq_fixes._evaluate}
-    with pytest.raises(ErrorExit, match=r"'\[1\] \* 9+ is not a number, list"):
+    with pytest.raises(UserError, match=r"'\[1\] \* 9+ is not a number, list"):
         fairseq_fixes._evaluate(f"[1] * {'9' * 99}")

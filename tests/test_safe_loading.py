@@ -17,7 +17,7 @@ from fairseq.logging import meters
 from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.inspection import inspect
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
-from fairseq_mhe.common.errors import ErrorExit
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.families import make_task
 from tests.fixtures.checkpoints import save
 from tests.fixtures.models import BOTH_SIDES, make_model
@@ -97,7 +97,7 @@ def test_meters_of_old_trainings_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [np.array([{}], object), np.array("text"), np.zeros(1, "i4,O")])
 def test_arrays_of_anything_but_numbers_are_refused(value: Any, tmp_path: Path) -> None:
     torch.save({"cfg": {}, "model": {}, "extra_state": value}, tmp_path / "a.pt")
-    with pytest.raises(ErrorExit, match=r"a\.pt holds pickled objects"):
+    with pytest.raises(UserError, match=r"a\.pt holds pickled objects"):
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "a.pt"))
     with pytest.raises(pickle.UnpicklingError):
         torch.load(tmp_path / "a.pt")
@@ -147,7 +147,7 @@ def test_options_are_overridden(checkpoint: Path) -> None:
 
 
 def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ErrorExit, match=r"none\.pt"):
+    with pytest.raises(UserError, match=r"none\.pt"):
         checkpoint_utils.load_model_ensemble([str(tmp_path / "none.pt")], task=make_task(44))
 
 

@@ -30,7 +30,7 @@ from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.common.arguments import add_seed, at_least, positive, some_of
 from fairseq_mhe.common.child import end_with_parent
-from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, omp_threads, software
@@ -160,8 +160,6 @@ def _call(variant: str, method: str, *arguments: Any) -> Any:
     """Call this process's benchmark; UserError if its options are wrong or memory runs out."""
     try:
         return getattr(_benchmarks[variant], method)(*arguments)
-    except ErrorExit as error:
-        raise UserError(error.message) from None
     except (MemoryError, RuntimeError) as error:
         if str(error).startswith("Library "):  # CTranslate2 misses a library of CUDA 12
             how = "pip install nvidia-cublas-cu12, and name its folder in LD_LIBRARY_PATH"

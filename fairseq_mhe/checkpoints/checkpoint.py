@@ -17,7 +17,7 @@ from fairseq.tasks.translation import TranslationConfig
 from torch import Tensor
 
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
-from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.common.tables import listed
@@ -143,9 +143,8 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
         model = build_ours(options, family.task(*family.vocab_sizes(state["model"])))
         config = argparse.Namespace(**{**options, "arch": family.name})
         model.load_state_dict(dict(state["model"]), model_cfg=config)
-    except (UserError, ErrorExit) as error:
-        why = error.message if isinstance(error, ErrorExit) else error
-        raise UserError(f"{path}: {why}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
     except Exception as error:  # fairseq does not check options: wrong ones fail anywhere
         problem = f"cannot build a model from {path}: {error!r}"
         raise UserError(f"{problem}; use another checkpoint") from error

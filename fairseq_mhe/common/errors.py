@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 #: Begins the error line of a fairseq command; runs/processes.py removes it from messages.
 ERROR_PREFIX = "fairseq-mhe: error: "
@@ -18,28 +19,41 @@ def one_line(message: object) -> str:
     )
 
 
-class UserError(Exception):
+class UserError(ValueError):
     """Bad input. The message says in one line what is wrong, where, and what to do."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
 
 
-class ErrorExit(SystemExit):
-    """Ends a command of fairseq's with one line; any other exception would show a traceback."""
-
-    def __init__(self, message: object) -> None:
-        self.message = one_line(message)
-        super().__init__(f"{ERROR_PREFIX}{self.message}")
-
-
 @contextlib.contextmanager
 def one_clear_line() -> Iterator[None]:
-    """Turn a UserError or ValueError into an `ErrorExit`, in code of ours that fairseq calls."""
+    """Turn a ValueError about options into a UserError, which commands show as one line."""
     try:
         yield
-    except (UserError, ValueError) as error:
-        raise ErrorExit(error) from None
+    except ValueError as error:
+        raise UserError(error) from None
+
+
+def show_as_one_line() -> None:
+    """Let a UserError end this process with one line and status 1; for fairseq's commands."""
+    show_traceback = sys.excepthook
+
+    def show(kind: Any, error: BaseException, traceback: Any) -> None:
+        cause: BaseException | None = error
+        while cause and not isinstance(cause, UserError):
+            cause = (
+                cause.__cause__ or cause.__context__
+            )  # fairseq's trainer hides the cause
+        if cause:
+            print(f"{ERROR_PREFIX}{cause}", file=sys.stderr)
+        else:
+            show_traceback(kind, error, traceback)
+
+    sys.excepthook = show
+    os.environ.setdefault(
+        "HYDRA_FULL_ERROR", "1"
+    )  # otherwise hydra prints a traceback itself
 
 
 def exit_status(name: str, command: Callable[[], int | None]) -> int:

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, plain, source_of
-from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_no_colon, new_folder, read_json, write_json
 from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.convert.to_ctranslate2 import convert_source
@@ -86,7 +86,7 @@ def read_bundle(bundle: Bundle) -> Trained:
         state = {"cfg": {"model": options}, "model": weights}
         source = source_of(folder / WEIGHTS, state)
         task = task_of(data, source)
-    except (Exception, ErrorExit) as error:  # each kind of damage raises another one
+    except Exception as error:  # each kind of damage raises another one
         why = str(error.__cause__ or error)
         # The message about an unknown kind of attention has advice: --user-dir.
         advice = "" if "--user-dir" in why else ": get the bundle again"

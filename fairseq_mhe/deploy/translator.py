@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import fairseq_mhe
-from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import (
     CTranslate2Engine,
@@ -86,11 +86,8 @@ class Translator:
         from fairseq_mhe.deploy.trained import open_engine, open_trained, read_bundle
 
         folder = None if data is None else Path(data)
-        try:
-            trained = read_bundle(bundle) if bundle else open_trained(path, folder)
-            return cls(trained, open_engine(trained, engine, precision, cpu, threads))
-        except ErrorExit as error:  # raised by our code that fairseq calls
-            raise UserError(error.message) from None
+        trained = read_bundle(bundle) if bundle else open_trained(path, folder)
+        return cls(trained, open_engine(trained, engine, precision, cpu, threads))
 
     def translate(
         self,

@@ -9,7 +9,7 @@ from fairseq.models import BaseFairseqModel, build_model
 from torch import nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION, family_of
 from fairseq_mhe.models.options import PLACES
 
@@ -28,8 +28,6 @@ def build(options: Any, task: Any, seed: int | None = None) -> BaseFairseqModel:
         options = argparse.Namespace(**options)
     try:
         return build_model(options, task)
-    except ErrorExit as error:
-        raise UserError(error.message) from None
     except AssertionError as error:  # of fairseq, about sizes
         raise UserError(f"fairseq {error}: choose sizes that fit together") from None
 

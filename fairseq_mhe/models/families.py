@@ -86,7 +86,7 @@ class Family:
             register_model_architecture(self.name, arch)(configure)
 
     def configure(self, row: Row, args: Any) -> None:
-        """Set the options that ``args`` lacks; ErrorExit for unknown or unsuitable ones."""
+        """Set the options that ``args`` lacks; UserError for unknown or unsuitable ones."""
         with one_clear_line():
             # Check a user's hydra configuration only: fairseq's parser checks a command line, and
             # the configuration in a checkpoint, which has every size, also has the task's options.

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention.masks import padded_on_the_right
-from fairseq_mhe.common.errors import ErrorExit
+from fairseq_mhe.common.errors import UserError
 
 #: A batch is padded at least to these multiples of sentences and of tokens per sentence.
 _SENTENCE_MULTIPLE, _LENGTH_MULTIPLE = 8, 4
@@ -196,7 +196,7 @@ class _Replay(torch.autograd.Function):
     def backward(ctx: Any, grad_features: Tensor) -> Any:
         """grad_features (B, T, C) -> the gradients of the weights."""
         if ctx.open_pass is None:  # the first backward pass has overwritten what it read
-            raise ErrorExit(
+            raise UserError(
                 "--cuda-graphs runs one backward pass of each loss: leave the option out"
             )
         ctx.graph.grad_features.copy_(grad_features)

@@ -25,7 +25,7 @@ from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.fused import drop
 from fairseq_mhe.attention.masks import CausalMask, padded_on_the_right
 from fairseq_mhe.common.cpu import keep_freed_memory
-from fairseq_mhe.common.errors import ErrorExit, one_clear_line
+from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import options as our_options
 from fairseq_mhe.models.architectures import MODEL_NAME
 from fairseq_mhe.models.decoding_graphs import STEP, DecodingGraphs
@@ -437,12 +437,12 @@ class MHEModel(BaseFairseqModel):
             pack_linears(self, self.generation_precision)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Load as fairseq does; raise ErrorExit for weights of another kind, row or vocabulary."""
+        """Load as fairseq does; raise UserError for weights of another kind, row or vocabulary."""
         try:
             return super().load_state_dict(*args, **kwargs)
         except RuntimeError as error:
             difference = shorten(str(error).partition("\n")[2], 200, placeholder=" ...")
-            raise ErrorExit(
+            raise UserError(
                 f"the checkpoint is not of this model: {difference}; use the --arch, --attention "
                 "and dictionary it was trained with, or another --save-dir"
             ) from None

@@ -10,7 +10,7 @@ import torch
 
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.run import measure, workers
-from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.errors import UserError
 from tests.bench.conftest import make_settings
 
 CELL = {"beam": 2, "length": 4, "batch": 1, "dtype": "float32"}
@@ -44,7 +44,6 @@ class TestTurns:
     @pytest.mark.parametrize(
         ("error", "kind", "text"),
         [
-            (ErrorExit("not like that"), UserError, "^not like that$"),
             (UserError("no such thing"), UserError, "no such thing"),
             (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
             (RuntimeError("Library libcublas.so.12 is"), UserError, "^mha: Library .* pip install"),

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, build_attention
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.options import TransformerMHEConfig, kind_options
@@ -159,7 +160,7 @@ def test_fairseq_train_knows_the_example(registered: Path, monkeypatch: pytest.M
     words = ["--user-dir", str(registered), "--arch", "transformer_mhe_base", "--attention", NEW]
     words = ["fairseq-train", "no data", *words, "--collaborative-dim", "8"]
     monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit, match=f"--collaborative-dim has no effect on --attention {NEW}"):
+    with pytest.raises(UserError, match=f"--collaborative-dim has no effect on --attention {NEW}"):
         options.parse_args_and_arch(options.get_training_parser())
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 import fairseq_mhe
 from fairseq_mhe.common.arguments import as_words
-from fairseq_mhe.common.errors import ErrorExit
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
@@ -94,7 +94,7 @@ def test_hydra_gives_equal_models(number: int, size: int, monkeypatch: pytest.Mo
 
 def test_an_option_that_the_model_does_not_have_is_refused() -> None:
     wrong = OmegaConf.create({"_name": TRANSLATION.arch("tiny"), "atention": "mha"})
-    with pytest.raises(ErrorExit, match="has no option atention"):
+    with pytest.raises(UserError, match="has no option atention"):
         make_task(50).build_model(wrong)
 
 
@@ -159,7 +159,7 @@ BAD = [
 
 @pytest.mark.parametrize(("words", "message"), BAD)
 def test_bad_options_stop_the_parser_in_one_line(words: str, message: str) -> None:
-    with pytest.raises(SystemExit, match=f"^fairseq-mhe: error: .*{message}.*$"):
+    with pytest.raises(UserError, match=f"^.*{message}.*$"):
         parse("--arch", "transformer_mhe_base", *words.split())
 
 

@@ -12,6 +12,7 @@ from fairseq.nan_detector import NanDetector
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models import graphs, transformer
 from fairseq_mhe.models.graphs import Work, round_up
 from tests.fixtures.models import make_batch, make_model
@@ -114,7 +115,7 @@ def test_a_kept_loss_holds_no_graph_and_has_no_second_backward_pass() -> None:
         loss = model(**batch)[0].sum()
         loss.backward(retain_graph=True)  # then `loss` still keeps the autograd graph
     assert model._graphs(batch["src_tokens"], batch["prev_output_tokens"]) is not None
-    with pytest.raises(SystemExit, match="--cuda-graphs runs one backward pass of each loss"):
+    with pytest.raises(UserError, match="--cuda-graphs runs one backward pass of each loss"):
         loss.backward()
 
 
@@ -140,9 +141,9 @@ def test_batches_that_no_graph_fits_run_without_one(monkeypatch: pytest.MonkeyPa
 
 def test_options_with_other_kernels_for_each_batch_are_refused() -> None:
     refusal = "--cuda-graphs and --checkpoint-activations do not go together: leave one out"
-    with pytest.raises(SystemExit, match=refusal):
+    with pytest.raises(UserError, match=refusal):
         model_of(checkpoint_activations=True)
-    with pytest.raises(SystemExit, match="--cuda-graphs and --adaptive-input"):
+    with pytest.raises(UserError, match="--cuda-graphs and --adaptive-input"):
         model_of(arch="transformer_lm_mhe_tiny", adaptive_input=True)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fairseq_mhe.attention.mhe import ScaledLinear
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models import packed
 from fairseq_mhe.models.packed import Bf16Inner, Bf16Linear, Bf16Logits, Int8Linear, PackedLinear
 from tests.fixtures.models import make_batch, make_model
@@ -131,13 +132,13 @@ PROCESSORS = {"bf16": "a processor with AVX-512", "int8": "an x86 processor"}
 @pytest.mark.parametrize("precision", PROCESSORS)
 def test_a_precision_that_cannot_run_is_refused(precision: str, monkeypatch: Any) -> None:
     refusal = f"generation in {precision} is for a float32 model on {PROCESSORS[precision]}"
-    with pytest.raises(SystemExit, match=refusal):
+    with pytest.raises(UserError, match=refusal):
         wide(generation_precision=precision).half().make_generation_fast_()
     monkeypatch.setattr(packed, f"{precision}_available", lambda: False)
-    with pytest.raises(SystemExit, match=refusal):
+    with pytest.raises(UserError, match=refusal):
         wide(generation_precision=precision).make_generation_fast_()
     wide(generation_precision="auto").make_generation_fast_()
-    with pytest.raises(SystemExit, match="unknown generation_precision 'bf61'; choose one of: "):
+    with pytest.raises(UserError, match="unknown generation_precision 'bf61'; choose one of: "):
         wide(generation_precision="bf61").make_generation_fast_()
 
 
