@@ -18,7 +18,7 @@ from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.inspection import inspect
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.families import make_task
+from fairseq_mhe.models.tasks import make_task
 from tests.fixtures.checkpoints import save
 from tests.fixtures.models import BOTH_SIDES, make_model
 from tests.fixtures.processes import fairseq
