@@ -1,7 +1,7 @@
 """Benchmarks of one attention sublayer, called with the arguments that its model passes to it."""
 
-from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -9,9 +9,16 @@ from fairseq import utils
 from torch import Tensor
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values, combinations
+from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Options, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch
-from fairseq_mhe.common.arguments import at_least, list_of, number, positive, some_of
+from fairseq_mhe.common.arguments import (
+    at_least,
+    integer,
+    list_of,
+    number,
+    option,
+    some_of,
+)
 
 PLACES = ("encoder", "decoder", "cross", "cross_last")
 #: More positions than fairseq's translation models have by default (1,024).
@@ -24,6 +31,26 @@ _MODEL = (
 ).split()
 
 
+@dataclass(frozen=True, kw_only=True)
+class AttentionOptions(Options):
+    """The options of ``fairseq-mhe bench attention``."""
+
+    vocab_size: int = 64  # does not affect a sublayer
+    places: Sequence[str] = option(
+        PLACES, "sublayers, or all", type=some_of(PLACES), metavar="PLACE,..."
+    )
+    lengths: Sequence[int] = option(
+        (32, 64, 128, 256, 512, 1024),
+        "tokens of each side",
+        type=_LENGTHS,
+        metavar="N,...",
+    )
+    tokens: int | None = integer(None, "tokens of a batch (default: 2048, GPU 16384)")
+    seconds: float = option(
+        0.2, "seconds of calls in a repetition", type=number, metavar="S"
+    )
+
+
 class AttentionBenchmark(Benchmark):
     """A cell has ``place``, ``length`` of source and target, ``batch`` in sentences, ``dtype``."""
 
@@ -34,20 +61,14 @@ class AttentionBenchmark(Benchmark):
         "backward, ms": "backward",
         "in all, ms": "total",
     }
-    options: ClassVar = (
-        ("--places", f"{', '.join(PLACES)}, or all", some_of(PLACES), "all", "PLACE,..."),
-        ("--lengths", "tokens of each side", _LENGTHS, "32,64,128,256,512,1024", "N,..."),
-        ("--tokens", "tokens of a batch (default: 2048, GPU 16384)", positive, None, "N"),
-        ("--seconds", "seconds of calls in a repetition", number, 0.2, "S"),
-    )
-    defaults: ClassVar = {"vocab_size": 64}  # does not affect a sublayer
+    options = AttentionOptions
 
     @classmethod
-    def cells(cls, args: Namespace) -> Iterator[Values]:
+    def cells(cls, options: AttentionOptions) -> Iterator[Values]:
         """Yield cells with about the same number of tokens in each batch, whatever the length."""
-        tokens = args.tokens or (16384 if args.device == "cuda" else 2048)
+        tokens = options.tokens or (16384 if options.device == "cuda" else 2048)
         for cell in combinations(
-            place=args.places, length=args.lengths, dtype=args.dtype
+            place=options.places, length=options.lengths, dtype=options.dtype
         ):
             yield {**cell, "batch": max(1, tokens // cell["length"])}
 
@@ -57,9 +78,13 @@ class AttentionBenchmark(Benchmark):
         settings = self.settings
         _, task, model = models.build(self.variant, settings, dtype, _MODEL)
         model.to(settings.device, DTYPES[dtype])
-        words = task.source_dictionary
-        sizes_and_seed = cell["batch"], cell["length"], settings.seed
-        pairs = models.translation_batch(words, *sizes_and_seed, with_target=True)
+        pairs = models.translation_batch(
+            task.source_dictionary,
+            cell["batch"],
+            cell["length"],
+            settings.seed,
+            with_target=True,
+        )
         batch = utils.apply_to_sample(lambda x: x.to(settings.device), pairs["net_input"])
         place = cell["place"]
         layers = model.encoder.layers if place == "encoder" else model.decoder.layers
@@ -104,15 +129,3 @@ class AttentionBenchmark(Benchmark):
                 torch.autograd.grad(output, self._leaves, grad_output, allow_unused=True)
             del output  # otherwise the peak memory of the next call would include it
         return watch.seconds()
-
-
-class MemoryBenchmark(AttentionBenchmark):
-    """The peak memory of a sublayer; Xue & Aletras 2023 report the saving in percent."""
-
-    title = "memory of one attention sublayer, forward and backward, by length"
-    saves_memory = True
-    defaults: ClassVar = {
-        **AttentionBenchmark.defaults,
-        "places": "encoder",
-        "lengths": "128,256,512,1024,2048",
-    }

@@ -1,37 +1,67 @@
 """Benchmark of translation by fairseq's own beam search or CTranslate2's, with fixed lengths."""
 
-import functools
 import tempfile
-from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from fairseq import utils
 from fairseq.data.data_utils import batch_by_size
-from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
-from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Values, combinations
+from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Options, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch
-from fairseq_mhe.bench.models import BF16, INT8, LANGUAGES, translation_batch
-from fairseq_mhe.common.arguments import at_least, list_of, positive, positive_list
+from fairseq_mhe.bench.models import LANGUAGES, translation_batch
+from fairseq_mhe.bench.variants import (
+    STOCK,
+    Variant,
+    ctranslate2_variants,
+    kind_variants,
+    without_graphs,
+)
+from fairseq_mhe.common.arguments import at_least, integer, list_of, option, positive_list
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import convert
 from fairseq_mhe.prepare.data_folder import DataFolder
 
-#: CTranslate2's variants are named [KIND_]ctranslate2_PRECISION; without KIND the model is stock.
-CTRANSLATE2 = "ctranslate2_"
-_PRECISIONS = {"cpu": "int8", "cuda": "float16"}
+_CPU_TYPES = ("int8", "bfloat16")  # compute types of CTranslate2
 #: Lengths of a news test in subwords: standard deviation of their logarithms, and bounds.
 _SPREAD, _BOUNDS = 0.6, (4, 120)
 _MAX_BATCH_TOKENS = 4096  # source tokens of a batch with such lengths
 _LENGTHS = list_of(at_least(2, 1024))  # fairseq's default number of positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationOptions(Options):
+    """The options of ``fairseq-mhe bench generation``."""
+
+    beams: Sequence[int] = option(
+        (1, 5), "beam sizes; 1 is greedy search", type=positive_list, metavar="N,..."
+    )
+    lengths: Sequence[int] = option(
+        (25, 100, 400), "tokens of source and output", type=_LENGTHS, metavar="N,..."
+    )
+    batch_sizes: Sequence[int] = option(
+        (1, 8, 32), "sentences of a batch", type=positive_list, metavar="N,..."
+    )
+    sentences: int | None = integer(
+        None, "N sentences with lengths as in news, not --lengths"
+    )
+    int8: bool = option(False, "also time kinds with generation_precision int8, on a CPU")
+    bf16: bool = option(
+        False,
+        "also time kinds with generation_precision bf16, and stock in bf16, on a CPU",
+    )
+    ctranslate2: bool = option(
+        False,
+        "also time stock and foldable kinds in CTranslate2, in int8 and bfloat16 (GPU: float16)",
+    )
+    without_graphs: bool = option(False, "also time kinds without CUDA graphs, on a GPU")
 
 
 class GenerationBenchmark(Benchmark):
@@ -40,66 +70,63 @@ class GenerationBenchmark(Benchmark):
     With --sentences it has their number in place of ``length``: their lengths are as in news.
     """
 
-    title = "translation by fairseq's beam search"
-    legend = (
-        "Seconds, medians with quartiles; cache and encoder output as at the last step."
-    )
-    columns: ClassVar = {"s": "total", "sentences/s": "units", "reordering, s": "reorder"}
-    columns |= {"cache, MiB": "cache_bytes"}
-    columns |= {"encoder output, MiB": "encoder_output_bytes"}
-    options: ClassVar = (
-        ("--beams", "beam sizes; 1 is greedy search", positive_list, "1,5", "N,..."),
-        ("--lengths", "tokens of source and output", _LENGTHS, "25,100,400", "N,..."),
-        ("--batch-sizes", "sentences of a batch", positive_list, "1,8,32", "N,..."),
-        (
-            "--sentences",
-            "N sentences with lengths as in news, not --lengths",
-            positive,
-            None,
-            "N",
-        ),
-    )
-    flags: ClassVar = {
-        "--int8": "also time kinds with generation_precision int8",
-        "--bf16": "also time kinds with generation_precision bf16",
-        "--ctranslate2": "also time CTranslate2: stock in int8; on a GPU all in float16",
+    title = "translation by beam search"
+    legend = "Seconds, medians with quartiles. First pass: with all shapes new."
+    columns: ClassVar = {
+        "s": "total",
+        "sentences/s": "units",
+        "first pass": "first_units",
     }
+    options = GenerationOptions
 
     @classmethod
-    def cells(cls, args: Namespace) -> Iterator[Values]:
-        lengths = {"length": args.lengths}
-        if args.sentences:
-            lengths = {"sentences": [args.sentences]}
+    def cells(cls, options: GenerationOptions) -> Iterator[Values]:
+        lengths = {"length": options.lengths}
+        if options.sentences:
+            lengths = {"sentences": [options.sentences]}
         return combinations(
-            beam=args.beams, **lengths, batch=args.batch_sizes, dtype=args.dtype
+            beam=options.beams, **lengths, batch=options.batch_sizes, dtype=options.dtype
         )
 
     @classmethod
-    def variants(cls, args: Namespace) -> dict[str, type[Benchmark]]:
-        variants = super().variants(args)
-        in_float32_on_cpu = args.device == "cpu" and args.dtype == ["float32"]
-        if (args.int8 or args.bf16) and not in_float32_on_cpu:
+    def variants(cls, options: GenerationOptions) -> list[Variant]:
+        variants = super().variants(options)
+        on_cpu = options.device == "cpu"
+        if (options.int8 or options.bf16) and not (
+            on_cpu and list(options.dtype) == ["float32"]
+        ):
             raise UserError("--int8 and --bf16 are for --device cpu and --dtype float32")
-        if args.int8:
-            variants |= {kind + INT8: cls for kind in args.attention}
-        if args.bf16:
-            variants |= {kind + BF16: cls for kind in args.attention}
-        if args.ctranslate2:
+        if options.without_graphs and on_cpu:
+            raise UserError(
+                "--without-graphs is for --device cuda: leave it out on a CPU"
+            )
+        if options.int8:
+            variants += kind_variants(options.kinds, "int8")
+        if options.bf16:
+            variants.append(Variant("stock_bf16", precision="bf16"))
+            variants += kind_variants(options.kinds, "bf16")
+        if options.without_graphs:
+            variants += map(without_graphs, kind_variants(options.kinds))
+        if options.ctranslate2:
             require("ctranslate2")
-            name = CTRANSLATE2 + _PRECISIONS[args.device]
-            kinds = args.attention if args.device == "cuda" else ()
-            names = [name, *(f"{kind}_{name}" for kind in kinds)]
-            variants |= dict.fromkeys(names, CTranslate2Benchmark)
+            kinds = [kind for kind in options.kinds if _is_foldable(kind, options)]
+            variants += ctranslate2_variants(kinds, compute_types(options.device))
         return variants
+
+    @classmethod
+    def of_variant(cls, variant: Variant) -> type[Benchmark]:
+        return CTranslate2Benchmark if variant.by_ctranslate2 else cls
 
     def prepare(self, cell: Values) -> None:
         """Build the model as fairseq-generate does, its beam search and the batches."""
-        cfg, task, model = models.build(self.variant, self.settings, cell["dtype"])
+        is_stock_in_bf16 = self.variant.precision and not self.variant.kind
+        dtype = "bf16" if is_stock_in_bf16 else cell["dtype"]
+        cfg, task, model = models.build(self.variant, self.settings, dtype)
         search = cfg.generation
         search.beam = cell["beam"]
         search.max_len_a = 0
         self._task = task
-        self._model = model.to(self.settings.device, DTYPES[cell["dtype"]])
+        self._model = model.to(self.settings.device, DTYPES[dtype])
         model.prepare_for_inference_(cfg)
         self._generator = task.build_generator([model], search)
         dictionary = task.source_dictionary
@@ -110,28 +137,19 @@ class GenerationBenchmark(Benchmark):
             batch = utils.move_to_cuda(batch) if self.on_gpu else batch
             self._batches.append((length - 1, batch))  # fairseq does not count </s>
             self._sentences += sentences
-        self._state_bytes: Values = {}
 
     def repetition(self) -> Seconds:
-        """Translate the batches; ``reorder`` is the time to reorder states as beams change."""
         watch = Stopwatch(self.on_gpu)
-        model = self._model
-        # The last step extends the state that was reordered last, so this state has all keys.
-        state = _spy(model.decoder, "reorder_incremental_state_scripting", watch)
-        output = _spy(model.encoder, "reorder_encoder_out", watch)
-        for length, batch in self._batches:
-            self._generator.min_len = self._generator.max_len_b = length
-            with watch.part("total"):
-                self._task.inference_step(self._generator, [model], batch)
-            for name, last in (("cache_bytes", state), ("encoder_output_bytes", output)):
-                largest = self._state_bytes.get(name, 0)
-                self._state_bytes[name] = max(storage_bytes(last), largest)
-                last.clear()  # otherwise the peak memory of the next repetition would include it
+        with watch.part("total"):
+            for length, batch in self._batches:
+                self._generator.min_len = self._generator.max_len_b = length
+                self._task.inference_step(self._generator, [self._model], batch)
         return watch.seconds()
 
     def facts(self) -> Values:
+        count = self._sentences
         weights = models.weight_bytes(self._model)
-        return {"units": self._sentences, "weight_bytes": weights, **self._state_bytes}
+        return {"units": count, "first_units": count, "weight_bytes": weights}
 
 
 class CTranslate2Benchmark(GenerationBenchmark):
@@ -157,41 +175,74 @@ class CTranslate2Benchmark(GenerationBenchmark):
 
     def _convert(self) -> None:
         """Convert the model to CTranslate2; shared heads of one of our kinds stay shared."""
-        prefix, _, precision = self.variant.rpartition(CTRANSLATE2)
-        kind = prefix.removesuffix("_")
         settings = self.settings
-        options = vars(models.configuration(STOCK, settings, "float32").model)
-        _, task, model = models.build(kind or STOCK, settings, "float32")
-        weights = folded_parameters(model.eval()) if kind else model.state_dict()
+        variant = Variant(STOCK, self.variant.kind)
+        options = vars(models.configuration(Variant(STOCK), settings, "float32").model)
+        _, task, model = models.build(variant, settings, "float32")
+        is_ours = bool(variant.kind)
+        weights = folded_parameters(model.eval()) if is_ours else model.state_dict()
         self._dictionary = task.source_dictionary
+        precision = self.variant.precision
         with tempfile.TemporaryDirectory() as name:
             dictionaries = Path(name)
             output = dictionaries / "model"
             for language in LANGUAGES:
                 self._dictionary.save(str(dictionaries / f"dict.{language}.txt"))
             data = DataFolder(dictionaries, LANGUAGES)
-            convert(self.variant, options, weights, data, output, precision, bool(kind))
+            name = self.variant.name
+            convert(name, options, weights, data, output, precision, is_ours)
             import ctranslate2  # `convert` raises UserError if it is not installed
 
-            speed = {"compute_type": precision, "intra_threads": settings.threads}
             self._translator = ctranslate2.Translator(
-                str(output), settings.device, **speed
+                str(output),
+                settings.device,
+                compute_type=precision,
+                intra_threads=settings.threads,
             )
             self._weight_bytes = (output / "model.bin").stat().st_size
 
     def repetition(self) -> Seconds:
         watch = Stopwatch(self.on_gpu)
-        limits = ("min_decoding_length", "max_decoding_length")
         with watch.part("total"):
             for length, sentences in self._batches:
-                search = {"beam_size": self._beam, **dict.fromkeys(limits, length)}
-                self._translator.translate_batch(sentences, **search)
+                self._translator.translate_batch(
+                    sentences,
+                    beam_size=self._beam,
+                    min_decoding_length=length,
+                    max_decoding_length=length,
+                )
         return watch.seconds()
 
     def facts(self) -> Values:
         """Return no peak memory, because torch does not see what CTranslate2 allocates."""
-        weights = self._weight_bytes
-        return {"units": self._sentences, "weight_bytes": weights, "peak_bytes": None}
+        count = self._sentences
+        facts = {"units": count, "first_units": count, "peak_bytes": None}
+        return {**facts, "weight_bytes": self._weight_bytes}
+
+
+def compute_types(device: str) -> list[str]:
+    """Return CTranslate2's compute types to measure; say which one this processor lacks."""
+    if device == "cuda":
+        return ["float16"]
+    import ctranslate2
+
+    supported = ctranslate2.get_supported_compute_types(device)
+    for name in _CPU_TYPES:
+        if name not in supported:
+            say(f"CTranslate2 does not compute in {name} on this processor: left out")
+    return [name for name in _CPU_TYPES if name in supported]
+
+
+def _is_foldable(kind: str, options: Options) -> bool:
+    """Return whether fairseq's own model, and so CTranslate2, can hold a kind of attention."""
+    small = replace(options, row="tiny", vocab_size=16)
+    *_, model = models.build(Variant(kind, kind), small, "float32")
+    try:
+        folded_parameters(model)
+    except UserError as error:
+        say(f"{kind} is left out in CTranslate2: {error}")
+        return False
+    return True
 
 
 def shapes(cell: Values) -> list[tuple[int, int]]:
@@ -204,29 +255,3 @@ def shapes(cell: Values) -> list[tuple[int, int]]:
     limits = {"max_tokens": _MAX_BATCH_TOKENS, "max_sentences": cell["batch"]}
     batches = batch_by_size(np.arange(len(lengths)), lengths.__getitem__, **limits)
     return [(len(batch), int(lengths[batch[0]])) for batch in batches]
-
-
-def storage_bytes(value: Any) -> int:
-    """Return the bytes of all tensors in nested dictionaries and lists, shared memory once."""
-    leaves = tree_leaves(value)
-    # tree_leaves does not look into our caches.
-    caches = [vars(leaf) for leaf in leaves if isinstance(leaf, KeyValueCache)]
-    leaves += tree_leaves(caches)
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    storages = [tensor.untyped_storage() for tensor in tensors]
-    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
-
-
-def _spy(owner: nn.Module, name: str, watch: Stopwatch) -> list[Any]:
-    """Time a module's reordering method; the list will hold the state that it reordered last."""
-    # From the class, because the module has the `timed` of an earlier repetition.
-    method = functools.partial(getattr(type(owner), name), owner)
-    last: list[Any] = []
-
-    def timed(state: Any, order: Tensor) -> Any:
-        last[:] = [state]
-        with watch.part("reorder"):
-            return method(state, order)
-
-    setattr(owner, name, timed)
-    return last

@@ -1,19 +1,24 @@
-"""Measurements inside a process: seconds by part, peak memory, GPU kernels."""
+"""Measurements inside a process: seconds by part, peak memory, a profile, the fastest product."""
 
 import contextlib
 import gc
 import time
-from collections import defaultdict
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity
 
 Seconds = dict[str, float]  # by the name of a part of the work
+Work = Callable[[], object]
+#: Operators that a profile names.
+_LONGEST = 15
+#: Sides of the matrices by which `product_speed` measures, and its tries.
+_CPU_SIDE, _GPU_SIDE, _TRIES = 2048, 8192, 5
 
 
 class Stopwatch:
@@ -51,10 +56,10 @@ class Stopwatch:
         return event
 
 
-def peak_memory(call: Callable[[], object], on_gpu: bool) -> int:
-    """Return the largest number of bytes in tensors during ``call``, beyond those before it.
+def peak_memory(work: Work, on_gpu: bool) -> int:
+    """Return the largest number of bytes in tensors during ``work``, beyond those before it.
 
-    torch's allocators count exactly, unlike resident memory. On a CPU this slows the call down.
+    torch's allocators count exactly, unlike resident memory. On a CPU this slows the work down.
     """
     gc.collect()
     if on_gpu:
@@ -62,23 +67,56 @@ def peak_memory(call: Callable[[], object], on_gpu: bool) -> int:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        call()
+        work()
         return torch.cuda.max_memory_allocated() - before
     with profile(profile_memory=True) as profiler:
-        call()
+        work()
     results: Any = profiler.kineto_results
     events = [event for event in results.events() if event.name() == "[memory]"]
     events.sort(key=lambda event: event.start_ns())
     return max(accumulate((event.nbytes() for event in events), initial=0))
 
 
-def gpu_work(call: Callable[[], object]) -> dict[str, float]:
-    """Return the number of ``kernels`` that a call launches, and the GPU's ``busy_seconds``."""
-    with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        call()
-    # The raw events: profiler.events() takes 50 µs for each of a translation's many thousands.
-    results: Any = profiler.profiler
-    events = results.kineto_results.events()
-    kernels = [event for event in events if event.device_type() == DeviceType.CUDA]
-    nanoseconds = sum(kernel.duration_ns() for kernel in kernels)
-    return {"kernels": len(kernels), "busy_seconds": nanoseconds / 1e9}
+def longest_operators(work: Work, on_gpu: bool) -> list[tuple[str, float, int]]:
+    """Return the name, seconds and calls of the operators (on a GPU: kernels) that take longest.
+
+    The first one, "all", adds up every operator; on a GPU it is the time in which the GPU computes.
+    """
+    activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[activity]) as profiler:
+        work()
+    rows = []
+    for event in profiler.key_averages():
+        microseconds = (
+            event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        )
+        rows.append((event.key, microseconds / 1e6, event.count))
+    rows.sort(key=lambda row: -row[1])
+    everything = ("all", sum(row[1] for row in rows), sum(row[2] for row in rows))
+    return [everything, *rows[:_LONGEST]]
+
+
+def waiting_places(work: Work) -> dict[str, int]:
+    """Return how often the host waits for the GPU at each place (file:line) during ``work``."""
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            work()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    waits = [warning for warning in caught if "synchroniz" in str(warning.message)]
+    return dict(Counter(f"{warning.filename}:{warning.lineno}" for warning in waits))
+
+
+def product_speed(device: str, dtype: torch.dtype) -> float:
+    """Return the operations a second that a large matrix product reaches: the arithmetic limit."""
+    side = _GPU_SIDE if device == "cuda" else _CPU_SIDE
+    matrix = torch.randn(side, side, device=device, dtype=dtype)
+    watches = []
+    for _ in range(_TRIES):
+        watch = Stopwatch(device == "cuda")
+        with watch.part("total"):
+            matrix @ matrix
+        watches.append(watch.seconds()["total"])
+    return 2 * side**3 / min(watches)

@@ -2,9 +2,9 @@
 
 import copy
 import functools
+import itertools
 import shlex
-from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,15 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import DictConfig
 from torch import nn
 
-from fairseq_mhe.bench.benchmark import STOCK, Values
+from fairseq_mhe.bench.benchmark import Options, Values
+from fairseq_mhe.bench.variants import Variant
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import random_dataset
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import build as build_model
+from fairseq_mhe.models.build import build_on_meta
+from fairseq_mhe.models.counting import costs
 from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
@@ -29,8 +32,6 @@ from fairseq_mhe.models.tasks import make_task
 from fairseq_mhe.prepare.data_folder import load_task, open_binary
 from fairseq_mhe.runs.processes import user_dir
 
-#: Suffixes of variants: a kind of attention that generates with 8-bit weights, or in bf16.
-INT8, BF16 = "_int8", "_bf16"
 LANGUAGES = ("source", "target")
 _RECIPE = shlex.split("""
     --task translation --source-lang source --target-lang target --share-all-embeddings
@@ -49,21 +50,21 @@ _SHORTEST_SHARE = 0.9
 
 
 def configuration(
-    variant: str, settings: Namespace, dtype: str, extra: Sequence[str] = ()
+    variant: Variant, settings: Options, dtype: str, extra: Sequence[str] = ()
 ) -> DictConfig:
     """Return fairseq-train's configuration for a variant; ``extra``: further command-line words."""
     train: Values = {"seed": settings.seed, "cpu": settings.device == "cpu"}
     if dtype != "float32":
         train[dtype] = True  # --bf16 or --fp16
-    if variant == STOCK:  # fairseq's own loss and optimizer, not our faster ones
+    if variant.kind:
+        train["arch"] = TRANSLATION.arch(settings.row)
+        train["attention"] = variant.kind
+        train["generation_precision"] = variant.precision or None
+        train |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
+    else:  # fairseq's own loss and optimizer, not our faster ones
         train |= {"arch": "transformer", **sizes(settings.row).options()}
         train |= {"criterion": criterion_for("float32"), "optimizer": "adam"}
-    else:
-        train["arch"] = TRANSLATION.arch(settings.row)
-        train["attention"] = variant.removesuffix(INT8).removesuffix(BF16)
-        if variant != train["attention"]:
-            train["generation_precision"] = variant.rpartition("_")[2]  # int8 or bf16
-        train |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
+        train["attn_implementation"] = variant.implementation or None
     # A worker process imports the user's kinds here.
     words = ("no-data", f"--user-dir={user_dir()}", *_RECIPE, *as_words(train), *extra)
     return copy.deepcopy(configuration_of(words))
@@ -77,7 +78,7 @@ def configuration_of(words: tuple[str, ...]) -> DictConfig:
 
 
 def build(
-    variant: str, settings: Namespace, dtype: str, extra: Sequence[str] = ()
+    variant: Variant, settings: Options, dtype: str, extra: Sequence[str] = ()
 ) -> tuple[DictConfig, Any, Any]:
     """Return a `configuration`, a task with one dictionary of made-up words, and the model."""
     cfg = configuration(variant, settings, dtype, extra)
@@ -92,6 +93,20 @@ def weight_bytes(model: nn.Module) -> int:
     return copies + sum(weight.nbytes for weight in model.parameters())
 
 
+def training_operations(settings: Options, kind: str, batches: Sequence[Values]) -> float:
+    """Return the additions and multiplications of an update on each batch, without padding.
+
+    A backward pass computes each product of the forward pass twice, for inputs and for weights.
+    """
+    model = build_on_meta(settings.row, kind, settings.vocab_size)
+    sentences = sum(batch["nsentences"] for batch in batches)
+    target = sum(batch["ntokens"] for batch in batches)
+    source = sum(int(batch["net_input"]["src_lengths"].sum()) for batch in batches)
+    parts = costs(model, round(source / sentences), target / sentences).values()
+    multiply_adds = sum(part.source * source + part.target * target for part in parts)
+    return 3 * 2 * multiply_adds
+
+
 def random_lengths(random: np.random.Generator, count: int, spread: float) -> np.ndarray:
     """Draw lengths (count,) in subwords: log-normal, median 24, ``spread`` of the logarithms."""
     return 24.0 * np.exp(spread * random.standard_normal(count))
@@ -99,7 +114,7 @@ def random_lengths(random: np.random.Generator, count: int, spread: float) -> np
 
 def random_batches(
     dictionary: Dictionary, max_tokens: int, count: int, seed: int
-) -> Iterable[Values]:
+) -> list[Values]:
     """Return ``count`` random batches, as fairseq-train makes them by ``--max-tokens``."""
     random = np.random.default_rng(seed)
     longest = min(_LONGEST, max_tokens)
@@ -110,14 +125,19 @@ def random_batches(
     pairs = random_dataset(seed, *sides)
     batches = pairs.batch_by_size(pairs.ordered_indices(), max_tokens, None, _MULTIPLE)
     chosen = random.choice(len(batches), size=count, replace=count > len(batches))
-    sentences = [[pairs[index] for index in batches[number]] for number in chosen]
-    return list(map(pairs.collater, sentences))
+    made = []
+    for number in chosen:
+        made.append(pairs.collater([pairs[index] for index in batches[number]]))
+    return made
 
 
-def real_batches(folder: Path, vocabulary: int, max_tokens: int) -> Iterable[Values]:
-    """Return an epoch of a data folder's batches, without pairs that are longer than a batch.
+def real_batches(
+    folder: Path, vocabulary: int, max_tokens: int, count: int
+) -> list[Values]:
+    """Return the first ``count`` batches of a data folder's first epoch, or all if it has fewer.
 
-    fairseq-train leaves them out, too. Raises UserError if ``vocabulary`` is too small.
+    They leave out pairs that are longer than a batch, as fairseq-train does. Raises UserError if
+    ``vocabulary`` is too small.
     """
     task = load_task(open_binary(folder))
     words = max(len(task.source_dictionary), len(task.target_dictionary))
@@ -131,7 +151,7 @@ def real_batches(folder: Path, vocabulary: int, max_tokens: int) -> Iterable[Val
         ignore_invalid_inputs=True,
         required_batch_size_multiple=_MULTIPLE,
     )
-    return epoch.next_epoch_itr()
+    return list(itertools.islice(epoch.next_epoch_itr(), count))
 
 
 def translation_batch(

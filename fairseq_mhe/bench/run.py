@@ -13,46 +13,36 @@ import time
 import warnings
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fairseq_mhe.attention import KINDS
-from fairseq_mhe.bench.attention import AttentionBenchmark, MemoryBenchmark
-from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Values
+from fairseq_mhe.bench.attention import AttentionBenchmark
+from fairseq_mhe.bench.benchmark import Benchmark, Options, Values
+from fairseq_mhe.bench.compare import moved, read_baseline
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
-from fairseq_mhe.common.arguments import add_seed, at_least, positive, some_of
+from fairseq_mhe.bench.variants import Variant
+from fairseq_mhe.common.arguments import add_options, from_options
 from fairseq_mhe.common.child import end_with_parent
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.common.system import cores, machine, omp_threads, software
+from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.models.architectures import sizes
-from fairseq_mhe.models.build import VOCABULARY
 
 BENCHMARKS: dict[str, type[Benchmark]] = {
     "attention": AttentionBenchmark,
-    "memory": MemoryBenchmark,
     "training": TrainingBenchmark,
     "generation": GenerationBenchmark,
 }
-_OUT = "write FILE.json and FILE.md after each measurement; the same command resumes"
-_OPTIONS = (
-    ("--row", "row with the sizes of the models", str, "base", "ROW"),
-    ("--attention", "kinds of attention, or all", some_of(KINDS), "all", "KIND,..."),
-    ("--dtype", f"{', '.join(DTYPES)}, or all", some_of(DTYPES), "float32", "TYPE,..."),
-    ("--threads", "CPU threads", positive, omp_threads(cores()), "N"),
-    ("--repetitions", "rounds of measurement", positive, 5, "N"),
-    ("--vocab-size", "words of the joined vocabulary", at_least(16), VOCABULARY, "N"),
-    ("--out", _OUT, Path, None, "FILE"),
-)
 #: Settings that the reports list; the command, which they quote, has the others.
 _FIXED = ("row", "device", "threads", "vocab_size", "repetitions", "seed")
 Workers = dict[str, ProcessPoolExecutor]  # a pool of one process for each variant
@@ -67,78 +57,95 @@ def add_arguments(parser: ArgumentParser) -> None:
         command = benchmarks.add_parser(
             name, help=benchmark.title, description=benchmark.title
         )
-        add = command.add_argument
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        help_ = "device to measure (default: %(default)s)"
-        add("--device", choices=["cpu", "cuda"], default=device, help=help_)
-        for flag, text, convert, default, metavar in (*_OPTIONS, *benchmark.options):
-            text += "" if default is None else " (default: %(default)s)"
-            add(flag, type=convert, default=default, metavar=metavar, help=text)
-        for flag, text in benchmark.flags.items():
-            add(flag, action="store_true", help=text)
-        add_seed(command)
-        command.set_defaults(**benchmark.defaults)
+        add_options(command, benchmark.options)
 
 
-def run(args: Namespace) -> None:
-    """Measure the cells that ``--out`` lacks; print the report and write it to ``--out``."""
+def run(args: Namespace) -> int:
+    """Measure the cells that ``--out`` lacks; print the report and write it to ``--out``.
+
+    Returns 1 if ``--baseline`` is given and a ratio moved, otherwise 0.
+    """
     benchmark = BENCHMARKS[args.bench]
-    sizes(args.row)  # raises UserError for an unknown row
-    if args.device == "cuda" and not torch.cuda.is_available():
+    options: Options = from_options(benchmark.options, args)
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    options = replace(options, device=device)
+    sizes(options.row)  # raises UserError for an unknown row
+    if device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
-    cells = list(benchmark.cells(args))
-    variants = benchmark.variants(args)
+    settings = {name: getattr(options, name) for name in _FIXED}
+    cells = list(benchmark.cells(options))
+    baseline = None
+    if options.baseline:
+        baseline = read_baseline(options.baseline, args.bench, settings, cells)
     results: Values = {
         "benchmark": args.bench,
         "command": shlex.join(["fairseq-mhe", *args.typed]),
-        "machine": machine(args.device),
+        "machine": machine(device),
         "software": software(),
-        "settings": {name: getattr(args, name) for name in _FIXED},
+        "settings": settings,
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "load_average": round(os.getloadavg()[0], 2),
         "cells": [],
     }
-    out = str(args.out or "").removesuffix(".json").removesuffix(".md")
+    variants = benchmark.variants(options)
+    out = str(options.out or "").removesuffix(".json").removesuffix(".md")
+    if out:
+        results = resumed(out, results, len(cells))
+    text = ""
+    with workers(benchmark, variants, options) as started, Board("turns") as board:
+        for cell in cells[len(results["cells"]) :]:
+            name = label(cell)
+            board.add(name, len(started) * options.repetitions)
+            progress = partial(board.update, name)
+            measured = measure(started, cell, options.repetitions, progress)
+            results["cells"].append({"cell": cell, "variants": measured})
+            text = markdown(benchmark, results)
+            if out:
+                write_json(Path(f"{out}.json"), results)
+                write_text(Path(f"{out}.md"), text)
+    print(text)
+    if baseline is None:
+        return 0
+    table, any_moved = moved(baseline, results)
+    print(f"## Compared with {options.baseline}\n\n{table}")
+    return int(any_moved)
+
+
+def resumed(out: str, results: Values, count: int) -> Values:
+    """Return the unfinished results in ``out``.json, or ``results`` if there are none.
+
+    ``count``: cells of finished results, which are measured anew. Raises UserError for results of
+    another command, machine or software.
+    """
     json_path = Path(f"{out}.json")
     markdown_path = Path(f"{out}.md")
-    if out and output_folder(json_path.parent) and json_path.exists():
+    if output_folder(json_path.parent) and json_path.exists():
         existing = read_json(json_path)
         same = ("command", "machine", "software")
         other = [name for name in same if existing.get(name) != results[name]]
         if other:
             problem = f"{json_path} was measured with another {', '.join(other)}"
             raise UserError(f"{problem} (see {out}.md): remove both, or change --out")
-        if len(existing["cells"]) < len(cells):
-            results = existing
-    elif out and markdown_path.exists():
+        if len(existing["cells"]) < count:
+            return existing
+    elif markdown_path.exists():
         raise UserError(f"{out}.md has no .json beside it: remove it, or change --out")
-    with workers(variants, args) as started, Board("turns") as board:
-        for cell in cells[len(results["cells"]) :]:
-            name = label(cell)
-            board.add(name, len(started) * args.repetitions)
-            progress = partial(board.update, name)
-            measured = measure(started, cell, args.repetitions, progress)
-            results["cells"].append({"cell": cell, "variants": measured})
-            text = markdown(benchmark, results)
-            if out:
-                write_json(json_path, results)
-                write_text(markdown_path, text)
-    print(text)
+    return results
 
 
 @contextlib.contextmanager
-def workers(types: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[Workers]:
+def workers(
+    benchmark: type[Benchmark], variants: Sequence[Variant], options: Options
+) -> Iterator[Workers]:
     """Start a process for each variant, from a fork server that has not started CUDA."""
     # Otherwise torch's profiler prints lines when it starts and when older memory is freed.
     os.environ.update(KINETO_LOG_LEVEL="99", TORCH_CPP_LOG_LEVEL="ERROR")
     context = multiprocessing.get_context("forkserver")
-    modules = {benchmark.__module__ for benchmark in types.values()}
-    context.set_forkserver_preload([__name__, *modules])
+    context.set_forkserver_preload([__name__])
     started = {}
-    for variant, benchmark in types.items():
-        started[variant] = ProcessPoolExecutor(
-            1, context, _start, (benchmark, variant, settings)
-        )
+    for variant in variants:
+        made = (benchmark.of_variant(variant), variant, options)
+        started[variant.name] = ProcessPoolExecutor(1, context, _start, made)
     try:
         yield started
     finally:
@@ -148,12 +155,16 @@ def workers(types: dict[str, type[Benchmark]], settings: Namespace) -> Iterator[
             pool.shutdown()  # otherwise Python, at its exit, may write to a broken pool
 
 
-def _start(benchmark: type[Benchmark], variant: str, settings: Namespace) -> None:
+def _start(benchmark: type[Benchmark], variant: Variant, options: Options) -> None:
     end_with_parent()
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(settings.threads)
-    _benchmarks[variant] = benchmark(variant, settings)
+    torch.set_num_threads(options.threads)
+    variant.begin()
+    torch.ones(
+        1, device=options.device
+    )  # else the first pass would include the start of CUDA
+    _benchmarks[variant.name] = benchmark(variant, options)
 
 
 def _call(variant: str, method: str, *arguments: Any) -> Any:

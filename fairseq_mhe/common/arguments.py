@@ -156,9 +156,12 @@ def add_options(parser: ArgumentParser, options: type[Any]) -> None:
         if item.default is False:
             arguments["action"] = "store_true"
         elif not arguments.get("required"):
-            arguments["default"] = item.default
-            if item.default not in (None, ""):
-                arguments["help"] += " (default: %(default)s)"
+            arguments["default"] = default = item.default
+            if default not in (None, "", ()):
+                shown = (
+                    ",".join(map(str, default)) if isinstance(default, tuple) else default
+                )
+                arguments["help"] += f" (default: {shown})"
         parser.add_argument(f"--{item.name.replace('_', '-')}", **arguments)
 
 

@@ -5,15 +5,22 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.masks import CausalMask
-from fairseq_mhe.bench.generation import storage_bytes
 from tests.attention.conftest import EMBED_DIM, Operators, make_layer, random
 
 WIDTH, HEADS, SENTENCES, BEAM, PAST = 256, 8, 2, 3, 60
 ROWS = SENTENCES * BEAM
 FLOAT_BYTES = 4
+
+
+def storage_bytes(cache: Any) -> int:
+    """Return the bytes of a cache's tensors, shared memory once."""
+    tensors = [leaf for leaf in tree_leaves(vars(cache)) if isinstance(leaf, Tensor)]
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def numbers(*shape: int) -> Tensor:

@@ -2,26 +2,29 @@
 
 import gc
 import logging
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fairseq_mhe.bench import run as command
+from fairseq_mhe.bench.benchmark import Benchmark
+from fairseq_mhe.bench.variants import Variant
 
 VOCABULARY = 120
-SETTINGS = {"row": "tiny", "device": "cpu", "vocab_size": VOCABULARY, "threads": 1, "seed": 1}
+OURS, STOCK = Variant("mhe_mul", "mhe_mul"), Variant("stock", is_tuned=False)
 
 
-def make_settings(**changes: Any) -> Namespace:
-    """Return `SETTINGS` with ``changes``, which also are the options of one benchmark."""
-    return Namespace(**{**SETTINGS, **changes})
+def small(benchmark: type[Benchmark], **changes: Any) -> Any:
+    """Return a benchmark's options in the smallest size, with ``changes``."""
+    sizes = {"row": "tiny", "device": "cpu", "vocab_size": VOCABULARY, "threads": 1}
+    return replace(benchmark.options(), **{**sizes, **changes})
 
 
-@pytest.fixture(params=["stock", "mhe_mul"])
-def variant(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=[STOCK, OURS], ids=lambda variant: variant.name)
+def variant(request: pytest.FixtureRequest) -> Variant:
     """Stock fairseq, and one of our kinds."""
     return request.param
 
@@ -48,6 +51,7 @@ def inline_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Benchmarks measure in the tests' process; test_turns.py also has a worker process."""
     monkeypatch.setattr(command, "ProcessPoolExecutor", InlinePool)
     monkeypatch.setattr(command, "end_with_parent", lambda: None)
+    monkeypatch.setattr(Variant, "begin", lambda self: None)  # sets variables of the process
     # Each measurement collects garbage first; frozen, the tests' own objects are not searched.
     gc.freeze()
     yield

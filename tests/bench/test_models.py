@@ -6,31 +6,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fairseq.models.transformer import TransformerModel
+from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.modules import MultiheadAttention
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.models import random_batches, real_batches, translation_batch
+from fairseq_mhe.bench.training import TrainingBenchmark
+from fairseq_mhe.bench.variants import Variant, stock_variants
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.models.tasks import make_dictionary
-from tests.bench.conftest import VOCABULARY, make_settings
+from tests.bench.conftest import STOCK, VOCABULARY, small
 from tests.fixtures.small_runs import SMALL
 
-SETTINGS = make_settings()
+SETTINGS = small(TrainingBenchmark)
 DICTIONARY = make_dictionary(VOCABULARY)
 PAD, EOS = DICTIONARY.pad(), DICTIONARY.eos()
 
 
-def build(variant: str, row: str = "tiny"):
+def build(variant: Variant, row: str = "tiny"):
     with torch.device("meta" if row != "tiny" else "cpu"):
-        return models.build(variant, make_settings(row=row), "float32")[-1]
+        return models.build(variant, small(TrainingBenchmark, row=row), "float32")[-1]
+
+
+def kind(name: str, precision: str = "") -> Variant:
+    return Variant(name, name, precision)
 
 
 def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
-    model = build("stock")
+    model = build(STOCK)
     assert type(model) is TransformerModel
     for layer in model.decoder.layers:
         assert type(layer.self_attn) is type(layer.encoder_attn) is MultiheadAttention
@@ -38,9 +44,20 @@ def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
     assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
 
 
-def test_a_suffix_sets_the_precision_of_generation() -> None:
-    precisions = {name: build(f"mha{name}").generation_precision for name in ("", "_int8", "_bf16")}
-    assert precisions == {"": "float32", "_int8": "int8", "_bf16": "bf16"}
+def test_a_variant_sets_the_precision_of_generation() -> None:
+    for precision in ("", "int8", "bf16"):
+        assert build(kind("mha", precision)).generation_precision == precision or "float32"
+
+
+def test_stock_has_the_fused_attention_of_newer_versions_of_fairseq(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """fairseq 0.13 has --attn-implementation; the installed one may not."""
+    monkeypatch.setattr(TransformerConfig, "attn_implementation", "fairseq", raising=False)
+    words: list[str] = []
+    monkeypatch.setattr(models, "configuration_of", words.extend)
+    models.configuration([*stock_variants("cpu")][-1], SETTINGS, "float32")
+    assert words[words.index("--attn-implementation") + 1] == "fast_fused"
 
 
 def test_a_worker_imports_the_users_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +65,7 @@ def test_a_worker_imports_the_users_kinds(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "__init__.py").write_text(lines)
     monkeypatch.setenv("FAIRSEQ_MHE_USER_DIR", str(tmp_path))
     monkeypatch.setitem(KINDS, "mine", None)  # undone afterwards
-    assert total_parameters(build("mine")) == total_parameters(build("mha"))
+    assert total_parameters(build(kind("mine"))) == total_parameters(build(kind("mha")))
 
 
 # The rows multi30k_* differ from multi30k in numbers only.
@@ -61,7 +78,7 @@ def test_stock_and_mha_have_the_same_sizes_in_every_row(
     name = "convert_namespace_to_omegaconf"
     monkeypatch.setattr(models, name, lambda args: Namespace(model=args, task=args, common=args))
     monkeypatch.setattr(models, "configuration_of", models.configuration_of.__wrapped__)
-    stock, mha, sizes = build("stock", row), build("mha", row), ROWS[row]
+    stock, mha, sizes = build(STOCK, row), build(kind("mha"), row), ROWS[row]
     biases = 3 * sizes.layers * 4 * sizes.embed_dim
     assert total_parameters(stock) - total_parameters(mha) == biases
     assert sizes.dropout in [module.p for module in stock.modules() if hasattr(module, "p")]
@@ -71,10 +88,10 @@ def test_stock_and_mha_have_the_same_sizes_in_every_row(
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_half_precision_on_a_cpu_needs_neither_tpu_nor_gpu(variant: str, dtype: str) -> None:
+def test_half_precision_on_a_cpu_needs_neither_tpu_nor_gpu(variant: Variant, dtype: str) -> None:
     cfg = models.configuration(variant, SETTINGS, dtype)
     assert not cfg.common.tpu
-    ours = "_by_rows" if dtype == "bf16" and variant != "stock" else ""
+    ours = "_by_rows" if dtype == "bf16" and variant.kind else ""
     assert cfg.criterion._name == f"label_smoothed_cross_entropy{ours}"
     assert getattr(cfg.common, dtype)
     if dtype == "fp16":
@@ -98,17 +115,20 @@ def test_random_batches_fill_max_tokens_with_sentences_of_realistic_lengths() ->
 
 
 def test_real_batches_come_from_the_data_folder() -> None:
-    batches = list(real_batches(SMALL / "data", 200, 512))
+    batches = list(real_batches(SMALL / "data", 200, 512, 100))
     shapes = {tuple(batch["target"].shape) for batch in batches}
     assert len(shapes) > 3
     assert sum(batch["nsentences"] for batch in batches) == 150
     assert max(rows * columns for rows, columns in shapes) <= 512
-    short = real_batches(SMALL / "data", 10_000, 16)
+    assert [batch["id"].tolist() for batch in real_batches(SMALL / "data", 200, 512, 2)] == [
+        batch["id"].tolist() for batch in batches[:2]
+    ]
+    short = real_batches(SMALL / "data", 10_000, 16, 1000)
     assert 0 < sum(batch["nsentences"] for batch in short) < 150, "longer pairs are left out"
     with pytest.raises(UserError, match=r"has \d+ words: give --vocab-size \d+ or more"):
-        real_batches(SMALL / "data", VOCABULARY, 512)
+        real_batches(SMALL / "data", VOCABULARY, 512, 1)
     with pytest.raises(UserError, match="is no data folder"):
-        real_batches(Path(__file__).parent, VOCABULARY, 512)
+        real_batches(Path(__file__).parent, VOCABULARY, 512, 1)
 
 
 def test_translation_batch_is_padded_on_the_left_and_shortens_by_a_tenth() -> None:

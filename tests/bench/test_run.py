@@ -3,25 +3,30 @@
 import argparse
 import json
 import os
+from dataclasses import FrozenInstanceError
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fairseq_mhe.bench import run as command
-from fairseq_mhe.common.arguments import Parser
+from fairseq_mhe.common.arguments import Parser, from_options
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 
-_OPTIONS = "--row tiny --attention mhe_mul --device cpu --threads 1 --vocab-size 64"
+_OPTIONS = "--row tiny --attention mhe_mul --device cpu --threads 1"
 OPTIONS = _OPTIONS.split()
 #: For each benchmark options that give it two cells, and the facts that its results have.
 TWO_CELLS = {
     "attention": "--places decoder,cross --lengths 6 --tokens 12 --seconds 0.001",
-    "training": "--max-tokens 64 --batches 1 --dtype float32,bf16",
-    "generation": "--beams 1,2 --lengths 4 --batch-sizes 2",
+    "training": "--max-tokens 64 --batches 1 --dtype float32,bf16 --vocab-size 64",
+    "generation": "--beams 1,2 --lengths 4 --batch-sizes 2 --profile --vocab-size 64",
 }
-FACTS: dict[str, set[str]] = {"attention": set(), "training": {"units"}}
-FACTS["generation"] = {"units", "cache_bytes", "encoder_output_bytes"}
+FACTS: dict[str, set[str]] = {
+    "attention": set(),
+    "training": {"units", "first_units", "operations", "limit"},
+    "generation": {"units", "first_units", "operators", "waits"},
+}
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -30,8 +35,8 @@ def parsed(*words: str) -> argparse.Namespace:
     return parser.parse_args(words, argparse.Namespace(typed=["bench", *words]))
 
 
-def run(*words: str) -> None:
-    command.run(parsed(*words))
+def run(*words: str) -> int:
+    return command.run(parsed(*words))
 
 
 @pytest.mark.parametrize("bench", TWO_CELLS)
@@ -39,20 +44,23 @@ def test_each_benchmark_writes_complete_results(
     bench: str, tmp_path: Path, inline_workers: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a folder" / "results.json"
-    run(bench, *OPTIONS, *TWO_CELLS[bench].split(), "--repetitions", "2", "--out", str(out))
+    words = ["--repetitions", "2", "--out", str(out)]
+    assert run(bench, *OPTIONS, *TWO_CELLS[bench].split(), *words) == 0
     assert sorted(path.name for path in out.parent.iterdir()) == ["results.json", "results.md"]
     results = json.loads(out.read_text())
     assert results["command"].startswith(f"fairseq-mhe bench {bench} --row tiny --attention")
     assert f"--out '{out}'" in results["command"]
     assert len(results["cells"]) == 2
+    expected = {"seconds", "first_seconds", "peak_bytes", "weight_bytes"} | FACTS[bench]
     for entry in results["cells"]:
-        stock, ours = entry["variants"]["stock"], entry["variants"]["mhe_mul"]
-        for result in (stock, ours):
-            assert result.keys() == {"seconds", "peak_bytes", "weight_bytes"} | FACTS[bench]
+        assert list(entry["variants"]) == ["stock", "stock_tuned", "mhe_mul"]
+        for result in entry["variants"].values():
+            assert result.keys() == expected
             for seconds in result["seconds"].values():
                 assert len(seconds) == 2
                 assert min(seconds) > 0
-        assert ours["weight_bytes"] < stock["weight_bytes"]
+        weights = {name: result["weight_bytes"] for name, result in entry["variants"].items()}
+        assert weights["mhe_mul"] < weights["stock"] == weights["stock_tuned"]
     assert capsys.readouterr().out == out.with_suffix(".md").read_text() + "\n"
 
 
@@ -88,6 +96,51 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
         run("generation", *OPTIONS, *words)
 
 
+def test_a_baseline_tells_which_ratios_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit status 1 if quartiles before and now do not overlap; stock is the measure itself."""
+    times: dict[str, list[float]] = {}
+
+    def measure(*_: Any) -> dict[str, Any]:
+        return {name: {"seconds": {"total": seconds}} for name, seconds in times.items()}
+
+    monkeypatch.setattr(command, "measure", measure)
+    before, now = tmp_path / "before.json", tmp_path / "now"
+    words = [
+        *OPTIONS,
+        *["--lengths", "3", "--beams", "2", "--batch-sizes", "1", "--repetitions", "4"],
+    ]
+    # All speeds are 2.00 [1.75, 2.25] at first.
+    usual = [4 / 2.5, 4 / 2.25, 4 / 1.75, 4 / 1.5]
+    names = ("same", "faster", "slower")
+    times.update(dict.fromkeys(names, usual), stock=[4.0] * 4)
+    assert run("generation", *words, "--out", str(before)) == 0
+    compare = [*words, "--baseline", str(before), "--out", str(now)]
+    times.update(stock=[8.0] * 4, **{name: [2 * t for t in usual] for name in names})
+    assert run("generation", *compare) == 0, "a machine half as fast changes no ratio"
+    times["faster"] = [t / 1.5 for t in times["faster"]]
+    times["slower"] = [t * 1.5 for t in times["slower"]]
+    capsys.readouterr()
+    assert run("generation", *compare) == 1
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if "%" in line]
+    verdicts = {row[2].strip(): (row[-3].strip(), row[-2].strip()) for row in rows}
+    assert verdicts == {
+        "same": ("+0.0%", ""),
+        "faster": ("+50.0%", "faster"),
+        "slower": ("-33.3%", "slower"),
+    }
+    for changed, message in (
+        (["--row", "small"], "measured with row tiny"),
+        (["--repetitions", "2"], "3 --repetitions or more"),
+        (["--lengths", "4"], "has none of these measurements, but beam 2, length 3"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run("generation", *words, *changed, "--baseline", str(before))
+    with pytest.raises(UserError, match="no results of `bench training`"):
+        run("training", *OPTIONS, "--baseline", str(before))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -96,7 +149,7 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
         ("training --max-tokens 1", "'1' is not a whole number of at least 64"),
         ("generation --row huge", "unknown row 'huge'"),
         ("generation --int8 --dtype bf16", "--int8 and --bf16 are for --device cpu"),
-        (f"training {_OPTIONS} --cuda-graphs", "--cuda-graphs is for --device cuda: leave it o"),
+        ("training --device cpu --without-graphs", "--without-graphs is for --device cuda"),
     ],
 )
 def test_bad_options_are_rejected_before_a_measurement(
@@ -110,16 +163,17 @@ def test_bad_options_are_rejected_before_a_measurement(
 @pytest.mark.parametrize(("device", "tokens"), [("cpu", (2048, 1024)), ("cuda", (16384, 4096))])
 def test_default_batch_sizes_depend_on_the_device(device: str, tokens: tuple[int, int]) -> None:
     attention, training = (
-        next(iter(command.BENCHMARKS[name].cells(parsed(name, "--device", device))))
-        for name in ("attention", "training")
+        next(
+            iter(benchmark.cells(from_options(benchmark.options, parsed(name, "--device", device))))
+        )
+        for name, benchmark in command.BENCHMARKS.items()
+        if name != "generation"
     )
     assert (attention["length"] * attention["batch"], training["max_tokens"]) == tokens
     assert parsed("attention").threads == int(os.environ.get("OMP_NUM_THREADS") or cores())
 
 
-def test_ctranslate2_runs_in_float16_on_a_gpu_with_our_kinds_too() -> None:
-    on_gpu = ["ctranslate2_float16", "mhe_mul_ctranslate2_float16"]
-    for device, expected in (("cpu", ["ctranslate2_int8"]), ("cuda", on_gpu)):
-        words = f"generation --attention mhe_mul --device {device} --ctranslate2".split()
-        variants = command.BENCHMARKS["generation"].variants(parsed(*words))
-        assert list(variants) == ["stock", "mhe_mul", *expected]
+def test_options_are_frozen() -> None:
+    options = from_options(command.BENCHMARKS["training"].options, parsed("training"))
+    with pytest.raises(FrozenInstanceError):
+        options.row = "big"

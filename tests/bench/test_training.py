@@ -1,4 +1,4 @@
-"""A repetition is a given number of whole updates by fairseq's Trainer."""
+"""All variants update on the same batches, as often, by fairseq's Trainer."""
 
 from typing import Any
 
@@ -7,23 +7,25 @@ import torch
 from fairseq.optim.adam import FairseqAdam
 from fairseq.trainer import Trainer
 
+from fairseq_mhe.bench import training
 from fairseq_mhe.bench.training import TrainingBenchmark
-from tests.bench.conftest import make_settings
+from fairseq_mhe.bench.variants import Variant
+from fairseq_mhe.models.counting import total_parameters
+from tests.bench.conftest import OURS, small
 from tests.fixtures.small_runs import SMALL
 
+CELL = {"max_tokens": 64, "dtype": "float32"}
 
-def prepared(
-    variant: str, dtype: str = "float32", tokens: int = 64, **changes: Any
-) -> TrainingBenchmark:
-    settings = {"batches": 2, "data": None, "cuda_graphs": False, **changes}
-    benchmark = TrainingBenchmark(variant, make_settings(**settings))
-    benchmark.prepare({"max_tokens": tokens, "dtype": dtype})
+
+def prepared(variant: Variant, cell: dict[str, Any] | None = None, **changes: Any) -> Any:
+    benchmark = TrainingBenchmark(variant, small(TrainingBenchmark, batches=2, **changes))
+    benchmark.prepare(cell or CELL)
     return benchmark
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])
-def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
-    benchmark = prepared(variant, dtype)
+def test_weights_are_updated_once_a_batch(variant: Variant, dtype: str) -> None:
+    benchmark = prepared(variant, {**CELL, "dtype": dtype})
     trainer = benchmark.trainer
     assert type(trainer) is Trainer
     assert trainer.criterion.eps == 0.1
@@ -37,22 +39,55 @@ def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
         assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_each_repetition_takes_the_same_random_batches_or_the_next_real_ones() -> None:
-    for data in (None, SMALL / "data"):
-        benchmark = prepared("mha", tokens=512, data=data, batches=3, vocab_size=1000)
-        benchmark.repetition()
-        benchmark.repetition()
-        done = [batch["target"].tolist() for batch in benchmark._done]
-        assert (done[:3] == done[3:]) is (data is None)
-        if data is None:
-            pad = benchmark.trainer.task.source_dictionary.pad()
-            tokens = sum(int(batch["target"].ne(pad).sum()) for batch in benchmark._done[:3])
-            assert benchmark.facts()["units"] == tokens
+@pytest.mark.parametrize("real", [True, False], ids=["real", "random"])
+def test_all_variants_train_on_the_same_batches_as_often(
+    real: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shape of batches that a variant has seen before is faster: cuDNN's plans, CUDA graphs."""
+    seen: list[Any] = []
+
+    class RecordingTrainer(Trainer):
+        def train_step(self, samples: Any, raise_oom: bool = False) -> None:
+            seen.append(samples[0]["target"].tolist())
+
+    monkeypatch.setattr(training, "Trainer", RecordingTrainer)
+    options = small(
+        TrainingBenchmark,
+        attention=["mhe_mul"],
+        without_graphs=True,
+        batches=3,
+        first_epoch=5,
+        data=SMALL / "data" if real else None,
+        vocab_size=1000,
+    )
+    on_gpu = small(TrainingBenchmark, attention=["mhe_mul"], without_graphs=True, device="cuda")
+    variants = TrainingBenchmark.variants(on_gpu)
+    names = [variant.name for variant in variants]
+    assert names[:2] == ["stock", "stock_without_cudnn"]
+    assert names[-2:] == ["mhe_mul", "mhe_mul_without_graphs"]
+    logs = []
+    for variant in variants:
+        seen.clear()
+        benchmark = TrainingBenchmark(variant, options)
+        benchmark.begin({"max_tokens": 512, "dtype": "float32"})
+        warm_ups = len(seen)
+        benchmark.turn()
+        benchmark.turn()
+        logs.append((warm_ups, list(seen)))
+    assert all(log == logs[0] for log in logs)
+    warm_ups, batches = logs[0]
+    assert batches[-3:] == batches[-6:-3] == batches[:3], "each turn has the same batches"
+    assert len({str(batch) for batch in batches[:5]}) > 3, "the first epoch goes on to others"
+    assert warm_ups >= 5 + 3, "a shape comes twice before the clock starts"
 
 
-def test_cuda_graphs_are_recorded_before_the_measurement(variant: str) -> None:
-    benchmark = prepared(variant, cuda_graphs=True, repetitions=3, tokens=512)
-    trainer = benchmark.trainer
-    ours = variant != "stock"
-    assert getattr(trainer.model.args, "cuda_graphs", False) is ours
-    assert trainer.get_num_updates() == (12 if ours else 0)
+def test_facts_count_tokens_and_the_operations_of_the_products() -> None:
+    benchmark = prepared(OURS, {"max_tokens": 512, "dtype": "float32"}, first_epoch=4)
+    pad = benchmark.trainer.task.source_dictionary.pad()
+    tokens = [int(batch["target"].ne(pad).sum()) for batch in benchmark._epoch]
+    facts = benchmark.facts()
+    assert (facts["units"], facts["first_units"]) == (sum(tokens[:2]), sum(tokens))
+    # Each weight is multiplied once in each of three passes, but those of the other side.
+    weights = total_parameters(benchmark.trainer.model)
+    assert 0.4 < facts["operations"] / (6 * weights * facts["units"]) < 1.2
+    assert facts["limit"] > 1e9

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.bench.training import TrainingBenchmark
+from fairseq_mhe.bench.run import BENCHMARKS
+from fairseq_mhe.common.arguments import from_options
 from fairseq_mhe.prepare.corpora.__main__ import CORPORA
 from studies.__main__ import OTHERS, STUDIES
 from tests.fixtures.processes import python
@@ -93,7 +94,7 @@ def test_an_exported_cdpath_changes_nothing(sandbox: Sandbox) -> None:
 def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: int) -> None:
     """``left_out``: CTranslate2, which cannot run on a GPU without cuBLAS 12."""
     sandbox.python("python3", "3.12")
-    earlier = sandbox.bin / "an out" / "training-without.json"
+    earlier = sandbox.bin / "an out" / "training.json"
     earlier.parent.mkdir()
     earlier.write_text("report")
     words = ["--out", "an out", *["--cpu"][: device == "cpu"]]
@@ -106,13 +107,18 @@ def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: i
     tests_of_gpus = [Path(name).relative_to(sandbox.repository) for name in tests[2:]]
     assert all((REPOSITORY / name).is_file() for name in tests_of_gpus)
     parsed = [cli.build_parser(call[1]).parse_args(call[1:]) for call in calls]
-    generation, training, quickstart, _, _, without = parsed
+    training, generation, quickstart, _ = parsed
     assert {args.device for args in parsed if hasattr(args, "device")} == {device}
     assert quickstart.precision == {"cuda": "fp16", "cpu": "auto"}[device]
     assert (prepare[1], prepare[-1]) == ("home_assistant_en_de", str(training.data))
-    graphs = training.cuda_graphs, without.cuda_graphs
-    assert (graphs, generation.ctranslate2) == ((device == "cuda", False), not left_out)
-    assert all(map(TrainingBenchmark.cells, (training, without))), "UserError for --cuda-graphs"
+    assert training.without_graphs == generation.without_graphs == (device == "cuda")
+    assert generation.ctranslate2 == (not left_out)
+    assert training.profile
+    assert generation.profile
+    for args in (training, generation):
+        benchmark = BENCHMARKS[args.bench]
+        assert benchmark.variants(from_options(benchmark.options, args)), "UserError"
+        assert args.repetitions >= (3 if device == "cuda" else 1)
     assert len({args.out for args in parsed}) == len(parsed)
 
 
@@ -121,7 +127,7 @@ def test_gpu_check_skips_steps_without_time_left(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     done = sandbox.run("--minutes", "0", script="scripts/gpu_check.sh", NOT_INSTALLED="0")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("failed, or no time was left") == 8
+    assert done.stderr.count("failed, or no time was left") == 6
     for minutes in ("abc", "08", "-1", "9" * 30):
         done = sandbox.run("--minutes", minutes, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
         assert (done.returncode, done.stdout) == (2, "")
