@@ -44,8 +44,11 @@ def apply() -> None:
     logging.getLogger("fairseq.trainer").addFilter(_not_about_biases)
     # fairseq's data sets use np.compat.long, which NumPy 2 lacks. This can go when they use int.
     vars(np).setdefault("compat", SimpleNamespace(long=int))
-    for name, module in sys.modules.items():
-        if name.startswith("fairseq."):  # some call eval() on a checkpoint's options
+    for module in list(sys.modules.values()):
+        specification = getattr(module, "__spec__", None)  # has the name of __main__, too
+        name = getattr(specification, "name", "")
+        # Some call eval() on a checkpoint's options, or on --model-overrides.
+        if name.startswith(("fairseq.", "fairseq_cli.")):
             vars(module)["eval"] = _evaluate
 
 

@@ -1,19 +1,23 @@
-"""Makes fairseq read checkpoints weights-only; importing this module replaces its two functions.
+"""Makes fairseq's loading of models safe; importing this module replaces three of its functions.
 
-No code in a checkpoint runs, in fairseq's commands, in ours, and in programs that import the
-package. A faulty file is named in one line.
+No code in a checkpoint runs, and no archive writes outside its folder: in fairseq's commands, in
+ours, and in programs that import the package. A faulty file is named in one line.
 """
 
 import contextlib
 import functools
+import lzma
 import os
+import shutil
+import tarfile
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, file_utils
 from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.file_io import PathManager
 from fairseq.logging import meters
@@ -21,6 +25,7 @@ from omegaconf import OmegaConf
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import new_folder, sha256
 
 _load_ensemble = checkpoint_utils.load_model_ensemble_and_task
 
@@ -69,6 +74,61 @@ def _local_path(path: str, load_on_all_ranks: bool) -> Path:
     return Path(local)
 
 
+def load_archive_file(archive_file: str) -> str:
+    """Return the folder of a model: a folder itself, or what an archive or its URL holds.
+
+    ``TransformerModel.from_pretrained`` calls it. It extracts each archive once, to fairseq's cache
+    of downloads; fairseq's own function replaces the archive by the folder. Raises UserError for an
+    archive that cannot be read, or that has links or members outside its folder.
+    """
+    try:
+        path = Path(file_utils.cached_path(archive_file))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot load {archive_file}: {error}") from None
+    if path.is_dir():
+        return str(path)
+    cache = Path(file_utils.PYTORCH_FAIRSEQ_CACHE).expanduser()
+    folder = cache / f"{path.name}-{sha256(path)[:16]}"
+    if not folder.is_dir():
+        with new_folder(folder) as part:
+            part.mkdir()
+            _extract(path, part)
+    entries = list(folder.iterdir())
+    only = entries[0] if len(entries) == 1 else folder
+    return str(only if only.is_dir() else folder)
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    try:
+        with tarfile.open(archive) as packed:
+            for member in packed:
+                name = PurePosixPath(member.name)
+                if name.is_absolute() or ".." in name.parts:
+                    raise UserError(f"{archive}: its member {name} is outside its folder")
+                if member.isdir():
+                    continue
+                content = packed.extractfile(member) if member.isreg() else None
+                if content is None:
+                    raise UserError(
+                        f"{archive}: its member {name} is a link or no regular file"
+                    )
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                with (folder / name).open("xb") as output:
+                    shutil.copyfileobj(content, output)
+            while packed.fileobj and packed.fileobj.read(1 << 20):
+                pass  # the checksum of the whole is at the end
+    except (
+        tarfile.TarError,
+        EOFError,
+        zlib.error,
+        lzma.LZMAError,
+        FileExistsError,
+    ) as error:
+        raise UserError(
+            f"{archive} is damaged or no tar archive ({error}): use another"
+        ) from None
+
+
 @contextlib.contextmanager
 def _faults_named(paths: Sequence[object]) -> Iterator[None]:
     """Turn an exception into one line that names the files: fairseq checks no option or weight."""
@@ -88,3 +148,4 @@ torch.serialization.add_safe_globals(
 )
 checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
 checkpoint_utils.load_model_ensemble_and_task = load_model_ensemble_and_task
+file_utils.load_archive_file = load_archive_file

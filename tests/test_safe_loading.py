@@ -2,17 +2,21 @@
 
 import argparse
 import collections
+import io
 import pickle
+import re
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, file_utils
 from fairseq.file_io import PathManager
 from fairseq.logging import meters
+from fairseq.models.transformer import TransformerModel
 
 from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.inspection import inspect
@@ -22,6 +26,7 @@ from fairseq_mhe.models.tasks import make_task
 from tests.fixtures.checkpoints import save
 from tests.fixtures.models import BOTH_SIDES, make_model
 from tests.fixtures.processes import fairseq
+from tests.fixtures.small_runs import SMALL, run_of
 
 SIZES = [f"--{name.replace('_', '-')}={value}" for name, value in BOTH_SIDES.items() if value > 1]
 
@@ -52,7 +57,8 @@ def test_a_training_with_eval_bleu_resumes_and_its_checkpoint_is_used(
     average_checkpoints([last], tmp_path / "mean.pt")
     for command in ("generate", "validate"):
         words = ["--path", last, "--user-dir", "fairseq_mhe", "--cpu", "--batch-size", "60"]
-        done = fairseq(command, data, *words, "--task", "translation")
+        overrides = ["--task", "translation", "--model-overrides", "{'dropout': 0.2}"]
+        done = fairseq(command, data, *words, *overrides)
         assert done.returncode == 0, done.stderr
 
 
@@ -158,3 +164,89 @@ def test_a_checkpoint_can_be_overwritten_while_its_weights_are_used(checkpoint: 
     checkpoint.write_bytes(bytes(checkpoint.stat().st_size))
     for name, weight in weights.items():
         assert torch.equal(state["model"][name], weight)
+
+
+def packed(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    """Write a .tar.gz of a run's model and data, and ``members``."""
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(run_of("mhe_mul") / "model.pt", "wmt/model.pt")
+        for language in ("en", "de"):
+            name = f"dict.{language}.txt"
+            tar.add(SMALL / "data" / "bin" / name, f"wmt/{name}")
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(file_utils, "PYTORCH_FAIRSEQ_CACHE", tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+def test_an_archive_of_a_model_is_loaded_and_stays(tmp_path: Path, cache: Path) -> None:
+    archive = packed(tmp_path / "a model.tar.gz")
+    before = archive.read_bytes()
+    for _ in range(2):
+        model = TransformerModel.from_pretrained(str(archive), source_lang="en", target_lang="de")
+        assert model.translate("the")
+        assert archive.read_bytes() == before
+        assert len(list(cache.iterdir())) == 1
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [(member("../outside"), b"x")],
+        [(member("wmt/../../outside"), b"x")],
+        [(member("OUTSIDE"), b"x")],
+        [(member("wmt/link", tarfile.SYMTYPE, "../.."), b""), (member("wmt/link/outside"), b"x")],
+        [(member("wmt/link", tarfile.SYMTYPE, "OUTSIDE"), b""), (member("wmt/link"), b"x")],
+        [(member("wmt/link", tarfile.LNKTYPE, "../outside"), b""), (member("wmt/link"), b"x")],
+        [(member("wmt/pipe", tarfile.FIFOTYPE), b"")],
+    ],
+)
+def test_an_archive_writes_nothing_outside_its_folder(
+    members: list[tuple[tarfile.TarInfo, bytes]], tmp_path: Path, cache: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    for info, _ in members:
+        info.name = info.name.replace("OUTSIDE", str(outside))
+        info.linkname = info.linkname.replace("OUTSIDE", str(outside))
+    archive = packed(tmp_path / "evil.tar.gz", *members)
+    files = set(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=r"evil\.tar\.gz"):
+        TransformerModel.from_pretrained(str(archive), source_lang="en", target_lang="de")
+    assert outside.read_text() == "mine"
+    assert set(tmp_path.rglob("*")) - {cache} == files
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", None])
+def test_what_is_no_archive_is_named(content: bytes | None, tmp_path: Path, cache: Path) -> None:
+    archive = packed(tmp_path / "cut.tar.gz")
+    archive.write_bytes(archive.read_bytes()[:5000] if content is None else content)
+    for name in (archive, tmp_path / "nowhere.tar.gz"):
+        with pytest.raises(UserError, match=re.escape(str(name))):
+            TransformerModel.from_pretrained(str(name))
+
+
+def test_model_overrides_are_no_code(data: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """fairseq-validate and fairseq-eval-lm evaluate them in their own modules."""
+    words = ["--path", checkpoint, "--user-dir", "fairseq_mhe", "--cpu", "--max-tokens", "500"]
+    words.append("--model-overrides")
+    ran = tmp_path / "ran"
+    code = f"{{'dropout': open({str(ran)!r}, 'w').close() or 0.1}}"
+    shutil.copyfile(data / "dict.en.txt", tmp_path / "dict.txt")
+    for command, folder in (("validate", data), ("eval-lm", tmp_path)):
+        done = fairseq(command, folder, *words, code)
+        assert done.returncode != 0
+        assert not ran.exists()
+        assert "is not a number, list or other literal" in done.stderr, done.stderr

@@ -10,7 +10,7 @@ from string import Template
 
 from fairseq_mhe.checkpoints.checkpoint import provenance, updates_made
 from fairseq_mhe.common.arguments import as_words
-from fairseq_mhe.common.files import new_folder, read_json, write_json, write_text
+from fairseq_mhe.common.files import new_folder, write_json, write_text
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import listed
 from fairseq_mhe.deploy import huggingface_format
@@ -24,7 +24,7 @@ from fairseq_mhe.deploy.trained import (
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.prepare.languages import base_code
 from fairseq_mhe.runs.processes import user_dir
-from fairseq_mhe.runs.scoring import described
+from fairseq_mhe.runs.scoring import described, read_scores
 
 _HERE = Path(__file__).parent
 #: Format -> function that writes the files of this format to a new folder.
@@ -69,7 +69,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
         options = shlex.join(as_words(run.settings["options"]))
         made_by = f"`fairseq-train DATA/bin --user-dir {user_dir().name} {options}`"
         if (path := run.folder / "test/scores.json").is_file():
-            scores = [f"- test: {line}" for line in described(read_json(path))]
+            scores = [f"- test: {line}" for line in described(read_scores(path.parent))]
     facts = {
         **trained.text.settings,  # the card names source_lang and target_lang
         "library": "transformers" if format == "huggingface" else format,

@@ -11,7 +11,7 @@ from pathlib import Path
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_seed, positive, seeds, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import lock_folder, output_folder, read_json
+from fairseq_mhe.common.files import lock_folder, output_folder
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.models.architectures import PAPER_ROWS
 from fairseq_mhe.models.options import PLACES
@@ -253,7 +253,7 @@ def evaluate(args: Namespace) -> None:
 
 
 def _print_scores(job: Job, subset: str) -> None:
-    scores = read_json(job.folder / subset / "scores.json")
+    scores = scoring.read_scores(job.folder / subset)
     print("\n".join(scoring.described(scores)))
 
 

@@ -21,7 +21,7 @@ from fairseq_mhe.report.significance import (
 )
 from fairseq_mhe.report.table import deviation
 from fairseq_mhe.runs.job import Job, differing, read_job
-from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
+from fairseq_mhe.runs.scoring import read_scores, read_translations, tokeniser_in
 
 #: The kind that all other kinds are compared with.
 BASELINE = "mha"
@@ -50,7 +50,7 @@ def read_result(run: Job, subset: str) -> Result:
     folder = run.folder / subset
     # A model that a study converted and did not train has no metrics.
     metrics = read_json(run.metrics) if run.metrics.exists() else {}
-    scores = read_json(folder / "scores.json")
+    scores = read_scores(folder)
     generation = read_json(folder / "generation.json")
     losses = [loss for _, loss in metrics.get("valid", ())]
     values = {
@@ -100,9 +100,6 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         for path in (run.metrics, run.counts):
             if not path.is_file():
                 raise run.unfinished(path.name)
-        if not (run.folder / subset / "scores.json").is_file():
-            advice = f"fairseq-mhe evaluate {folder} --subset {subset}"
-            raise UserError(f"{folder} is not scored on {subset}: run {advice}")
         groups.setdefault((run.row, run.kind), []).append(read_result(run, subset))
     cells = []
     for (row, kind), results in groups.items():

@@ -122,10 +122,11 @@ def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list
         seeds_of[label(cell, cells)] = ", ".join(map(str, row["seeds"]))
     different = set(seeds_of.values())
     seeds = listed(seeds_of, "; ") if len(different) > 1 else different.pop()
+    case = ", lower-cased" if "|case:lc|" in first["signature"] else ""
+    sentences = f"{first['sentences']:,} detokenised{case} sentences"
     notes = [
-        f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
-        f"{first['sentences']:,} detokenised sentences ({results[0].subset}); ± is half the 95% "
-        "interval of the mean."
+        f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on {sentences} "
+        f"({results[0].subset}); ± is half the 95% interval of the mean."
     ]
     has_prr = any(row["prr"] is not None for row in rows)
     if has_prr or not paper:  # the paper's table shows no empty columns

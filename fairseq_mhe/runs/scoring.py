@@ -5,12 +5,13 @@ import re
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import Json
+from fairseq_mhe.common.files import Json, read_json, sha256, write_json
 from fairseq_mhe.prepare.languages import bleu_tokeniser_of, has_spaces
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.prepare.tokenise import tokeniser
@@ -36,18 +37,26 @@ def score(
 ) -> Json:
     """Return BLEU and chrF; ``tokenise``: one of `TOKENISERS`, by default the ``language``'s.
 
-    "tokenised" is BLEU as older papers counted it, or None if the language has no spaces.
+    "tokenised" is BLEU as older papers counted it, or None if the language has no spaces. If all
+    text is lower-cased, the signatures say case:lc.
     """
     tokenised = None
     if language and has_spaces(language):
         tokenised = tokenised_bleu(hypotheses, references, language)
-    bleu = BLEU(tokenize=bleu_tokeniser(language, tokenise))
+    lowercase = _is_lower_cased(hypotheses) and _is_lower_cased(references)
+    bleu = BLEU(tokenize=bleu_tokeniser(language, tokenise), lowercase=lowercase)
     return {
         "bleu": _score(bleu, hypotheses, references),
-        "chrf": _score(CHRF(), hypotheses, references),
+        "chrf": _score(CHRF(lowercase=lowercase), hypotheses, references),
         "sentences": len(hypotheses),
         "tokenised": tokenised,
     }
+
+
+def _is_lower_cased(lines: Lines) -> bool:
+    """Return whether no letter is upper case, though some letters have an upper case."""
+    text = "\n".join(lines)
+    return text == text.lower() != text.upper()
 
 
 def _score(metric: BLEU | CHRF, hypotheses: Lines, references: Lines) -> Json:
@@ -176,6 +185,57 @@ def read_translations(folder: Path) -> dict[str, list[str]]:
         names += ["references.tokens", "hypotheses.tokens"]
     texts = read_aligned([folder / f"{name}.txt" for name in names])
     return dict(zip(names, texts, strict=True))
+
+
+def score_folder(
+    folder: Path, language: str | None = None, tokenise: str | None = None
+) -> None:
+    """Score a data set's translations; write scores.json with checksums of the scored texts."""
+    texts = read_translations(folder)
+    scores = score(texts["hypotheses"], texts["references"], language, tokenise)
+    if "hypotheses.tokens" in texts:
+        tokens = texts["hypotheses.tokens"], texts["references.tokens"]
+        scores["given_tokens"] = bleu4(*tokens)
+    scores["sha256"] = _checksums(folder)
+    write_json(folder / "scores.json", scores)
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """Return the name and SHA-256 of each text that determines the scores of a data set."""
+    names = ["hypotheses.txt", "references.txt"]
+    if (folder / "hypotheses.tokens.txt").exists():
+        names += ["hypotheses.tokens.txt", "references.tokens.txt"]
+    return {name: sha256(folder / name) for name in names}
+
+
+def read_scores(folder: Path) -> Json:
+    """Return the scores.json of a data set.
+
+    Raises UserError if it is missing, if a score is not a number from 0 to 100, or if the texts
+    are not those that were scored.
+    """
+    path = folder / "scores.json"
+    advice = (
+        f"score it again: fairseq-mhe evaluate {folder.parent} --subset {folder.name}"
+    )
+    if not path.is_file():
+        raise UserError(f"{folder.parent} has no scores of {folder.name}; {advice}")
+    scores = read_json(path)
+    metrics = {name: scores[name] for name in ("bleu", "chrf")}
+    for name in ("tokenised", "given_tokens"):
+        if scores.get(name):
+            metrics[name] = scores[name]
+    for name, metric in metrics.items():
+        value: Any = metric.get("score") if isinstance(metric, dict) else metric
+        if type(value) not in (int, float) or not 0 <= value <= 100:
+            problem = f"the score {name} is {value!r}, not a number from 0 to 100"
+            raise UserError(f"{path}: {problem}; {advice}")
+    if not isinstance(scores.get("sha256"), dict):
+        raise UserError(f"{path} does not name the texts that it scores; {advice}")
+    for name, checksum in _checksums(folder).items():
+        if scores["sha256"].get(name) != checksum:
+            raise UserError(f"{folder / name} has changed since it was scored; {advice}")
+    return scores
 
 
 def described(scores: Json) -> list[str]:

@@ -9,10 +9,11 @@ from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoin
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json, write_json, write_text
+from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models import counting
 from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.prepare.languages import bleu_tokeniser_of
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs import scoring
 from fairseq_mhe.runs.devices import Device
@@ -132,22 +133,22 @@ def parse_hypotheses(log: str, count: int, folder: Path) -> list[str]:
 
 def score(job: Job, subset: str, tokenise: str | None = None) -> None:
     """Score a job's translations, unless that is done; ``tokenise`` as in `scoring.score`."""
-    if scored(job, subset, tokenise):
-        return
-    folder = job.folder / subset
-    language = job.settings["data"]["languages"][1]
-    texts = scoring.read_translations(folder)
-    scores = scoring.score(texts["hypotheses"], texts["references"], language, tokenise)
-    if "hypotheses.tokens" in texts:
-        tokens = texts["hypotheses.tokens"], texts["references.tokens"]
-        scores["given_tokens"] = scoring.bleu4(*tokens)
-    write_json(folder / "scores.json", scores)
+    if not scored(job, subset, tokenise):
+        scoring.score_folder(job.folder / subset, _target_language(job), tokenise)
 
 
 def scored(job: Job, subset: str, tokenise: str | None = None) -> bool:
-    """Return whether a job has scores for a data set, by ``tokenise`` if that is given."""
-    path = job.folder / subset / "scores.json"
-    if not path.is_file():
+    """Return whether a job has valid scores for a data set, by the tokeniser that is asked for.
+
+    ``tokenise``: by default the tokeniser of the target language.
+    """
+    try:
+        scores = scoring.read_scores(job.folder / subset)
+    except UserError:  # missing, damaged, or of other texts
         return False
-    signature = read_json(path)["bleu"]["signature"]
-    return tokenise in (None, scoring.tokeniser_in(signature))
+    wanted = tokenise or bleu_tokeniser_of(_target_language(job))
+    return scoring.tokeniser_in(scores["bleu"]["signature"]) == wanted
+
+
+def _target_language(job: Job) -> str:
+    return job.settings["data"]["languages"][1]

@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import math
 import re
 import statistics
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.results import gather, summarise
 from fairseq_mhe.report.translation_table import FILES, PAPER_FILES, notes_below, write_table
 from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.scoring import score_folder
 from tests.fixtures.runs import REFERENCES
 
 MakeRun = Callable[..., Job]
@@ -111,7 +113,7 @@ def test_a_cell_takes_runs_that_differ_by_the_seed_alone(
 
 def test_runs_that_cannot_be_compared_are_refused(make_run: MakeRun, tmp_path: Path) -> None:
     done, unfinished = make_run("mha", 3), make_run("mhe_add", None)
-    with pytest.raises(UserError, match="is not scored on test: run fairseq-mhe evaluate"):
+    with pytest.raises(UserError, match=r"has no scores of test; .*fairseq-mhe evaluate"):
         gather([done.folder, unfinished.folder])
     unfinished.metrics.unlink()
     with pytest.raises(UserError, match=r"is not finished: it has no metrics\.json"):
@@ -126,12 +128,53 @@ def test_runs_that_cannot_be_compared_are_refused(make_run: MakeRun, tmp_path: P
         with pytest.raises(UserError, match=f"{run.folder} and .* different BLEU tokenizers: "):
             gather([done.folder, run.folder])
     scores.write_text('{"bleu": {}}')
-    with pytest.raises(UserError, match=rf"{scores} has no 'score': restore it"):
+    with pytest.raises(UserError, match=rf"{scores} has no 'chrf': restore it"):
         gather([other.folder])
     scores.write_text(text)
     (other.folder / "test" / "references.txt").write_text("something else\n" * len(REFERENCES))
+    score_folder(other.folder / "test")
     with pytest.raises(UserError, match="scored on different sentences"):
         gather([done.folder, other.folder])
+
+
+@pytest.mark.parametrize("value", [math.nan, -1, "21.3", 101.0, None, True])
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_a_score_that_is_no_number_from_0_to_100_is_refused(
+    make_run: MakeRun, metric: str, value: Any
+) -> None:
+    """A BLEU of NaN and of -1 were once printed."""
+    run = make_run("mha", 3)
+    scores = run.folder / "test" / "scores.json"
+    change(scores, metric, "score", to=value)
+    with pytest.raises(
+        UserError, match=f"{scores}.*fairseq-mhe evaluate {run.folder} --subset test"
+    ):
+        gather([run.folder])
+
+
+@pytest.mark.parametrize("name", ["hypotheses", "references"])
+def test_scores_of_other_texts_are_refused(make_run: MakeRun, name: str) -> None:
+    """A table once showed the BLEU of scores.json beside the PRR of edited hypotheses."""
+    run = make_run("mha", 3)
+    edited = run.folder / "test" / f"{name}.txt"
+    edited.write_text(edited.read_text().replace("Lampe", "Leuchte"))
+    with pytest.raises(UserError, match=f"{edited} has changed.*fairseq-mhe evaluate {run.folder}"):
+        gather([run.folder])
+    score_folder(run.folder / "test")
+    (cell,) = gather([run.folder])
+    assert cell.of_seeds("bleu") == [pytest.approx(cell.sample().mean, abs=1e-4)]
+
+
+def test_the_notes_say_that_references_are_lower_cased(make_run: MakeRun) -> None:
+    """IWSLT14's references are lower-cased, but nothing beside "BLEU" said so."""
+    run = make_run("mha", 3)
+    assert "case:mixed" in below(run)
+    for name in ("hypotheses", "references"):
+        text = run.folder / "test" / f"{name}.txt"
+        text.write_text(text.read_text().lower())
+    score_folder(run.folder / "test")
+    assert "case:lc" in below(run)
+    assert "lower-cased" in below(run)
 
 
 def test_empty_columns_are_left_out(make_run: MakeRun, tmp_path: Path) -> None:

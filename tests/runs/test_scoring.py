@@ -52,6 +52,26 @@ def test_the_target_language_chooses_the_tokeniser_of_bleu(
     assert (bleu["score"] > 70) == (expected in ("zh", "char"))
 
 
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "case"),
+    [
+        ("ein mann geht weg", "ein mann geht fort", "lc"),
+        ("Ein mann geht weg", "ein mann geht fort", "mixed"),
+        ("ein mann geht weg", "ein Mann geht fort", "mixed"),
+        ("今天山里天气很好", "今天山里天气好", "mixed"),
+    ],
+)
+def test_the_signature_says_whether_all_text_is_lower_cased(
+    hypothesis: str, reference: str, case: str
+) -> None:
+    """The score is that of sacreBLEU's default: among lower-cased lines case changes nothing."""
+    scores = score([hypothesis], [reference])
+    assert f"|case:{case}|" in scores["bleu"]["signature"]
+    assert f"|case:{case}|" in scores["chrf"]["signature"]
+    expected = BLEU().corpus_score([hypothesis], [[reference]]).score
+    assert scores["bleu"]["score"] == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize(("language", "extra"), [("ja", "ja"), ("kor_Hang", "ko")])
 def test_a_missing_dictionary_is_a_one_line_error(
     language: str, extra: str, monkeypatch: pytest.MonkeyPatch

@@ -46,14 +46,31 @@ def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Pat
     for name in ("sources", "references", "hypotheses"):
         lines = "今天山里天气很好\n我们一起去看那些花草树木\n"
         write_text(job.folder / "test" / f"{name}.txt", lines)
-    for tokenise, expected in ((None, "zh"), ("char", "char"), (None, "char")):
+    for tokenise, expected in ((None, "zh"), ("char", "char"), (None, "zh")):
         translation.score(job, "test", tokenise)
         signature = read_json(job.folder / "test" / "scores.json")["bleu"]["signature"]
         assert f"|tok:{expected}|" in signature
-        assert translation.scored(job, "test", expected)
-    assert translation.scored(job, "test")
-    assert not translation.scored(job, "test", "zh")
+        assert translation.scored(job, "test", tokenise)
+    assert not translation.scored(job, "test", "char")
     assert not translation.scored(job, "valid")
+
+
+def test_edited_hypotheses_are_scored_again(tmp_path: Path) -> None:
+    data = {"languages": ["en", "de"], "fingerprint": "0" * 64}
+    job = open_run(tmp_path / "r", {**settings(), "data": data}, {})
+    hypotheses = job.folder / "test" / "hypotheses.txt"
+    for name in ("sources", "references", "hypotheses"):
+        write_text(job.folder / "test" / f"{name}.txt", "das Licht im Flur ist an\n" * 3)
+
+    def bleu() -> float:
+        translation.score(job, "test")
+        return read_json(job.folder / "test" / "scores.json")["bleu"]["score"]
+
+    assert bleu() == 100
+    assert translation.scored(job, "test")
+    hypotheses.write_text("die Heizung im Bad ist aus\n" * 3)
+    assert not translation.scored(job, "test")
+    assert bleu() < 50
 
 
 def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
