@@ -11,7 +11,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
 from fairseq_mhe.prepare.subword import SUBWORDS
-from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
+from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path, text_in
 from fairseq_mhe.prepare.tokenise import TOKENIZERS
 
 SPLITS = ("train", "valid", "test")
@@ -159,6 +159,8 @@ class PrepareConfig(TextOptions):
         return files
 
     def _files_of(self, text: Path) -> tuple[Path, ...]:
+        if text.suffix == ".zip" and text.is_file():
+            text = text_in(text, self.langs)
         if text.name.endswith(_TABLE_SUFFIXES):
             paths: tuple[Path, ...] = (existing_text(text),)
         else:

@@ -26,6 +26,7 @@ from fairseq_mhe.prepare.steps import hashes_of, make_binary, make_subwords, tex
 from fairseq_mhe.prepare.subword import MODEL_NAMES, join
 from fairseq_mhe.prepare.text import (
     count_lines,
+    doubts_of_table,
     read_lines,
     read_pairs,
     side_path,
@@ -143,6 +144,9 @@ def _append(work: Path, config: PrepareConfig, split: str, rows: list[Row]) -> N
 
 def _cleaned(config: PrepareConfig, split: str, corpora: Corpora) -> Iterator[CleanText]:
     """Yield what `clean_pairs` returns for each chunk of a split."""
+    for paths in corpora:
+        if len(paths) == 1 and (doubt := doubts_of_table(paths[0], config.langs)):
+            say(f"warning: {paths[0]}: {doubt}")
     ratio = 1.0
     if split == "train" and config.counts_characters:
         ratio = median_ratio(chain.from_iterable(map(read_pairs, corpora)))

@@ -20,7 +20,7 @@ from fairseq_mhe.prepare.config import TextOptions
 from fairseq_mhe.prepare.manifest import Counts, Facts, Manifest
 from fairseq_mhe.prepare.parallel import map_blocks
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
-from fairseq_mhe.prepare.text import lines_of
+from fairseq_mhe.prepare.text import archive_of, lines_of
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.data import Dictionary
@@ -52,11 +52,21 @@ def text_facts(
 
 
 def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, list[str]]:
-    """Return name -> the SHA-256 of its files, as the ``made_from`` of `Manifest.run`."""
-    hashes = sha256_of_all(list(chain(*files.values())), workers)
+    """Return name -> the SHA-256 of its files, as the ``made_from`` of `Manifest.run`.
+
+    For a file in a zip archive that is the archive's, and the file's name in it.
+    """
+    archives = {path: archive_of(path) for path in chain(*files.values())}
+    hashes = sha256_of_all([archives[path] or path for path in archives], workers)
     hashes_by_name = {}
     for name, paths in files.items():
-        hashes_by_name[name] = [hashes[path] for path in paths]
+        hashes_by_name[name] = []
+        for path in paths:
+            archive = archives[path]
+            checksum = hashes[archive or path]
+            if archive:
+                checksum += f"/{path.relative_to(archive)}"
+            hashes_by_name[name].append(checksum)
     return hashes_by_name
 
 

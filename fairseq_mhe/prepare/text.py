@@ -1,17 +1,47 @@
 """Read plain or compressed text, check it line by line, and pair the lines of both sides."""
 
 import bz2
+import contextlib
+import glob
 import gzip
 import lzma
 import os
+import re
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
+
+_ZSTD = "compressed by Zstandard, which is not read here: unpack it first (zstd -d)"
+#: The first bytes of files that are no plain text -> what they are, and what to do.
+_KINDS = {
+    b"PK\x03\x04": "a zip archive: unpack it first, or name a text inside (NAME.zip/TEXT)",
+    b"\x28\xb5\x2f\xfd": _ZSTD,
+    b"\x1f\x8b": "compressed by gzip: let its name end in .gz",
+    b"\xfd7zXZ": "compressed by xz: let its name end in .xz",
+    b"BZh": "compressed by bzip2: let its name end in .bz2",
+    b"7z\xbc\xaf": "a 7z archive: unpack it first",
+    b"\xff\xfe": "text in UTF-16: convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)",
+    b"\xfe\xff": "text in UTF-16: convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)",
+}
+_HEADINGS = {
+    "source",
+    "target",
+    "src",
+    "tgt",
+    "trg",
+    "reference",
+    "sentence",
+    "translation",
+}
+#: A field as CSV writes it if it holds quotes: in quotes, and each quote inside twice.
+_CSV_QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')
+_LOOKED_AT = 10_000  # lines of a table
 
 OPENERS: Any = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 SUFFIXES = tuple(OPENERS)
@@ -23,8 +53,11 @@ def side_path(prefix: Path, lang: str) -> Path:
     """Return the path PREFIX.LANG, or that of a compressed file; UserError if missing or empty."""
     for suffix in SUFFIXES:
         path = Path(f"{prefix}.{lang}{suffix}")
-        if path.is_file():
+        if _is_text(path):
             return existing_text(path)
+    for path in (prefix, *prefix.parent.glob(f"{glob.escape(prefix.name)}.{lang}.*")):
+        if path.is_file() and (kind := file_kind(path)):
+            raise UserError(f"{path} is {kind}")
     endings = ", ".join(SUFFIXES[1:])
     advice = f"give another path, without its .{lang}"
     raise UserError(f"{prefix}.{lang} does not exist (nor with {endings}): {advice}")
@@ -32,18 +65,92 @@ def side_path(prefix: Path, lang: str) -> Path:
 
 def existing_text(path: Path) -> Path:
     """Return ``path``; raise UserError unless it is a regular file with content."""
-    check_input(path, "name a text file; a pipe cannot be read several times")
-    if not path.stat().st_size:
+    if archive := archive_of(path):
+        with _opened(archive) as zipped:
+            size = zipped.getinfo(_member(path, archive)).file_size
+    else:
+        check_input(path, "name a text file; a pipe cannot be read several times")
+        size = path.stat().st_size
+    if not size:
         raise UserError(f"{path} is empty; give a text of at least one line")
     return path
+
+
+def archive_of(path: Path) -> Path | None:
+    """Return the zip archive that the path names a file of (NAME.zip/FILE), or None."""
+    for parent in path.parents:
+        if parent.suffix == ".zip" and parent.is_file():
+            return parent
+    return None
+
+
+def text_in(archive: Path, langs: tuple[str, str]) -> Path:
+    """Return the parallel text in a zip archive, as OPUS has it: PREFIX or a .tsv, in the archive.
+
+    Raises UserError if the archive has no such text, or several.
+    """
+    with _opened(archive) as zipped:
+        names = [name for name in zipped.namelist() if not name.endswith("/")]
+    source, target = langs
+    prefixes = [
+        name.removesuffix(f".{source}") for name in names if name.endswith(f".{source}")
+    ]
+    texts = [prefix for prefix in prefixes if f"{prefix}.{target}" in names]
+    texts += [name for name in names if name.endswith(".tsv")]
+    if len(texts) != 1:
+        found = ", ".join(texts or names[:5])
+        advice = f"name the text in it: {archive}/PREFIX"
+        raise UserError(
+            f"{archive} holds {len(texts)} texts of {source} and {target} ({found}): {advice}"
+        )
+    return archive / texts[0]
+
+
+def _is_text(path: Path) -> bool:
+    archive = archive_of(path)
+    if archive is None:
+        return path.is_file()
+    with _opened(archive) as zipped:
+        return _member(path, archive) in zipped.namelist()
+
+
+def _member(path: Path, archive: Path) -> str:
+    return path.relative_to(archive).as_posix()
+
+
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive to read it without unpacking; UserError if it is damaged or encrypted."""
+    try:
+        with zipfile.ZipFile(archive) as zipped:
+            yield zipped
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise UserError(f"cannot read {archive}: {error}; give another file") from error
+
+
+def file_kind(path: Path) -> str:
+    """Return what a file without plain text is, and what to do; "" if that is unknown."""
+    with path.open("rb") as stream:
+        begin = stream.read(8)
+    for magic, kind in _KINDS.items():
+        if begin.startswith(magic):
+            return kind
+    return ""
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file with their line ends; the suffix says how it is compressed."""
     try:
-        # Not sys.stdin: Python aborts at its end if a thread still reads that.
-        source = os.dup(0) if path is STANDARD_INPUT else path
-        with OPENERS.get(path.suffix, open)(source, "rb") as stream:
+        with contextlib.ExitStack() as stack:
+            # Not sys.stdin: Python aborts at its end if a thread still reads that.
+            stream: Any = os.dup(0) if path is STANDARD_INPUT else path
+            archive = archive_of(path)
+            if archive:
+                zipped = stack.enter_context(_opened(archive))
+                stream = stack.enter_context(zipped.open(_member(path, archive)))
+            if not archive or path.suffix in SUFFIXES[1:]:
+                stream = OPENERS.get(path.suffix, open)(stream, "rb")
+                stack.enter_context(stream)
             yield from stream
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
@@ -51,19 +158,22 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file; only line feeds end lines. UserError for invalid text."""
+    """Yield the lines of a UTF-8 file; only line feeds end lines. UserError for invalid text.
+
+    A byte order mark is removed from each line: files that were joined have several.
+    """
     for number, raw in enumerate(_raw_lines(path), start=1):
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
+            if number == 1 and path.is_file() and (kind := file_kind(path)):
+                raise UserError(f"{path} is {kind}") from None
             byte = f"byte {error.start + 1} (0x{raw[error.start]:02x})"
             advice = "is not valid UTF-8; convert the file first"
             raise UserError(f"{path}, line {number}: {byte} {advice}") from None
         if "\0" in line:
             raise UserError(f"{path}, line {number}: holds a NUL character: is it text?")
-        if number == 1:
-            line = line.removeprefix("\ufeff")
-        yield line.rstrip("\r\n")
+        yield line.replace("\ufeff", "").rstrip("\r\n")
 
 
 def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
@@ -82,6 +192,19 @@ def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
             lines = f"{paths[0]} has {first:,} lines, {paths[1].name} has {second:,}"
             raise UserError(f"{lines}: the sides must be aligned line by line")
         yield source, target
+
+
+def doubts_of_table(path: Path, langs: tuple[str, str]) -> str:
+    """Return what is unlike source TAB target in a table's first lines; "" if nothing is."""
+    pairs = list(islice(read_pairs((path,)), _LOOKED_AT))
+    header = [column.strip().casefold() for column in pairs[0]]
+    if all(word in _HEADINGS or word in langs for word in header):
+        return "line 1 looks like a header, but counts as a pair: remove it"
+    quoted = sum(any(map(_CSV_QUOTED.fullmatch, pair)) for pair in pairs)
+    if quoted:
+        share = f"{quoted:,} of the first {len(pairs):,} lines"
+        return f"{share} have fields in the quotes of CSV, which stay: write it without quoting"
+    return ""
 
 
 def count_lines(path: Path) -> int:

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import lzma
 import os
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,18 @@ def test_dropped_pairs_are_counted_then_warned_of_then_refused(
     assert os.listdir(tmp_path / "none") == [".lock"]
     prepare(replace(most, max_dropped=61))
     assert read_manifest(config.out)["lines"]["train"] == 39
+
+
+def test_a_zip_archive_gives_the_data_of_its_files(config: PrepareConfig, tmp_path: Path) -> None:
+    expected = snapshot(prepare(config))
+    with zipfile.ZipFile(tmp_path / "train.zip", "w") as archive:
+        for lang in config.langs:
+            archive.write(f"{config.train[0]}.{lang}", f"OPUS.de-en.{lang}")
+        archive.writestr("README", "OPUS")
+    zipped = replace(config, train=(tmp_path / "train.zip",), out=tmp_path / "zipped")
+    found = snapshot(prepare(zipped))
+    assert expected.pop("manifest.json") != found.pop("manifest.json")  # the inputs differ
+    assert expected == found
 
 
 def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Path) -> None:
