@@ -19,7 +19,12 @@ from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
-from fairseq_mhe.report.language_table import perplexity_block, perplexity_of, task_blocks
+from fairseq_mhe.report.language_table import (
+    notes_on_tasks,
+    perplexity_block,
+    perplexity_of,
+    task_blocks,
+)
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Table, seed_words
 from fairseq_mhe.runs import devices, slurm, understanding
@@ -240,6 +245,7 @@ class LanguageTable:
             for task in self.tasks:
                 commonest[task.task.name] = understanding.commonest_score(task)
             blocks = task_blocks(rows, commonest)
+            notes = [*notes_on_tasks(blocks, commonest), *notes]
             plot_tasks(rows, path.with_suffix(".png"), title)
         else:
             blocks = [perplexity_block(rows)]
@@ -274,10 +280,6 @@ class LanguageTable:
         if not self.tasks:
             return [f"Training: {self._seeds}, {pretraining}.", f"{versions}."]
         return [
-            "A task's score: mean of its metrics after the last update, on the dev set; SQuAD "
-            "2.0's F1 by the best no-answer threshold, as in the official evaluation.",
-            "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
-            "Paper: models of BERT-base's size, all tasks of a benchmark.",
             f"Pre-training: {pretraining}; nats: validation loss per masked subword.",
             f"Fine-tuning: {self._seeds}, in {devices.precision(self.args)}.",
             f"{versions}.",

@@ -28,7 +28,7 @@ FILES = ("table.md", "table.json", "picture.png")
 PAPER_FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png")
 
 
-def _blocks(rows: Sequence[Row], paper: bool) -> list[Block]:
+def blocks_of(rows: Sequence[Row], paper: bool) -> list[Block]:
     """Return the paper's two blocks or the quickstart's one, without empty columns."""
     rows = [_with_table_values(row) for row in rows]
     if paper:
@@ -69,7 +69,8 @@ def write_table(
     """Write `FILES`, or with ``paper`` `PAPER_FILES`; a note in the table lists ``unfinished``."""
     title = one_line(title)
     rows = summarise(cells, paper)
-    notes = notes_below(cells, rows, paper)
+    blocks = blocks_of(rows, paper)
+    notes = notes_below(cells, rows, blocks)
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
     seeds = sorted({seed for row in rows for seed in row["seeds"]})
@@ -83,7 +84,7 @@ def write_table(
     else:
         curves = {label(cell, cells): cell.results[0].metrics for cell in cells}
         plots.plot_translation(rows, curves, output / "picture.png", heading)
-    table = Table(title, _blocks(rows, paper), notes)
+    table = Table(title, blocks, notes)
     if paper:
         write_text(output / "table.tex", table.latex())
         stream = io.StringIO()
@@ -107,70 +108,99 @@ def show_table(table: Table) -> None:
     print(text, end="")
 
 
-def notes_below(cells: Sequence[Cell], rows: Sequence[Row], paper: bool) -> list[str]:
-    """Return notes on what the numbers mean and on how the models were trained."""
+def notes_below(
+    cells: Sequence[Cell], rows: Sequence[Row], blocks: Sequence[Block]
+) -> list[str]:
+    """Return notes on what the columns mean and on how the models were trained."""
+    headings = {heading for block in blocks for heading, _ in block.columns}
+    notes = []
+    for of_column, note in _notes_on_columns(cells, rows):
+        if headings & set(of_column):
+            notes.append(note)
+    return [*notes, *_notes_on_runs(cells, rows), *_notes_on_training(cells)]
+
+
+def _notes_on_columns(
+    cells: Sequence[Cell], rows: Sequence[Row]
+) -> list[tuple[tuple[str, ...], str]]:
+    """Return each note with the headings of the columns that it explains."""
     first = rows[0]
     results = [result for cell in cells for result in cell.results]
     training = _distinct(result.metrics.get("measured") for result in results)
     generation = _distinct(result.generation.get("measured") for result in results)
-    versions = (listed(result.run.config["versions"]) for result in results)
-    chance = "sentences alone, so they do not cover other trainings"
-    if any(len(row["seeds"]) > 1 for row in rows):
-        chance = "sentences and seeds; sd: standard deviation over seeds"
-    seeds_of = {}
-    for cell, row in zip(cells, rows, strict=True):
-        seeds_of[label(cell, cells)] = ", ".join(map(str, row["seeds"]))
-    different = set(seeds_of.values())
-    seeds = listed(seeds_of, "; ") if len(different) > 1 else different.pop()
     case = ", lower-cased" if "|case:lc|" in first["signature"] else ""
     sentences = f"{first['sentences']:,} detokenised{case} sentences"
-    notes = [
-        f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on {sentences} "
-        f"({results[0].subset}); ± is half the 95% interval of the mean."
-    ]
-    has_prr = any(row["prr"] is not None for row in rows)
-    if has_prr or not paper:  # the paper's table shows no empty columns
-        notes.append(
-            f"PRR: BLEU in percent of {BASELINE}'s. p: two-sided, against {BASELINE}."
-        )
-    bootstrap = f"bootstrap with {RESAMPLES:,} resamples"
-    notes.append(f"Intervals and p: {bootstrap}, over {chance}.")
-    notes += [
-        "Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: "
-        "key/value cache in float32 for each generated token of each hypothesis.",
-        f"Training tokens/s: target tokens, median over the log, {training}. "
-        f"Generation sentences/s: fairseq-generate's own clock, {generation}.",
-        f"Seeds: {seeds}. {_distinct(versions, ' or ')}.",
-        "Valid loss: the lowest of a training, in bits per target token.",
-    ]
-    if paper:
-        notes += _notes_on_paper(rows)
+    chance = "sentences alone, so they do not cover other trainings"
+    if any(len(row["seeds"]) > 1 for row in rows):
+        chance = "sentences and seeds"
+    too_few = ""
     if any(row["attention"] == BASELINE and row["prr"] is None for row in rows):
-        notes.append(f"PRR and p are - where {too_weak(BASELINE)}.")
-    return [*notes, *_notes_on_training(cells)]
+        too_few = f" PRR and p are - where {too_weak(BASELINE)}."
+    speed = f"Generation sentences/s: fairseq-generate's own clock, {generation}."
+    tokenised = "on Moses' tokens with hyphenated compounds split, as older papers report"
+    return [
+        (("BLEU",), f"BLEU `{first['signature']}` on {sentences} ({results[0].subset})."),
+        (("±",), "±: half the 95% interval of mean BLEU."),
+        (("sd",), "sd: standard deviation of BLEU over seeds."),
+        (("PRR",), f"PRR: BLEU in percent of {BASELINE}'s.{too_few}"),
+        (
+            ("±", "PRR 95%"),
+            f"Intervals: bootstrap with {RESAMPLES:,} resamples over {chance}.",
+        ),
+        (
+            ("p",),
+            f"p: two-sided, of the difference from {BASELINE}, by the same resamples.",
+        ),
+        (
+            ("tokenised BLEU",),
+            f"Tokenised BLEU: `{first['tokenised_signature']}` {tokenised}; no other column "
+            "compares with it.",
+        ),
+        (("chrF",), f"chrF `{first['chrf_signature']}`."),
+        (
+            ("valid loss",),
+            "Valid loss: the lowest of a training, in bits per target token.",
+        ),
+        (
+            ("paper",),
+            "paper: numbers of WMT14, by Xue & Aletras; how they were scored is not published.",
+        ),
+        (
+            ("N",),
+            "N: encoder plus decoder layers; d_m, n, d: the encoder's width, heads, head width.",
+        ),
+        (
+            ("attention parameters", "#Params (M)"),
+            "Attention parameters: encoder self-, decoder self- and cross-attention.",
+        ),
+        (
+            ("KV bytes/token",),
+            "KV bytes/token: key/value cache in float32 for each generated token of each "
+            "hypothesis.",
+        ),
+        (
+            ("training tokens/s",),
+            f"Training tokens/s: target tokens, median over the log, {training}.",
+        ),
+        (("generation sentences/s",), speed),
+    ]
 
 
 def _distinct(texts: Iterable[str | None], between: str = "; ") -> str:
     return between.join(sorted({text for text in texts if text}))
 
 
-def _notes_on_paper(rows: Sequence[Row]) -> list[str]:
-    """Return notes on the columns that only tables like the paper's have."""
-    batches = _distinct((row["batch"] for row in rows), " or ")
-    notes = [
-        "N: encoder plus decoder layers; d_m, n, d: the encoder's width, heads, head width.",
-        f"Batches of {batches}.",
-    ]
-    if any(row["paper_parameters"] for row in rows):
-        notes.append(
-            "The paper's numbers are of WMT14; how they were scored is not published."
-        )
-    if signature := rows[0]["tokenised_signature"]:
-        notes.append(
-            f"Tokenised BLEU: {signature} on Moses' tokens with hyphenated compounds split, as "
-            "older papers report; no other column compares with it."
-        )
-    return notes
+def _notes_on_runs(cells: Sequence[Cell], rows: Sequence[Row]) -> list[str]:
+    """Return a note with the seeds, batches and versions of the trainings."""
+    seeds_of = {}
+    for cell, row in zip(cells, rows, strict=True):
+        seeds_of[label(cell, cells)] = ", ".join(map(str, row["seeds"]))
+    different = set(seeds_of.values())
+    seeds = listed(seeds_of, "; ") if len(different) > 1 else different.pop()
+    runs = [result.run for cell in cells for result in cell.results]
+    batches = _distinct((run.training.batch for run in runs), " or ")
+    versions = _distinct((listed(run.config["versions"]) for run in runs), " or ")
+    return [f"Seeds: {seeds}. Batches of {batches}.", f"{versions}."]
 
 
 def _notes_on_training(cells: Sequence[Cell]) -> list[str]:

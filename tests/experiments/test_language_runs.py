@@ -249,7 +249,7 @@ def test_nlu_table_uses_finished_runs(folder: Path, capsys: Capture) -> None:
     assert re.search(rf"mhe_mul .*\| +{nats:.3f} \| +{score:.2f} \|.*\| +- \| +- \|", printed)
     assert re.search(rf"always the commonest label +\|.* {100 * 18 / 35:.2f} \|", printed)
     assert "- Pre-training: 3 updates of 4 blocks of 64 subwords, in float32; nats: " in printed
-    assert "- Paper: models of BERT-base's size, all tasks of a benchmark." in printed
+    assert "- paper: models of BERT-base's size, all tasks of a benchmark." in printed
     assert "- Fine-tuning: seed 1, in float32." in printed
     assert re.search(r"^- python 3\.[0-9.]+, .*torch ", printed, re.MULTILINE)
     assert read(folder / "nlu-table.json") == {"mhe_mul": {"sst2": [score]}}

@@ -1,12 +1,13 @@
 """Tables of language models: means, PRR and PEoP computed by hand, beside the paper's numbers."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from fairseq_mhe.report.language_table import perplexity_block, task_blocks
+from fairseq_mhe.report.language_table import notes_on_tasks, perplexity_block, task_blocks
 from fairseq_mhe.report.table import Block
 
 PARAMETERS = {"sha": 1000, "mha": 3000, "mhe_mul": 1010, "collaborative": 7}
@@ -64,13 +65,34 @@ def test_a_kind_that_the_paper_does_not_have_gets_dashes() -> None:
     assert cells(blocks, "GLUE")["collaborative"] == ["7", "50.00", *["-"] * 5]
 
 
-@pytest.mark.parametrize("worst", [-2.0, 0.0])
-def test_prr_and_peop_need_a_reference_score_above_zero(worst: float) -> None:
-    """Matthews' correlation may be negative: -3 beside an mha of -2 was once "PRR 150.0"."""
-    scores = {"sha": {"cola": [worst]}, "mha": {"cola": [worst]}, "mhe_mul": {"cola": [-3.0]}}
-    by_task = cells(tasks_table(scores, cola=1.5), "By task")
-    assert by_task["mhe_mul"][-2:] == by_task["mha"][-2:] == TWO_DASHES
+@pytest.mark.parametrize(
+    ("reference", "shown"), [(-2.0, False), (0.0, False), (3.0, False), (6.4, False), (6.6, True)]
+)
+def test_prr_and_peop_need_a_reference_that_has_learned(reference: float, shown: bool) -> None:
+    """CoLA's score of 6.7 beside an mha of 3.0 was "PRR 222.8"; both predict next to nothing."""
+    scores = {
+        "sha": {"cola": [reference]},
+        "mha": {"cola": [reference]},
+        "mhe_mul": {"cola": [7.0]},
+    }
+    blocks = tasks_table(scores, cola=1.5)
+    by_task = cells(blocks, "By task")
+    assert (by_task["mhe_mul"][-2:] == TWO_DASHES) == (not shown)
+    assert (by_task["mha"][-2:] == TWO_DASHES) == (not shown)
+    assert (cells(blocks, "GLUE (cola alone)")["mhe_mul"][3] == "-") == (not shown)
     assert by_task["always the commonest label"][-3:] == ["1.50", *TWO_DASHES]
+
+
+def test_notes_explain_only_columns_that_are_there() -> None:
+    commonest = {"integration": 13.7}
+    blocks = tasks_table({"mha": {"integration": [61.0]}}, **commonest)
+    notes = " ".join(notes_on_tasks(blocks, commonest))
+    assert not re.search("paper|SQuAD", notes)
+    commonest = {"squad2": 51.5}
+    blocks = tasks_table({"mha": {"squad2": [61.0]}}, **commonest)
+    notes = " ".join(notes_on_tasks(blocks, commonest))
+    assert re.search("paper", notes)
+    assert re.search("SQuAD", notes)
 
 
 def test_perplexity_averages_seeds_and_is_infinite_after_divergence() -> None:

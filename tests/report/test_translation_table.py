@@ -23,7 +23,13 @@ from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.families import ARCHITECTURES, TRANSLATION
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.results import gather, summarise
-from fairseq_mhe.report.translation_table import FILES, PAPER_FILES, notes_below, write_table
+from fairseq_mhe.report.translation_table import (
+    FILES,
+    PAPER_FILES,
+    blocks_of,
+    notes_below,
+    write_table,
+)
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.scoring import score_folder
 from tests.fixtures.runs import REFERENCES
@@ -62,7 +68,8 @@ def change(path: Path, *names: str, to: Any) -> None:
 def below(*runs: Job) -> str:
     """Return the notes below the quickstart's table."""
     cells = gather(run.folder for run in runs)
-    return "\n".join(notes_below(cells, summarise(cells), paper=False))
+    rows = summarise(cells)
+    return "\n".join(notes_below(cells, rows, blocks_of(rows, paper=False)))
 
 
 def test_each_kind_has_the_means_over_its_seeds(make_run: MakeRun) -> None:
@@ -204,7 +211,7 @@ def test_a_baseline_that_learned_nothing_gives_dashes_and_a_note(
     names = ("prr", "prr_low", "p_value")
     assert [cell[name] for cell in cells for name in names] == [None] * 6
     text = (tmp_path / "table.md").read_text()
-    assert "- PRR and p are - where mha has less than 1 BLEU: it has not learned" in text
+    assert "PRR and p are - where mha has less than 1 BLEU: it has not learned" in text
     for line in [line for line in text.split("\n") if line.startswith("| mh")]:
         assert len(re.findall(r"\| +- +(?=\|)", line)) == 2, "PRR and p"
 
@@ -253,7 +260,8 @@ def test_every_format_of_rows(make_run: MakeRun, tmp_path: Path, monkeypatch: Pa
             change(run.folder / "config.json", "settings", "options", key, to=to)
     cells = gather(run.folder for run in runs)
     write_table(cells, tmp_path / "out", "A title,\n1% & more", True, ["big-mha\n\\input{run}"])
-    assert "paper's" not in "".join(notes_below(cells[:1], summarise(cells[:1], True), True))
+    rows = summarise(cells[:1], paper=True)
+    assert "paper" not in "".join(notes_below(cells[:1], rows, blocks_of(rows, paper=True)))
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(PAPER_FILES)
 
     def text(end: str) -> str:
@@ -279,6 +287,22 @@ def test_every_format_of_rows(make_run: MakeRun, tmp_path: Path, monkeypatch: Pa
     assert [values[-1][name] for name in ("paper_parameters", "paper_prr")] == ["13.31", 94.2]
 
 
+def test_notes_explain_only_columns_that_are_there(make_run: MakeRun) -> None:
+    """Notes on PRR, tokenised BLEU and the standard deviation once stood below any table."""
+
+    def notes(*runs: Job, paper: bool) -> str:
+        cells = gather(run.folder for run in runs)
+        rows = summarise(cells, paper)
+        return "\n".join(notes_below(cells, rows, blocks_of(rows, paper)))
+
+    alone, again = make_run("mhe_mul", 3), make_run("mhe_mul", 4, 2)
+    of_one = notes(alone, paper=True)
+    assert not re.search("PRR|okenised BLEU|sd:|p:", of_one)
+    assert "N:" in of_one
+    assert "sd:" in notes(alone, again, paper=False)
+    assert "PRR:" in notes(alone, make_run("mha", 3), paper=True)
+
+
 def test_the_notes_cover_all_cells(make_run: MakeRun) -> None:
     mha = [make_run("mha", wrong, seed) for seed, wrong in ((1, 3), (2, 4))]
     mhe = make_run("mhe_mul", 5)
@@ -289,8 +313,8 @@ def test_the_notes_cover_all_cells(make_run: MakeRun) -> None:
     change(mhe.folder / "config.json", "versions", to={"torch": "2.3"})
     change(mhe.metrics, "ended_by_patience", to=1500)
     text = below(mha[0], mhe)
-    assert "Seeds: 1. torch 2.1 or torch 2.3." in text
-    assert "median over the log, alone; on a GPU. " in text
+    assert "torch 2.1 or torch 2.3." in text
+    assert "median over the log, alone; on a GPU." in text
     assert "own clock, alone; by four." in text
     assert f"{mhe.name} was ended by patience after 1,500 updates." in text
 
