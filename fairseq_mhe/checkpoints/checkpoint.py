@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -94,7 +95,10 @@ class Source:
     def task_options(self) -> dict[str, Any]:
         """The options of the task that the model was trained on, such as its folder "data"."""
         options: dict[str, Any] = plain((self.state.get("cfg") or {}).get("task"))
-        return options or plain(_task_options(self.state.get("args")))
+        options = options or plain(_task_options(self.state.get("args")))
+        if isinstance(options.get("data"), list):  # in fairseq 0.8 and before
+            options["data"] = os.pathsep.join(options["data"])
+        return options
 
     def task(self) -> Any:
         """Return a fairseq task with dictionaries of `vocab_sizes`, filled with made-up words."""

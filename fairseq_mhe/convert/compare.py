@@ -11,12 +11,13 @@ import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationTask
+from fairseq.utils import split_paths
 from torch import Tensor, nn
 
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.progress import tracked
+from fairseq_mhe.common.progress import say, tracked
 from fairseq_mhe.convert.moments import Inputs, measure_inputs
 from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_binary
@@ -136,8 +137,11 @@ def open_material(source: Source, data: Path | None, sentences: int) -> Material
     return Material(source, task, compared, data, sentences)
 
 
-def task_of(data: DataFolder, source: Source) -> TranslationTask:
-    """Return the task of a data folder; UserError if its vocabularies are not the checkpoint's."""
+def task_of(data: DataFolder, source: Source, is_known: bool = False) -> TranslationTask:
+    """Return the task of a data folder; UserError if its vocabularies are not the checkpoint's.
+
+    ``is_known``: the caller knows that they belong together, for example by a fingerprint.
+    """
     source.require_translation(f"the data folder {data.folder}")
     task = load_task(data)
     dictionaries = task.source_dictionary, task.target_dictionary
@@ -149,19 +153,36 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
             f"{data.folder} does not belong to {source.path}: it has {own} words, the checkpoint "
             f"{expected}; give the data that the model was trained on"
         )
-    # Two corpora often have equally many words, so compare the words, if the training's are there.
+    if not is_known:
+        _check_words(task, data, source)
+    return task
+
+
+def _check_words(task: TranslationTask, data: DataFolder, source: Source) -> None:
+    """Compare the words with the training's, since two corpora often have equally many.
+
+    Raises UserError if they differ; says so if the training's dictionaries are not there.
+    """
+    trained_on = source.task_options.get("data")
+    if not trained_on:  # fairseq always names it
+        return
+    folder = Path(split_paths(trained_on)[0])  # of the first shard
+    dictionaries = task.source_dictionary, task.target_dictionary
     for language, dictionary in zip(data.languages, dictionaries, strict=True):
         name = f"dict.{language}.txt"
-        path = Path(source.task_options.get("data") or data.binary, name)
-        if not path.is_file() or path.samefile(data.binary / name):
+        if not (folder / name).is_file():
+            say(
+                f"the words of {data.folder} were not compared with those of the training, as "
+                f"{folder / name} is not there: make sure that {source.path} was trained on it"
+            )
+            return
+        if (folder / name).samefile(data.binary / name):
             continue
-        trained_on = Dictionary.load(str(path))
-        if len(trained_on) == len(dictionary) and trained_on != dictionary:
+        if Dictionary.load(str(folder / name)) != dictionary:
             raise UserError(
                 f"{data.folder} does not belong to {source.path}: its {name} is not that of the "
-                f"training, {path}; give the data that the model was trained on"
+                f"training, {folder / name}; give the data that the model was trained on"
             )
-    return task
 
 
 def pair_batches(

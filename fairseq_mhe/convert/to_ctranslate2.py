@@ -36,6 +36,7 @@ def convert(
     parameters: Mapping[str, Tensor],
     data: DataFolder,
     output: Path,
+    *,
     quantization: str,
     shared_heads: bool,
 ) -> None:
@@ -68,16 +69,27 @@ def convert(
 
 
 def convert_source(
-    source: Source, data: DataFolder, output: Path, quantization: str, shared_heads: bool
+    source: Source,
+    task: TranslationTask,
+    data: DataFolder,
+    output: Path,
+    *,
+    quantization: str = "float32",
+    shared_heads: bool,
 ) -> float:
     """Fold and convert a translation model; return the result of `compare_probabilities`.
 
     Raises UserError if the model has no stock form, or if in float32 more than rounding differs.
     """
-    task = task_of(data, source)
-    weights = folded_parameters(source.model)
-    how = data, output, quantization, shared_heads
-    convert(source.path, source.stock_options, weights, *how)
+    convert(
+        source.path,
+        source.stock_options,
+        folded_parameters(source.model),
+        data,
+        output,
+        quantization=quantization,
+        shared_heads=shared_heads,
+    )
     error = compare_probabilities(source, task, output)
     if quantization == "float32" and error >= _ROUNDING:
         raise UserError(
@@ -138,8 +150,15 @@ def run(args: argparse.Namespace) -> None:
     with quiet_fairseq(), new_folder(args.out) as folder:
         source = open_source(args.checkpoint)
         source.require_translation("CTranslate2's converter")
-        how = folder, args.quantization, args.shared_heads
-        error = convert_source(source, open_binary(args.data), *how)
+        data = open_binary(args.data)
+        error = convert_source(
+            source,
+            task_of(data, source),
+            data,
+            folder,
+            quantization=args.quantization,
+            shared_heads=args.shared_heads,
+        )
     size = f"{(args.out / 'model.bin').stat().st_size / 1e6:.3f} MB"
     kind = source.attention_summary
     print(f"{args.out}: CTranslate2, {args.quantization}, {size}, from {kind}")

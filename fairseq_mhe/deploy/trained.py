@@ -68,7 +68,8 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
     else:
         raise UserError(f"give the data folder that {path} was trained on (--data)")
     decoding = run.decoding if run else recipe(source.row).decoding
-    task = task_of(data, source)
+    is_known = run is not None  # a run knows the fingerprint of its data
+    task = task_of(data, source, is_known=is_known)
     return Trained(source, data.processing(), task, data, decoding, run)
 
 
@@ -85,7 +86,7 @@ def read_bundle(bundle: Bundle) -> Trained:
         options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
         state = {"cfg": {"model": options}, "model": weights}
         source = source_of(folder / WEIGHTS, state)
-        task = task_of(data, source)
+        task = task_of(data, source, is_known=True)
     except Exception as error:  # each kind of damage raises another one
         why = str(error.__cause__ or error)
         # The message about an unknown kind of attention has advice: --user-dir.
@@ -176,7 +177,7 @@ def open_engine(
 
 def write_ctranslate2(trained: Trained, folder: Path) -> None:
     """Write a CTranslate2 model in float32, equal heads once; UserError if it is not exact."""
-    convert_source(trained.source, trained.data, folder, "float32", shared_heads=True)
+    convert_source(trained.source, trained.task, trained.data, folder, shared_heads=True)
 
 
 def _suits_ctranslate2(precision: str, cpu: bool) -> bool:

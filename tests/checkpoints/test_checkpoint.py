@@ -5,14 +5,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
+from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source, save_model
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import sublayers
 from tests.fixtures.checkpoints import flat_options, save, stir
-from tests.fixtures.models import logits, make_model
+from tests.fixtures.models import BOTH_SIDES, logits, make_model
+from tests.fixtures.processes import fairseq
 
 
 def same_logits(one: torch.nn.Module, other: torch.nn.Module) -> bool:
@@ -47,6 +51,63 @@ def test_a_stock_checkpoint_loads_with_its_logits(tmp_path: Path, old: bool) -> 
     assert same_logits(load_by_fairseq(tmp_path / "b.pt", source.task()), model)
     task = open_source(tmp_path / "b.pt").state["cfg"]["task"]
     assert task.get("left_pad_source", True) is not old
+
+
+HISTORY = [{"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"}]
+HISTORY[0] |= {"lr_scheduler_state": {}, "num_updates": 7}
+
+
+def of_fairseq_0_8(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights with one projection for queries, keys and values in each sublayer."""
+    old = dict(weights)
+    for name in weights:
+        sublayer, q_proj, parameter = name.rpartition(".q_proj.")
+        if q_proj:
+            parts = [old.pop(f"{sublayer}.{x}_proj.{parameter}") for x in "qkv"]
+            old[f"{sublayer}.in_proj_{parameter}"] = torch.cat(parts)
+    return old
+
+
+def test_a_checkpoint_of_fairseq_0_8_is_read(tmp_path: Path, data: Path) -> None:
+    """Its attention has in_proj_weight, and the data of its options are a list."""
+    model = stir(make_model(arch="transformer"))
+    args = argparse.Namespace(
+        arch="transformer", task="translation", data=[str(data)], **BOTH_SIDES
+    )
+    args.source_lang, args.target_lang = "en", "de"
+    weights = of_fairseq_0_8(model.state_dict())
+    assert "encoder.layers.0.self_attn.in_proj_bias" in weights
+    path = tmp_path / "old.pt"
+    torch.save({"args": args, "model": weights, "optimizer_history": HISTORY}, path)
+    source = open_source(path)
+    assert same_logits(source.model, model)
+    folded = tmp_path / "folded.pt"
+    assert cli.main(["fold", str(path), str(folded), "--data", str(data)]) == 0
+    assert same_logits(load_by_fairseq(folded, source.task()), model)
+    to_mqa = ["convert", "--to", "mqa", str(path), str(tmp_path / "mqa.pt")]
+    assert cli.main([*to_mqa, "--data", str(data)]) == 0
+    to_ctranslate2 = ["to-ctranslate2", str(path), "--out", str(tmp_path / "ct2")]
+    assert cli.main([*to_ctranslate2, "--data", str(data)]) == 0
+
+
+def test_a_checkpoint_of_fairseq_0_8_can_be_finetuned(tmp_path: Path, data: Path) -> None:
+    """A training of no updates keeps the weights."""
+    model = stir(make_model(arch="transformer"))
+    args = argparse.Namespace(arch="transformer", task="translation", **BOTH_SIDES)
+    weights = of_fairseq_0_8(model.state_dict())
+    extra = {"extra_state": {"train_iterator": {"epoch": 1}}, "optimizer_history": HISTORY}
+    torch.save({"args": args, "model": weights, **extra}, tmp_path / "old.pt")
+    sizes = [f"--{name.replace('_', '-')}={n}" for name, n in BOTH_SIDES.items() if n is not True]
+    words = "--user-dir fairseq_mhe --arch transformer_mhe_base --attention mha --attention-bias"
+    words += " --share-all-embeddings --optimizer adam --lr 0 --max-update 1 --batch-size 20 --cpu"
+    words += f" --finetune-from-model {tmp_path}/old.pt --save-dir {tmp_path}/save"
+    done = fairseq("train", data, *words.split(), *sizes)
+    assert done.returncode == 0, done.stderr
+    saved = read_checkpoint(tmp_path / "save/checkpoint_last.pt")["model"]
+    assert torch.equal(
+        saved["decoder.layers.1.encoder_attn.k_proj.weight"],
+        model.decoder.layers[1].encoder_attn.k_proj.weight,
+    )
 
 
 def test_sizes_that_a_checkpoint_lacks_come_from_its_architecture(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_trained_weights_lose_little(
     path, out = save(tmp_path / "a.pt", trained(**options), **options), tmp_path / "out.pt"
     convert(kind, path, out, "--data", str(data))
     loss, before = losses(capsys.readouterr().out)
-    assert loss == pytest.approx(before, abs=0.02)
+    assert loss == pytest.approx(before, abs=0.06)  # an untrained model loses 0.4
     facts = open_source(out).state["fairseq_mhe"]
     assert (facts["made_by"], facts["weighted_by"]) == ("convert", str(data))
     assert facts["loss"] == pytest.approx(loss, abs=1e-4)

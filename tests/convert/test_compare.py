@@ -120,6 +120,28 @@ def test_data_with_another_vocabulary_are_refused(
             open_material(source, other, 5)
 
 
+def test_words_are_compared_with_the_first_shards(
+    make_source: Callable[..., Source], tmp_path: Path, data: Path
+) -> None:
+    source, other = make_source(attention="mha"), shutil.copytree(data, tmp_path / "other")
+    source.state["cfg"]["task"]["data"] = f"{data}:{tmp_path / 'second'}"
+    words = (data / "dict.de.txt").read_bytes()
+    assert open_material(source, other, 5).compared
+    (other / "dict.de.txt").write_bytes(words.replace(b"w7 ", b"other "))
+    with pytest.raises(UserError, match=r"its dict\.de\.txt is not that of the training"):
+        open_material(source, other, 5)
+
+
+@pytest.mark.parametrize("trained_on", ["a/relative/path", "first:second"])
+def test_words_that_cannot_be_compared_are_told(
+    make_source: Callable[..., Source], data: Path, capsys: Any, trained_on: str
+) -> None:
+    source = make_source(attention="mha")
+    source.state["cfg"]["task"]["data"] = trained_on
+    open_material(source, data, 5)
+    assert str(Path(trained_on.split(":")[0], "dict.en.txt")) in capsys.readouterr().err
+
+
 def test_pairs_longer_than_the_models_positions_are_left_out(data: Path) -> None:
     task = load_task(open_binary(data))
 
