@@ -190,7 +190,8 @@ class CTranslate2Benchmark(GenerationBenchmark):
                 self._dictionary.save(str(dictionaries / f"dict.{language}.txt"))
             data = DataFolder(dictionaries, LANGUAGES)
             name = self.variant.name
-            convert(name, options, weights, data, output, precision, is_ours)
+            how = {"quantization": precision, "shared_heads": is_ours}
+            convert(name, options, weights, data, output, **how)
             import ctranslate2  # `convert` raises UserError if it is not installed
 
             self._translator = ctranslate2.Translator(
