@@ -15,26 +15,22 @@ _LEAST_REPETITIONS = 3
 _SAME = ("row", "device", "threads", "vocab_size")
 
 
-def read_baseline(
-    path: Path, benchmark: str, settings: Values, cells: Iterable[Values]
-) -> Values:
-    """Read the results of an earlier run; UserError if this run's cannot be compared with them."""
+def read_baseline(path: Path, results: Values, cells: Iterable[Values]) -> Values:
+    """Read the results of an earlier run; UserError if ``results`` cannot be compared with them."""
     baseline = read_json(path)
+    benchmark = results["benchmark"]
     if baseline.get("benchmark") != benchmark:
         raise UserError(
             f"{path}: no results of `bench {benchmark}`: name the FILE.json that it wrote"
         )
+    before, now = baseline["settings"], results["settings"]
     for name in _SAME:
-        before = baseline["settings"][name]
-        if before != settings[name]:
+        if before[name] != now[name]:
             raise UserError(
-                f"{path} was measured with {name} {before}, this run has {settings[name]}: "
-                f"give --{name.replace('_', '-')} {before}, or another --baseline"
+                f"{path} was measured with {name} {before[name]}, this run has {now[name]}: "
+                f"give --{name.replace('_', '-')} {before[name]}, or another --baseline"
             )
-    if (
-        min(baseline["settings"]["repetitions"], settings["repetitions"])
-        < _LEAST_REPETITIONS
-    ):
+    if min(before["repetitions"], now["repetitions"]) < _LEAST_REPETITIONS:
         raise UserError(
             f"--baseline needs quartiles: measure {_LEAST_REPETITIONS} --repetitions or more, in "
             f"{path}, too"

@@ -19,7 +19,7 @@ from fairseq_mhe.bench.variants import (
     Variant,
     ctranslate2_variants,
     kind_variants,
-    without_graphs,
+    variants_without_graphs,
 )
 from fairseq_mhe.common.arguments import at_least, integer, list_of, option, positive_list
 from fairseq_mhe.common.errors import UserError
@@ -91,22 +91,18 @@ class GenerationBenchmark(Benchmark):
     @classmethod
     def variants(cls, options: GenerationOptions) -> list[Variant]:
         variants = super().variants(options)
-        on_cpu = options.device == "cpu"
+        in_float32 = list(options.dtype) == ["float32"]
         if (options.int8 or options.bf16) and not (
-            on_cpu and list(options.dtype) == ["float32"]
+            options.device == "cpu" and in_float32
         ):
             raise UserError("--int8 and --bf16 are for --device cpu and --dtype float32")
-        if options.without_graphs and on_cpu:
-            raise UserError(
-                "--without-graphs is for --device cuda: leave it out on a CPU"
-            )
         if options.int8:
             variants += kind_variants(options.kinds, "int8")
         if options.bf16:
             variants.append(Variant("stock_bf16", precision="bf16"))
             variants += kind_variants(options.kinds, "bf16")
         if options.without_graphs:
-            variants += map(without_graphs, kind_variants(options.kinds))
+            variants += variants_without_graphs(options.device, options.kinds)
         if options.ctranslate2:
             require("ctranslate2")
             kinds = [kind for kind in options.kinds if _is_foldable(kind, options)]

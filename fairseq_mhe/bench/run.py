@@ -72,22 +72,12 @@ def run(args: Namespace) -> int:
     sizes(options.row)  # raises UserError for an unknown row
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
-    settings = {name: getattr(options, name) for name in _FIXED}
     cells = list(benchmark.cells(options))
+    variants = benchmark.variants(options)
+    results = empty_results(args, options)
     baseline = None
     if options.baseline:
-        baseline = read_baseline(options.baseline, args.bench, settings, cells)
-    results: Values = {
-        "benchmark": args.bench,
-        "command": shlex.join(["fairseq-mhe", *args.typed]),
-        "machine": machine(device),
-        "software": software(),
-        "settings": settings,
-        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "load_average": round(os.getloadavg()[0], 2),
-        "cells": [],
-    }
-    variants = benchmark.variants(options)
+        baseline = read_baseline(options.baseline, results, cells)
     out = str(options.out or "").removesuffix(".json").removesuffix(".md")
     if out:
         results = resumed(out, results, len(cells))
@@ -109,6 +99,20 @@ def run(args: Namespace) -> int:
     table, any_moved = moved(baseline, results)
     print(f"## Compared with {options.baseline}\n\n{table}")
     return int(any_moved)
+
+
+def empty_results(args: Namespace, options: Options) -> Values:
+    """Return results without cells: what is measured, by which command, when and where."""
+    return {
+        "benchmark": args.bench,
+        "command": shlex.join(["fairseq-mhe", *args.typed]),
+        "machine": machine(options.device),
+        "software": software(),
+        "settings": {name: getattr(options, name) for name in _FIXED},
+        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "load_average": round(os.getloadavg()[0], 2),
+        "cells": [],
+    }
 
 
 def resumed(out: str, results: Values, count: int) -> Values:
@@ -163,7 +167,7 @@ def _start(benchmark: type[Benchmark], variant: Variant, options: Options) -> No
     variant.begin()
     torch.ones(
         1, device=options.device
-    )  # else the first pass would include the start of CUDA
+    )  # starts CUDA, which is no part of the first pass
     _benchmarks[variant.name] = benchmark(variant, options)
 
 

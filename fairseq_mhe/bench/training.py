@@ -11,9 +11,8 @@ from fairseq.trainer import Trainer
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Options, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch, product_speed
-from fairseq_mhe.bench.variants import Variant, kind_variants, without_graphs
+from fairseq_mhe.bench.variants import Variant, variants_without_graphs
 from fairseq_mhe.common.arguments import at_least, integer, list_of, option
-from fairseq_mhe.common.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +64,7 @@ class TrainingBenchmark(Benchmark):
     def variants(cls, options: TrainingOptions) -> list[Variant]:
         variants = super().variants(options)
         if options.without_graphs:
-            if options.device == "cpu":
-                raise UserError(
-                    "--without-graphs is for --device cuda: leave it out on a CPU"
-                )
-            variants += map(without_graphs, kind_variants(options.kinds))
+            variants += variants_without_graphs(options.device, options.kinds)
         return variants
 
     def prepare(self, cell: Values) -> None:

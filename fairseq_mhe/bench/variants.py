@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from fairseq.models.transformer import TransformerConfig
 
 from fairseq_mhe.common.cpu import keep_compiled_products, keep_freed_memory
+from fairseq_mhe.common.errors import UserError
 
 #: fairseq's own ``transformer`` as it comes, with biases; ratios are relative to it.
 STOCK = "stock"
@@ -60,9 +61,12 @@ def kind_variants(kinds: Iterable[str], precision: str = "") -> Iterator[Variant
         yield Variant(kind + suffix, kind, precision)
 
 
-def without_graphs(variant: Variant) -> Variant:
-    """Return a kind's variant that starts each kernel by itself."""
-    return replace(variant, name=f"{variant.name}_without_graphs", has_graphs=False)
+def variants_without_graphs(device: str, kinds: Iterable[str]) -> Iterator[Variant]:
+    """Yield each kind without CUDA graphs; UserError on a CPU, which has none."""
+    if device == "cpu":
+        raise UserError("--without-graphs is for --device cuda: leave it out on a CPU")
+    for kind in kinds:
+        yield Variant(f"{kind}_without_graphs", kind, has_graphs=False)
 
 
 def ctranslate2_variants(
