@@ -178,22 +178,27 @@ class CTranslate2Benchmark(GenerationBenchmark):
         is_ours = bool(variant.kind)
         weights = folded_parameters(model.eval()) if is_ours else model.state_dict()
         self._dictionary = task.source_dictionary
-        precision = self.variant.precision
-        with tempfile.TemporaryDirectory() as name:
-            dictionaries = Path(name)
+        with tempfile.TemporaryDirectory() as folder:
+            dictionaries = Path(folder)
             output = dictionaries / "model"
             for language in LANGUAGES:
                 self._dictionary.save(str(dictionaries / f"dict.{language}.txt"))
             data = DataFolder(dictionaries, LANGUAGES)
-            name = self.variant.name
-            how = {"quantization": precision, "shared_heads": is_ours}
-            convert(name, options, weights, data, output, **how)
+            convert(
+                self.variant.name,
+                options,
+                weights,
+                data,
+                output,
+                quantization=self.variant.precision,
+                shared_heads=is_ours,
+            )
             import ctranslate2  # `convert` raises UserError if it is not installed
 
             self._translator = ctranslate2.Translator(
                 str(output),
                 settings.device,
-                compute_type=precision,
+                compute_type=self.variant.precision,
                 intra_threads=settings.threads,
             )
             self._weight_bytes = (output / "model.bin").stat().st_size
