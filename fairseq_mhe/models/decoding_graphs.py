@@ -5,40 +5,46 @@ A graph reads and writes fixed addresses. So a step has room for more sentences 
 positions, which count as padding until they are used.
 """
 
+import logging
+import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairseq_mhe.attention.cache import KeyValueCache, sentence_order
-from fairseq_mhe.models import graphs
-from fairseq_mhe.models.graphs import round_up
+from fairseq_mhe.models import recording
+from fairseq_mhe.models.recording import Addresses, OfOneModel, Work, round_up
+
+logger = logging.getLogger(__name__)
 
 #: A step has room for at least these multiples of sentences, source and target tokens.
 _SENTENCE_MULTIPLE, _SOURCE_MULTIPLE, _TARGET_MULTIPLE = 8, 16, 32
 _KEPT_STEPS = 16  # each holds memory for the caches of a batch
-STEP = "decoding step"  # its key in the incremental state of a search
+#: Key of a search's `_Lease` in its incremental state; None there: the search has no graph.
+LEASE = "lease of a decoding step"
 
-Caches = dict[Any, KeyValueCache]  # by sublayer
-
-
-def half_is_free() -> bool:
-    """Return whether half of the GPU's memory is free: steps need more memory than caches."""
-    free, total = torch.cuda.mem_get_info()
-    reserved = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    return free + reserved > total / 2
+Caches = Mapping[Any, KeyValueCache]  # by sublayer
+Shape = tuple[int, int, int, int]  # sentences, beam, source and target tokens
 
 
-class DecodingGraphs:
+class DecodingGraphs(OfOneModel):
     """Runs a ``decoder`` by graphs, from the second step of a search on."""
 
     def __init__(self, decoder: Any) -> None:
         self.decoder = decoder
-        self.record = graphs.graph_recorder()
-        self.steps: dict[tuple[int, ...], Step] = {}  # the one used last is the last
         self.self_attention = [layer.self_attn for layer in decoder.layers]
         #: The first one is self-attention, the last one cross-attention, if there is any.
         self.sublayers = decoder.sublayers_with_cache
+        self._too_large: set[Shape] = set()  # their recordings ran out of memory
+        self._start()
+
+    def _start(self) -> None:
+        """Forget all recordings; searches that use one finish with it."""
+        self.steps: list[Step] = []  # the one used last is the last
+        self.recorder = recording.Recorder()
+        self.addresses = Addresses(self.decoder)
 
     # Searches in inference mode and outside of it write to the same tensors.
     @torch.inference_mode(False)
@@ -47,53 +53,135 @@ class DecodingGraphs:
         self, tokens: Tensor, encoder_out: Any, state: dict[Any, Any]
     ) -> Tensor | None:
         """tokens (N, T) -> logits (N, 1, V) of the last ones; None if no graph may run this step:
-        it is the first, targets are padded on the left, or the GPU's memory is half full.
+        it is the first, targets are padded on the left, the GPU's memory is half full, or a kind of
+        attention caches more than keys and values.
         """
-        step = state.get(STEP)
-        if step is None or tokens.size(1) > step.length:
-            step = self._next_step(tokens.size(1), step, state)
-            if step is None:
+        length = tokens.size(1)
+        if LEASE not in state:
+            caches = {own: state[own] for own in self.sublayers if own in state}
+            if not caches:
                 return None
-            state |= {STEP: step, **step.caches}
-        return step(tokens, encoder_out)
+            state[LEASE] = self._first_lease(caches, length, encoder_out)
+        elif state[LEASE] and length > state[LEASE].step.length:
+            previous = state[LEASE].step
+            state[LEASE] = self._longer_lease(previous, length, encoder_out)
+            if state[LEASE] is None:
+                state |= previous.plain_caches(length - 1)
+        lease = state[LEASE]
+        if lease is None:
+            return None
+        state |= lease.step.caches
+        logits: Tensor = lease.step(tokens)
+        return logits
 
-    def _next_step(
-        self, length: int, previous: "Step | None", state: dict[Any, Any]
-    ) -> "Step | None":
-        """Return a step with room for ``length`` positions, which holds what is cached so far."""
-        caches = {
-            sublayer: state[sublayer] for sublayer in self.sublayers if sublayer in state
-        }
-        if not caches:
+    def _first_lease(
+        self, caches: Caches, length: int, encoder_out: Any
+    ) -> "_Lease | None":
+        """Return a step with room for ``length`` positions that holds what is cached so far."""
+        if self.addresses.changed():
+            self._start()
+        if not self.recorder.half_is_free():
+            self.steps.clear()  # and look again
+        padded = caches[self.sublayers[0]].padding is not None
+        if padded or not _all_plain(caches) or not self.recorder.half_is_free():
             return None
         first, last = caches[self.sublayers[0]], caches[self.sublayers[-1]]
-        if not half_is_free():
-            self.steps.clear()
-        if previous is None and (first.padding is not None or not half_is_free()):
-            return None
-        sentences = len(last.key) if previous is None else previous.sentences
-        is_cross = self.sublayers[-1] not in self.self_attention
-        source = last.key.size(2) if is_cross else 0
-        shape = (
-            round_up(sentences, _SENTENCE_MULTIPLE),
-            len(first.key) // len(last.key),
-            round_up(source, _SOURCE_MULTIPLE),
-            round_up(length, _TARGET_MULTIPLE),
+        has_source = self.sublayers[-1] not in self.self_attention
+        shape = _shape(
+            sentences=len(last.key),
+            beam=len(first.key) // len(last.key),
+            source=last.key.size(2) if has_source else 0,
+            length=length,
         )
-        step = self.steps.pop(shape, None) or Step(self, caches, *shape)
-        self.steps[shape] = step
-        if len(self.steps) > _KEPT_STEPS:
-            del self.steps[next(iter(self.steps))]
-        step.load(caches, sentences, length - 1, previous)
-        return step
+        lease = self._lease(shape, caches, encoder_out)
+        if lease is not None:
+            lease.step.load(caches, len(last.key), length - 1)
+        return lease
+
+    def _longer_lease(
+        self, previous: "Step", length: int, encoder_out: Any
+    ) -> "_Lease | None":
+        """Return a step with room for ``length`` positions that goes on from ``previous``."""
+        source = previous.source_padding.size(1)
+        shape = _shape(previous.sentences, previous.beam, source, length)
+        lease = self._lease(shape, previous.caches, encoder_out)
+        if lease is not None:
+            caches = previous.plain_caches(length - 1)
+            lease.step.load(caches, previous.sentences, length - 1)
+        return lease
+
+    def _lease(self, shape: Shape, like: Caches, encoder_out: Any) -> "_Lease | None":
+        """Return a step of this shape that no search uses, recorded if there is none."""
+        if shape in self._too_large:
+            return None
+        step = next(
+            (one for one in self.steps if one.shape == shape and not one.lease()), None
+        )
+        if step is None:
+            step = self._record(shape, like, encoder_out)
+            if step is None:
+                return None
+        else:
+            self.steps.remove(step)
+        self.steps.append(step)
+        del self.steps[:-_KEPT_STEPS]
+        lease = _Lease(step)
+        step.lease = weakref.ref(lease)
+        return lease
+
+    def _record(self, shape: Shape, like: Caches, encoder_out: Any) -> "Step | None":
+        """Record a step; None if the GPU's memory is too small for it."""
+        try:
+            step = Step(self, shape, like)
+            step.record(encoder_out)
+        except torch.OutOfMemoryError:
+            self._too_large.add(shape)
+        else:
+            return step
+        # Only when all graphs are gone does torch return their memory, which this step may need.
+        self._start()
+        torch.cuda.empty_cache()
+        sizes = " x ".join(map(str, shape))
+        logger.warning(f"no memory for a CUDA graph of {sizes}: searches run without")
+        return None
+
+
+class _Lease:
+    """Exists as long as a search uses a step; no other search may use it meanwhile."""
+
+    def __init__(self, step: "Step") -> None:
+        self.step = step
+
+
+def _shape(sentences: int, beam: int, source: int, length: int) -> Shape:
+    return (
+        round_up(sentences, _SENTENCE_MULTIPLE),
+        beam,
+        round_up(source, _SOURCE_MULTIPLE),
+        round_up(length, _TARGET_MULTIPLE),
+    )
+
+
+def _all_plain(caches: Caches) -> bool:
+    """Return whether the caches hold nothing but what `FixedCache` can hold."""
+    known = {"key", "value", "padding", "filled", "beam", "earlier"}
+    for cache in caches.values():
+        if type(cache) is not KeyValueCache or not vars(cache).keys() <= known:
+            return False
+    return True
 
 
 class FixedCache(KeyValueCache):
-    """A cache with room for all positions of ``padding`` (B, S); ``place`` (1,) is the next one."""
+    """A cache with room for all positions of ``padding`` (B, S); ``place`` (1,) is the next one.
+
+    ``hypotheses``: how many of them it has room for.
+    """
 
     filled = True
 
-    def __init__(self, like: KeyValueCache, padding: Tensor, place: Tensor) -> None:
+    def __init__(
+        self, like: KeyValueCache, padding: Tensor, place: Tensor, hypotheses: int
+    ) -> None:
         self.padding = padding
         self.place = place
         rooms = []
@@ -101,11 +189,31 @@ class FixedCache(KeyValueCache):
             _, heads, _, width = tensor.shape
             rooms.append(tensor.new_zeros(len(padding), heads, padding.size(1), width))
         self.key, self.value = rooms[0], rooms[-1]
+        if like.earlier is not None:
+            count, _, width = like.earlier.shape
+            self.earlier = like.earlier.new_zeros(count, hypotheses, width)
 
     def append(self, key: Tensor, value: Tensor, padding: Tensor | None) -> None:
         """Write key (B, Hk, 1, dk) and value (B, Hv, 1, dv) at the next position."""
         for room, tensor in zip(tensors(self), (key, value), strict=False):
             room.index_copy_(2, self.place, tensor)
+
+    def after_earlier(self, x: Tensor, count: int) -> Tensor:
+        """Do as the method of `KeyValueCache`, but keep the earlier inputs where they are."""
+        room: Any = self.earlier
+        x = super().after_earlier(x, count)
+        self.earlier = room.copy_(self.earlier)
+        return x
+
+    def load(self, cache: KeyValueCache) -> None:
+        """Copy what ``cache`` holds; the rest becomes 0, so that it stays finite."""
+        if self.earlier is not None and cache.earlier is not None:
+            self.earlier.zero_()
+            self.earlier[:, : cache.earlier.size(1)] = cache.earlier
+        for room, tensor in zip(tensors(self), tensors(cache), strict=True):
+            room.zero_()
+            rows = min(len(room), len(tensor))
+            room[:rows, :, : tensor.size(2)] = tensor[:rows]
 
 
 def tensors(cache: KeyValueCache) -> list[Tensor]:
@@ -116,60 +224,72 @@ def tensors(cache: KeyValueCache) -> list[Tensor]:
 class Step:
     """A decoding step with its graph.
 
-    It has room for so many ``sentences`` (B) of ``beam`` hypotheses, ``source`` tokens (S) and
-    ``length`` target tokens (T). Rows without a sentence read one key, so that they stay finite.
+    It has room for so many sentences (B) of ``beam`` hypotheses, source tokens (S) and target
+    tokens (T). Rows without a sentence read one key, so that they stay finite.
     """
 
-    def __init__(
-        self,
-        owner: DecodingGraphs,
-        like: Caches,
-        sentences: int,
-        beam: int,
-        source: int,
-        length: int,
-    ) -> None:
+    replay: Work
+    logits: Tensor  # (B * beam, 1, V)
+
+    def __init__(self, owner: DecodingGraphs, shape: Shape, like: Caches) -> None:
+        sentences, self.beam, source, self.length = self.shape = shape
         self.owner = owner
-        self.beam = beam
-        self.length = length
-        rows = sentences * beam
-        with next(iter(like.values())).key.device:
+        self.sentences = sentences  # that the search still has
+        self.lease: Any = lambda: None  # or a weak reference to the search's lease
+        rows = sentences * self.beam
+        example = next(iter(like.values())).key
+        with example.device:
             self.tokens = torch.zeros(rows, 1, dtype=torch.long)
             self.place = torch.zeros(1, dtype=torch.long)  # of these tokens in the target
             self.same_order = torch.arange(rows)
             self.order = torch.arange(rows)  # each row's row in the last step
-            self.hidden = torch.ones(rows, length, dtype=torch.bool)
-            self.source_padding = torch.ones(sentences, source, dtype=torch.bool)
-        self.caches: Caches = {}
+            self.hidden = torch.zeros(rows, self.length, dtype=torch.bool)
+            self.source_padding = torch.zeros(sentences, source, dtype=torch.bool)
+        self.position = self._position(self.tokens).clone()  # (1, 1, C)
+        self.caches: dict[Any, FixedCache] = {}
         self.source_tensors = [self.source_padding]  # have a row for each sentence
         for sublayer, cache in like.items():
             own = sublayer in owner.self_attention
             padding = self.hidden if own else self.source_padding
-            self.caches[sublayer] = room = FixedCache(cache, padding, self.place)
+            self.caches[sublayer] = room = FixedCache(cache, padding, self.place, rows)
             self.source_tensors += [] if own else tensors(room)
-        self.replay: graphs.Work | None = None
 
-    def load(
-        self, caches: Caches, sentences: int, positions: int, previous: "Step | None"
-    ) -> None:
-        """Copy so many sentences and target positions of the caches, ``previous``'s if given."""
-        self.sentences = sentences  # that the search still has
+    def record(self, encoder_out: Any) -> None:
+        """Record the graph; ``encoder_out`` is read only for its sizes, its keys are cached."""
+        self.replay = self.owner.recorder.record(lambda: self._compute(encoder_out))
+
+    def load(self, caches: Caches, sentences: int, positions: int) -> None:
+        """Start from so many sentences and target positions in ``caches``."""
+        self.sentences = sentences
         self.hidden.fill_(True)
         self.hidden[:, :positions] = False
         self.order.copy_(self.same_order)
         for sublayer, cache in caches.items():
-            mine = self.caches[sublayer]
-            for room, tensor in zip(tensors(mine), tensors(cache), strict=True):
-                if previous is not None and mine.padding is self.hidden:
-                    tensor = tensor[previous.order]
-                rows = min(len(room), len(tensor))
-                room[:rows, :, : tensor.size(2)] = tensor[:rows]
+            self.caches[sublayer].load(cache)
         if self.source_padding.numel():
             last = caches[self.owner.sublayers[-1]]
             padding = False if last.padding is None else last.padding[:sentences]
             self.source_padding.fill_(True)
             self.source_padding[:sentences, : last.key.size(2)] = padding
             self.source_padding[sentences:, 0] = False
+
+    def plain_caches(self, positions: int) -> Caches:
+        """Return the caches of the search's sentences as they are without graphs."""
+        plain = {}
+        order = self.order[: self.sentences * self.beam]
+        for sublayer, cache in self.caches.items():
+            copy = plain[sublayer] = KeyValueCache()
+            if sublayer in self.owner.self_attention:
+                parts = [tensor[order, :, :positions] for tensor in tensors(cache)]
+                padding = None
+            else:
+                parts = [tensor[: self.sentences].clone() for tensor in tensors(cache)]
+                padding = self.source_padding[: self.sentences].clone()
+                copy.beam = self.beam
+            copy.append(parts[0], parts[-1], padding)
+            if cache.earlier is not None:
+                copy.earlier = cache.earlier[:, order]
+        return plain
 
     def reorder(self, new_order: Tensor) -> None:
         """Let the next step go on from rows ``new_order`` (N,) of the last one."""
@@ -181,19 +301,20 @@ class Step:
         for tensor in self.source_tensors:
             tensor[: len(rows)] = tensor.index_select(0, rows)
 
-    def __call__(self, tokens: Tensor, encoder_out: Any) -> Tensor:
-        """tokens (N, T) -> logits (N, 1, V), which the next call overwrites."""
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """tokens (N, T) -> logits (N, 1, V)."""
         rows, length = tokens.shape
         self.tokens[:rows] = tokens[:, -1:]
         self.place.fill_(length - 1)
-        embed = self.owner.decoder.embed_positions
-        position = embed(tokens, incremental_state={})[:1]  # (1, 1, C)
-        if self.replay is None:
-            self.position = position.clone()
-            self.replay = self.owner.record(lambda: self._compute(encoder_out))
-        self.position.copy_(position)
+        self.position.copy_(self._position(tokens))
         self.replay()
-        return self.logits[:rows]
+        return self.logits[:rows].clone()  # the next step overwrites them
+
+    def _position(self, tokens: Tensor) -> Tensor:
+        """Return the embedded position (1, 1, C) of the last of tokens (N, T)."""
+        embed = self.owner.decoder.embed_positions
+        position: Tensor = embed(tokens, incremental_state={})[:1]
+        return position
 
     def _compute(self, encoder_out: Any) -> None:
         """Compute the logits of all rows; the lines run only while a graph is recorded."""
@@ -201,6 +322,9 @@ class Step:
         for sublayer in self.owner.self_attention:
             for tensor in tensors(self.caches[sublayer]):
                 tensor.copy_(tensor.index_select(0, self.order))
+        for cache in self.caches.values():
+            if cache.earlier is not None:
+                cache.earlier.copy_(cache.earlier.index_select(1, self.order))
         self.order.copy_(self.same_order)
         self.hidden.index_fill_(1, self.place, False)
         features, _ = decoder.extract_features(

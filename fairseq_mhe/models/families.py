@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError, one_clear_line
-from fairseq_mhe.models import architectures, language_models, tasks
+from fairseq_mhe.models import architectures, graphs, language_models, tasks
 from fairseq_mhe.models.architectures import ROWS, Row
 from fairseq_mhe.models.options import check_options, kinds, plain_options, set_defaults
 from fairseq_mhe.models.transformer import MHEModel, TransformerMHEModel
@@ -88,14 +88,16 @@ class Family:
     def configure(self, row: Row, args: Any) -> None:
         """Set the options that ``args`` lacks; UserError for unknown or unsuitable ones."""
         with one_clear_line():
-            # Check a user's hydra configuration only: fairseq's parser checks a command line, and
-            # the configuration in a checkpoint, which has every size, also has the task's options.
-            if isinstance(args, DictConfig) and not row.options().keys() <= args.keys():
-                unknown = {*map(str, args)} - self.option_names - {"_name", "arch"}
-                if names := ", ".join(sorted(unknown)):
-                    problem = f"the model has no option {names}"
-                    raise ValueError(f"{problem}: see fairseq-train --help")
             given = vars(plain_options(args))
+            # A checkpoint, which has every size, also has the task's options, and the number of
+            # GPUs that it was trained on.
+            from_user = not row.options().keys() <= given.keys()
+            if from_user:
+                graphs.check_command_line(given)
+            if from_user and isinstance(
+                args, DictConfig
+            ):  # fairseq's parser checks a command line
+                self.check_names(given)
             values = argparse.Namespace(**(row.options() | given))
             if row.stock:
                 ARCHITECTURES[row.stock](values)
@@ -105,6 +107,12 @@ class Family:
                     setattr(args, name, int(value) if name == "base_shuffle" else value)
             set_defaults(args, self.model.CONFIG)
             check_options(args, self.model.PLACES)
+
+    def check_names(self, options: Mapping[str, Any]) -> None:
+        """Raise ValueError if our model does not have one of ``options``."""
+        unknown = options.keys() - self.option_names - {"_name", "arch"}
+        if names := ", ".join(sorted(unknown)):
+            raise ValueError(f"the model has no option {names}: see fairseq-train --help")
 
     def nearest_row(
         self, options: Mapping[str, Any], on_command_line: bool = False

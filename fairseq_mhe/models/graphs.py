@@ -1,13 +1,11 @@
 """CUDA graphs for training: one call starts all kernels of a forward or a backward pass.
 
-A GPU computes 4,096 tokens faster than the host starts their kernels (docs/gpu.md). A graph is
-valid only for the shapes and memory addresses with which it was recorded. So batches are padded
-to few shapes. The output layer, the loss and the optimizer run without graphs.
+A GPU computes 4,096 tokens faster than the host starts their kernels (docs/gpu.md). A graph fits
+one shape, so batches are padded to few shapes. The output layer, the loss and the optimizer run
+without graphs.
 """
 
-import gc
-import math
-import sys
+import logging
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,6 +17,10 @@ from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention.masks import padded_on_the_right
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.models import recording
+from fairseq_mhe.models.recording import Addresses, OfOneModel, round_up
+
+logger = logging.getLogger(__name__)
 
 #: A batch is padded at least to these multiples of sentences and of tokens per sentence.
 _SENTENCE_MULTIPLE, _LENGTH_MULTIPLE = 8, 4
@@ -29,8 +31,7 @@ _WITHOUT_GRAPHS = (
     *("decoder_layerdrop", "adaptive_input", "character_embeddings", "base_layers"),
 )
 
-#: A function that starts kernels.
-Work = Callable[[], None]
+Shape = tuple[int, ...]  # B, S, T; or B, T
 
 
 def option_without_graphs(options: Mapping[str, Any]) -> str | None:
@@ -38,57 +39,62 @@ def option_without_graphs(options: Mapping[str, Any]) -> str | None:
     return next((name for name in _WITHOUT_GRAPHS if options.get(name)), None)
 
 
-def round_up(size: int, multiple: int, maximum: int = sys.maxsize) -> int:
-    """Round up to ``multiple``, or 1/8 of the next power of two if larger; at most ``maximum``."""
-    step = max(multiple, 2 ** (size - 1).bit_length() // 8)
-    padded = math.ceil(size / step) * step
-    return max(size, min(padded, maximum))
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise ValueError if ``--cuda-graphs`` is set beside an option that rules it out."""
+    if not options.get("cuda_graphs"):
+        return
+    if conflict := option_without_graphs(options):
+        both = f"--cuda-graphs and --{conflict.replace('_', '-')}"
+        raise ValueError(f"{both} do not go together: leave one out")
+    started = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if started and torch.distributed.get_world_size() > 1:
+        _refuse_several_gpus(torch.distributed.get_world_size())
 
 
-def graph_recorder() -> Callable[[Work], Work]:
-    """Return a function that records the kernels of a `Work` as a graph, and returns its replay."""
-    pool = torch.cuda.graph_pool_handle()  # graphs run one at a time and share memory
-
-    def record(work: Work) -> Work:
-        graph = torch.cuda.CUDAGraph()
-        gc.disable()  # CUDA ends a recording if Python frees another model's graph meanwhile
-        try:
-            # "thread_local" lets threads that load data call CUDA during the recording.
-            with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
-                work()
-        finally:
-            gc.enable()
-        return graph.replay
-
-    return record
+def check_command_line(options: Mapping[str, Any]) -> None:
+    """Raise ValueError, before fairseq starts a process for each GPU, if they would use graphs."""
+    gpus = options.get("distributed_world_size") or 1
+    if options.get("cuda_graphs") and gpus > 1 and not options.get("cpu"):
+        _refuse_several_gpus(gpus)
 
 
-def has_memory(peak: int) -> bool:
-    """Return whether twice the ``peak`` bytes of a batch fit: graphs use their own memory pool."""
-    free, _ = torch.cuda.mem_get_info()
-    return free + torch.cuda.memory_reserved() > 2 * peak
+def _refuse_several_gpus(gpus: int) -> None:
+    raise ValueError(
+        f"--cuda-graphs is for one GPU, not {gpus}: leave it out, or choose one by "
+        "CUDA_VISIBLE_DEVICES=0 or --distributed-world-size 1"
+    )
 
 
-class Graphs:
+class Graphs(OfOneModel):
     """Runs ``model.compute_features`` by graphs, from the second batch of a shape on."""
 
     def __init__(self, model: Any) -> None:
-        self.compute: Callable[..., Tensor] = model.compute_features
-        self.record = graph_recorder()
+        self.model = model
         self.width = model.decoder.output_embed_dim
         dictionary = model.decoder.dictionary
         self.padding = dictionary.pad()
         self.eos = dictionary.eos()
         self._max_lengths = tree_leaves(model.max_positions())  # for S and T, or T
-        self.weights = {n: p for n, p in model.named_parameters() if p.requires_grad}
-        self.parameters = list(self.weights.values())
-        self.gradients = [torch.zeros_like(weight) for weight in self.parameters]
-        self._feature_memory = self.parameters[0].new_empty(2, 0)
-        self.by_shape: dict[tuple[int, ...], _Graph | None] = {}
+        #: None for a shape that occurred once.
+        self.by_shape: dict[Shape, _Graph | None] = {}
+        #: Shapes whose recordings ran out of memory.
+        self._too_large: list[Shape] = []
         self._open_pass: Callable[[], _Pass | None] = lambda: None
         self._peak_memory = 0
+        self._start()
         # Autograd computes the gradient of the first embedding last, when memory has peaked.
         self.parameters[0].register_post_accumulate_grad_hook(self._note_memory)
+
+    def _start(self) -> None:
+        """Forget all recordings; the shapes of batches stay known."""
+        self.by_shape = dict.fromkeys(self.by_shape)
+        self.recorder = recording.Recorder()
+        self.addresses = Addresses(self.model)
+        named = self.model.named_parameters()
+        self.weights = {name: p for name, p in named if p.requires_grad}
+        self.parameters = list(self.weights.values())
+        self.gradients: list[Tensor] = []
+        self._feature_memory = self.parameters[0].new_empty(2, 0)
 
     def _note_memory(self, _: Tensor) -> None:
         """Note the peak memory here, because fairseq's Trainer resets torch's in each update."""
@@ -101,20 +107,23 @@ class Graphs:
         waits for its backward pass, or the target tokens are not padded on the right.
         """
         sentences, length = tokens[-1].shape
-        shape: tuple[int, ...] = (round_up(sentences, _SENTENCE_MULTIPLE),)
-        for side, maximum in zip(tokens, self._max_lengths, strict=True):
-            shape += (round_up(side.size(1), _LENGTH_MULTIPLE, maximum),)
+        shape = self._padded_shape(tokens)
         if shape not in self.by_shape:
             self.by_shape[shape] = None
             return None
+        if self._open_pass():
+            return None
+        if self.addresses.changed():
+            self._start()
         graph = self.by_shape[shape]
-        if self._open_pass() or (graph is None and not has_memory(self._peak_memory)):
+        if graph is None and not self._may_record(shape):
             return None
         # Checked last, because the host waits for the GPU here.
         if not padded_on_the_right(tokens[-1].eq(self.padding)):
             return None
+        graph = graph or self._record(shape)
         if graph is None:
-            graph = self.by_shape[shape] = _Graph(self, shape)
+            return None
         for side, buffer in zip(tokens, graph.tokens, strict=True):
             extra = buffer.size(1) - side.size(1)
             buffer[:sentences] = pad(side, (0, extra), value=self.padding)
@@ -128,6 +137,35 @@ class Graphs:
         features = _Replay.apply(graph, open_pass, *self.parameters)
         return features[:sentences, :length]
 
+    def _padded_shape(self, tokens: tuple[Tensor, ...]) -> Shape:
+        """Return the shape of the graph for tokens (B, S) and (B, T), or (B, T) alone."""
+        shape = [round_up(len(tokens[-1]), _SENTENCE_MULTIPLE)]
+        for side, maximum in zip(tokens, self._max_lengths, strict=True):
+            shape.append(round_up(side.size(1), _LENGTH_MULTIPLE, maximum))
+        return tuple(shape)
+
+    def _may_record(self, shape: Shape) -> bool:
+        """Return whether the GPU seems to have memory for one more graph of this shape."""
+        for other in self._too_large:
+            if all(ours >= theirs for ours, theirs in zip(shape, other, strict=True)):
+                return False
+        return self.recorder.has_memory(self._peak_memory)
+
+    def _record(self, shape: Shape) -> "_Graph | None":
+        """Record the graph of a shape; None if the GPU's memory is too small for it."""
+        try:
+            graph = self.by_shape[shape] = _Graph(self, shape)
+        except torch.OutOfMemoryError:
+            self._too_large.append(shape)
+        else:
+            return graph
+        # Only when all graphs are gone does torch return their memory, which this batch may need.
+        self._start()
+        torch.cuda.empty_cache()
+        sizes = " x ".join(map(str, shape))
+        logger.warning(f"no memory for a CUDA graph of {sizes}: such batches run without")
+        return None
+
     def features(self, sentences: int, length: int) -> Tensor:
         """Return memory (2, B, T, C) for features and gradient; allocate it if it must grow."""
         size = sentences * length * self.width
@@ -139,7 +177,7 @@ class Graphs:
 class _Graph:
     """The forward and backward graph of a shape, with the tensors that they read and write."""
 
-    def __init__(self, graphs: Graphs, shape: tuple[int, ...]) -> None:
+    def __init__(self, graphs: Graphs, shape: Shape) -> None:
         sentences, *lengths = shape
         device = graphs.parameters[0].device
         self.tokens = [
@@ -148,14 +186,16 @@ class _Graph:
         ]
         self.features, self.grad_features = graphs.features(sentences, lengths[-1])
         self._computed: Any = None  # features, between the two recordings
-        self.compute = graphs.compute
+        self.compute: Callable[..., Tensor] = graphs.model.compute_features
         # New leaves: those of a batch that waits for its backward pass belong to another stream.
         self.weights = {
             name: nn.Parameter(weight.detach()) for name, weight in graphs.weights.items()
         }
+        if not graphs.gradients:
+            graphs.gradients = [torch.zeros_like(weight) for weight in graphs.parameters]
         self.gradients: list[Any] = list(graphs.gradients)  # None for unused weights
-        self.forward = graphs.record(self._forward)
-        self.backward = graphs.record(self._backward)
+        self.forward = graphs.recorder.record(self._forward)
+        self.backward = graphs.recorder.record(self._backward)
 
     def _forward(self) -> None:
         self._computed = self.compute(self.weights, *self.tokens)

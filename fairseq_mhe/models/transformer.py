@@ -26,10 +26,10 @@ from fairseq_mhe.attention.fused import drop
 from fairseq_mhe.attention.masks import CausalMask, padded_on_the_right
 from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import UserError, one_clear_line
+from fairseq_mhe.models import graphs
 from fairseq_mhe.models import options as our_options
 from fairseq_mhe.models.architectures import MODEL_NAME
-from fairseq_mhe.models.decoding_graphs import STEP, DecodingGraphs
-from fairseq_mhe.models.graphs import Graphs, option_without_graphs
+from fairseq_mhe.models.decoding_graphs import LEASE, DecodingGraphs
 from fairseq_mhe.models.packed import pack_linears
 
 
@@ -114,6 +114,8 @@ class Encoder(stock.TransformerEncoderBase):
 class Decoder(stock.TransformerDecoderBase):
     """fairseq's decoder with our layers; it computes attention weights only if they are used."""
 
+    _decoding_graphs: DecodingGraphs | None = None
+
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
         """``cfg``: fairseq's nested configuration, or the flat options of a language model."""
         super().__init__(TransformerConfig.from_namespace(cfg), *args, **kwargs)
@@ -130,8 +132,8 @@ class Decoder(stock.TransformerDecoderBase):
             # An inference tensor has no version counter, so each sublayer would read it from a GPU.
             with torch.inference_mode(False):
                 new_order = new_order.clone()
-        if step := state.get(STEP):
-            step.reorder(new_order)
+        if lease := state.get(LEASE):
+            lease.step.reorder(new_order)
             return
         for sublayer in self.sublayers_with_cache:
             sublayer.reorder_incremental_state(state, new_order)
@@ -159,6 +161,8 @@ class Decoder(stock.TransformerDecoderBase):
         """
         searches = incremental_state is not None and not (options or features_only)
         if searches and generates_by_graphs(self, prev_output_tokens):
+            if self._decoding_graphs is None:
+                self._decoding_graphs = DecodingGraphs(self)
             logits = self._decoding_graphs(
                 prev_output_tokens, encoder_out, incremental_state
             )
@@ -168,10 +172,6 @@ class Decoder(stock.TransformerDecoderBase):
             prev_output_tokens, encoder_out, incremental_state, **options
         )
         return x if features_only else self.output_layer(x), extra
-
-    @functools.cached_property
-    def _decoding_graphs(self) -> DecodingGraphs:
-        return DecodingGraphs(self)
 
     def extract_features(
         self,
@@ -281,13 +281,17 @@ class Decoder(stock.TransformerDecoderBase):
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
         """Return attention weights from now on only if ``need_attn`` (--print-alignment)."""
         self.need_attn = need_attn
+        self._decoding_graphs = None  # its layers compute in another way from now on
 
 
 def generates_by_graphs(decoder: Decoder, tokens: Tensor) -> bool:
     """Return whether graphs may run a search, unless FAIRSEQ_MHE_CUDA_GRAPHS=0 forbids it."""
     on_gpu = tokens.is_cuda and os.environ.get("FAIRSEQ_MHE_CUDA_GRAPHS") != "0"
-    positions = decoder.embed_positions is not None
-    return on_gpu and positions and not (decoder.need_attn or torch.is_grad_enabled())
+    # fairseq's adaptive embedding and its embedding of characters wait for the GPU.
+    table = type(decoder.embed_tokens) is nn.Embedding
+    fits = table and decoder.embed_positions is not None
+    searches = not (decoder.training or decoder.need_attn or torch.is_grad_enabled())
+    return on_gpu and fits and searches
 
 
 def _trains_on_gpu(x: Tensor) -> bool:
@@ -348,6 +352,7 @@ class MHEModel(BaseFairseqModel):
     CONFIG: type[FairseqDataclass]  # declares the model's options
     args: argparse.Namespace  # the options that the model was built from
     generation_precision = "float32"  # format of large weights in generation on a CPU
+    _graphs: graphs.Graphs | None = None
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -360,10 +365,7 @@ class MHEModel(BaseFairseqModel):
         keep_freed_memory()
         options = our_options.plain_options(cfg)
         with one_clear_line():
-            conflict = option_without_graphs(vars(options))
-            if conflict and getattr(options, "cuda_graphs", False):
-                both = f"--cuda-graphs and --{conflict.replace('_', '-')}"
-                raise ValueError(f"{both} do not go together: leave one out")
+            graphs.check_options(vars(options))
             model = cls.assemble(options, task)
         model.args = options
         # None if convert built the options.
@@ -376,6 +378,8 @@ class MHEModel(BaseFairseqModel):
         if not _trains_on_gpu(next(self.parameters())):
             return super().forward(*args, **kwargs)
         if self._may_use_graphs(args, kwargs):
+            if self._graphs is None:
+                self._graphs = graphs.Graphs(self)
             tokens = [kwargs[name] for name in _TOKENS if name in kwargs]
             features = self._graphs(*tokens)
             if features is not None:
@@ -393,16 +397,6 @@ class MHEModel(BaseFairseqModel):
         # Autocast caches converted weights; hooks (of fairseq's NanDetector) must see every layer.
         eager = torch.is_autocast_enabled() or self._forward_hooks
         return enabled and only_tokens and not eager
-
-    @functools.cached_property
-    def _graphs(self) -> Graphs:
-        return Graphs(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave graphs out of a copy (--store-ema): they hold addresses of this model's memory."""
-        state = vars(self).copy()
-        state.pop("_graphs", None)
-        return state
 
     def compute_features(self, weights: dict[str, Tensor], *tokens: Tensor) -> Tensor:
         """tokens (B, S) and (B, T), or (B, T) alone -> (B, T, C); (B, T) is padded on the right.

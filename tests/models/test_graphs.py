@@ -1,20 +1,23 @@
 """CUDA graphs in training: every batch has the logits and gradients of a model without graphs.
 
-Without a GPU a function that computes again replaces the recording of a graph.
+Without a GPU a tape of operators replaces the graph.
 """
 
 import copy
+import functools
 from typing import Any
 
 import pytest
 import torch
+from fairseq import options
 from fairseq.nan_detector import NanDetector
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models import graphs, transformer
-from fairseq_mhe.models.graphs import Work, round_up
+from fairseq_mhe.models import recording
+from fairseq_mhe.models.recording import round_up
+from tests.fixtures import tape
 from tests.fixtures.models import make_batch, make_model
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -24,19 +27,10 @@ TOLERANCE = 1e-4 if DEVICE == "cuda" else 1e-5
 SHAPES = ((5, 7), (6, 8), (3, 5), (17, 11), (18, 9), (4, 7))
 
 
-def run_again(work: Work) -> Work:
-    """Stand in for recording: the "replay" runs the function again."""
-    work = torch.enable_grad()(work)  # autograd functions turn gradients off in forward()
-    work()
-    return work
-
-
 @pytest.fixture(autouse=True)
 def _recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     if DEVICE == "cpu":
-        monkeypatch.setattr(transformer, "_trains_on_gpu", lambda _: torch.is_grad_enabled())
-        monkeypatch.setattr(graphs, "graph_recorder", lambda: run_again)
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 1))
+        tape.pretend_to_be_a_gpu(monkeypatch)
 
 
 def model_of(**options: Any) -> nn.Module:
@@ -53,14 +47,22 @@ def batch_of(sentences: int, longest: int, causal: bool = False) -> dict[str, Te
     return {name: tensor.to(DEVICE) for name, tensor in batch.items()}
 
 
+def logits_of(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """Return the logits of words, (N, V); those at padding may differ."""
+    tokens = batch.get("prev_output_tokens", batch["src_tokens"])
+    return model(**batch)[0][tokens.ne(model.decoder.dictionary.pad())]
+
+
 def logits_and_gradients(model: nn.Module, batch: dict[str, Tensor]) -> list[Tensor]:
-    logits, _ = model(**batch)
+    logits = logits_of(model, batch)
     logits.square().mean().backward()
     gradients = [weight.grad.flatten() for weight in model.parameters()]
     return [logits.detach(), torch.cat(gradients).clone()]
 
 
 def recorded(model: nn.Module) -> list[Any]:
+    if model._graphs is None:
+        return []
     return [graph for graph in model._graphs.by_shape.values() if graph is not None]
 
 
@@ -80,12 +82,7 @@ def test_logits_and_gradients_are_those_without_graphs(kind: str, arch: str) -> 
     for _ in range(2):
         for shape in SHAPES:
             batch = batch_of(*shape, causal="lm" in arch)
-            results = []
-            for with_graphs in (True, False):
-                model.args.cuda_graphs = with_graphs
-                model.zero_grad()
-                results.append(logits_and_gradients(model, batch))
-            assert_close(*results)
+            assert_trains_as_without_graphs(model, batch)
         with torch.no_grad():  # an update
             for weight in model.parameters():
                 weight.mul_(1.1)
@@ -103,7 +100,7 @@ def test_gradients_of_several_batches_add_up(together: bool) -> None:
         model.args.cuda_graphs = with_graphs
         model.zero_grad()
         if together:
-            sum(model(**batch)[0].square().mean() for batch in batches).backward()
+            sum(logits_of(model, batch).square().mean() for batch in batches).backward()
         results.append([logits_and_gradients(model, batch)[1] for batch in batches])
     assert len(recorded(model)) == 1
     assert_close(results[1], results[2])
@@ -139,12 +136,114 @@ def test_batches_that_no_graph_fits_run_without_one(monkeypatch: pytest.MonkeyPa
     assert not recorded(model)
 
 
+def assert_trains_as_without_graphs(model: nn.Module, batch: dict[str, Tensor]) -> None:
+    results = []
+    for with_graphs in (True, False):
+        model.args.cuda_graphs = with_graphs
+        model.zero_grad()
+        results.append(logits_and_gradients(model, batch))
+    model.args.cuda_graphs = True
+    assert_close(*results)
+
+
+@pytest.mark.parametrize("part", ["forward", "backward"])
+def test_a_recording_that_runs_out_of_memory_loses_no_batch(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shape and larger ones train without a graph from then on, others with one."""
+    tries = []
+    record = recording.Recorder.record
+
+    def full(self: Any, work: Any) -> Any:
+        sentences = len(work.__self__.tokens[0])
+        tries.append(sentences)
+        if sentences > 8 and part in work.__name__:
+            raise torch.OutOfMemoryError("the GPU is full")
+        return record(self, work)
+
+    monkeypatch.setattr(recording.Recorder, "record", full)
+    model = model_of()
+    for _ in range(3):
+        for shape in ((5, 7), (17, 11)):
+            assert_trains_as_without_graphs(model, batch_of(*shape))
+    assert_trains_as_without_graphs(model, batch_of(25, 11))
+    assert_trains_as_without_graphs(model, batch_of(25, 11))
+    assert len(recorded(model)) == 1
+    assert [size for size in tries if size > 8] == [24] * (1 + (part == "backward"))
+
+
+def test_no_graph_is_recorded_if_those_before_hold_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch takes 30 bytes of 100, and the graphs of the first shape 75."""
+    in_graphs = 0
+
+    def run(recorder: Any, work: Any) -> None:
+        def grow() -> None:
+            nonlocal in_graphs
+            work()
+            in_graphs = 75
+
+        recorder._count_memory(grow)
+
+    monkeypatch.setattr(tape.Recorder, "run", run)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: in_graphs)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 - in_graphs, 100))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 30)
+    model = model_of()
+    for shape in ((5, 7), (5, 7), (17, 11), (17, 11)):
+        assert_trains_as_without_graphs(model, batch_of(*shape))
+    assert len(recorded(model)) == 1
+
+
+def freeze(model: nn.Module) -> None:
+    model.decoder.embed_tokens.weight.requires_grad = False
+
+
+def thaw(model: nn.Module) -> None:
+    model.decoder.embed_tokens.weight.requires_grad = True
+
+
+@pytest.mark.parametrize(("first", "then"), [(nn.Module.float, nn.Module.double), (freeze, thaw)])
+def test_a_graph_is_recorded_again_if_weights_move_or_are_trained_again(
+    first: Any, then: Any
+) -> None:
+    model, batch = model_of(), batch_of(5, 7)
+    for change in (first, then):
+        change(model)
+        for _ in range(3):
+            model.zero_grad()
+            assert model(**batch)[0].sum().isfinite()
+    assert_trains_as_without_graphs(model, batch)
+    assert len(recorded(model)) == 1
+
+
 def test_options_with_other_kernels_for_each_batch_are_refused() -> None:
     refusal = "--cuda-graphs and --checkpoint-activations do not go together: leave one out"
     with pytest.raises(UserError, match=refusal):
         model_of(checkpoint_activations=True)
     with pytest.raises(UserError, match="--cuda-graphs and --adaptive-input"):
         model_of(arch="transformer_lm_mhe_tiny", adaptive_input=True)
+
+
+def parsed(*words: str) -> Any:
+    """Parse a command line as fairseq-train does."""
+    return options.parse_args_and_arch(options.get_training_parser(), ["no-data", *words])
+
+
+def test_several_gpus_are_refused_before_fairseq_starts_their_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parse = functools.partial(parsed, "--arch", "transformer_mhe_tiny", "--cuda-graphs")
+    with pytest.raises(UserError, match="--cuda-graphs is for one GPU, not 2"):
+        parse("--distributed-world-size", "2")
+    args = parse("--distributed-world-size", "1")
+    args.distributed_world_size = 8  # as in the checkpoint of an earlier version
+    make_model(**vars(args))
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(UserError, match="--cuda-graphs is for one GPU, not 2"):
+        model_of()
 
 
 def test_sizes_up_to_512_round_up_to_24_sizes() -> None:

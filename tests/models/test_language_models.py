@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS
+from fairseq_mhe.common.errors import UserError
 from tests.fixtures.language import (
     ADAPTIVE,
     FAMILIES,
@@ -64,7 +65,7 @@ def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
     ],
 )
 def test_tied_adaptive_weights_of_different_shapes_are_refused(changed: dict, message: str) -> None:
-    with pytest.raises(SystemExit, match=message):
+    with pytest.raises(UserError, match=message):
         make_language_model(LM[0], **{**ADAPTIVE, **changed})
 
 

@@ -1,0 +1,106 @@
+"""Records the kernels of a function as a CUDA graph, and tells whether a recording still fits.
+
+A graph reads and writes the memory addresses of its recording. It is valid only for the shapes of
+its recording, and as long as nobody else uses these addresses.
+"""
+
+import gc
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+#: A function that starts kernels.
+Work = Callable[[], None]
+
+
+class Recorder:
+    """Records graphs that run one at a time, and so share memory."""
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        #: Bytes of the shared memory, which nothing but these graphs can use.
+        self.pool_bytes = 0
+
+    def record(self, work: Work) -> Work:
+        """Return a function that starts the kernels of ``work``; it does not run its Python code.
+
+        Raises torch.OutOfMemoryError if the GPU's memory is full.
+        """
+        graph = torch.cuda.CUDAGraph()
+        gc.disable()  # CUDA ends a recording if Python frees another model's graph meanwhile
+        try:
+            # "thread_local" lets threads that load data call CUDA during the recording.
+            with (
+                # Returns to this stream even if torch.cuda.graph fails to end a recording.
+                torch.cuda.stream(torch.cuda.current_stream()),
+                torch.cuda.graph(graph, self._pool, capture_error_mode="thread_local"),
+            ):
+                self._count_memory(work)
+        except RuntimeError as error:
+            # CUDA may refuse to end a recording that broke off, and so hide why it did.
+            if isinstance(error.__context__, torch.OutOfMemoryError):
+                raise error.__context__ from None
+            raise
+        finally:
+            gc.enable()
+        return graph.replay
+
+    def _count_memory(self, work: Work) -> None:
+        before = torch.cuda.memory_reserved()
+        try:
+            work()
+        finally:
+            self.pool_bytes += torch.cuda.memory_reserved() - before
+
+    def has_memory(self, peak: int) -> bool:
+        """Return whether a batch of ``peak`` bytes still fits after one more recording of it."""
+        free, _ = torch.cuda.mem_get_info()
+        usable = free + torch.cuda.memory_reserved()
+        return usable > peak + max(peak, self.pool_bytes)
+
+    def half_is_free(self) -> bool:
+        """Return whether half of the GPU's memory is free for other work than these graphs."""
+        free, total = torch.cuda.mem_get_info()
+        unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return free + unused - self.pool_bytes > total / 2
+
+
+class OfOneModel:
+    """Holds memory addresses of a model; a copy of the model (as of --store-ema) gets None."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+
+class Addresses:
+    """Where the parameters and buffers of a module lay at first, and which of them were trained."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._places: list[tuple[dict[str, Any], str]] = []
+        for child in module.modules():
+            for tensors in (child._parameters, child._buffers):
+                names = [name for name, tensor in tensors.items() if tensor is not None]
+                self._places += [(tensors, name) for name in names]
+        self._first = self._now()
+
+    def changed(self) -> bool:
+        """Return whether a tensor has moved (as by ``model.half()``), or was frozen."""
+        return self._now() != self._first
+
+    def _now(self) -> list[tuple[int, bool]]:
+        now = []
+        for tensors, name in self._places:
+            tensor = tensors[name]
+            now.append((tensor.data_ptr(), tensor.requires_grad))
+        return now
+
+
+def round_up(size: int, multiple: int, maximum: int = sys.maxsize) -> int:
+    """Round up to ``multiple``, or 1/8 of the next power of two if larger; at most ``maximum``."""
+    step = max(multiple, 2 ** (size - 1).bit_length() // 8)
+    padded = math.ceil(size / step) * step
+    return max(size, min(padded, maximum))
