@@ -19,7 +19,7 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 
 #: Name -> module and line of help, in the order of ``fairseq-mhe --help``.
 SUBCOMMANDS = yaml_beside(__file__, "commands.yaml")
-#: Subcommands that call `fairseq_mhe.register` themselves, because they rarely need fairseq.
+#: Subcommands that register our models themselves, because they rarely need fairseq.
 _WITHOUT_FAIRSEQ = ("prepare", "params", "translate")
 
 
@@ -45,7 +45,7 @@ def load_user_dir() -> None:
             f"the user-dir {folder} has no __init__.py: give the folder of a Python package that "
             "imports fairseq_mhe (docs/add_a_kind.md)"
         )
-    fairseq_mhe.register()
+    fairseq_mhe.fix_fairseq()
     from fairseq import utils
 
     utils.import_user_module(Namespace(user_dir=folder))
@@ -71,7 +71,7 @@ def build_parser(chosen: str = "") -> Parser:
         command = commands.add_parser(name, help=line, description=line)
         if name == chosen:
             if name not in _WITHOUT_FAIRSEQ:
-                fairseq_mhe.register()
+                fairseq_mhe.fix_fairseq()
             functions = vars(importlib.import_module(f"fairseq_mhe.{module}"))
             run = name.replace("-", "_")
             add = f"{run}_arguments"

@@ -1,10 +1,9 @@
-"""Work-arounds for fairseq's bugs that users of the user-dir would meet.
+"""Work-arounds for fairseq's bugs; `apply` replaces single functions by wrappers.
 
-fairseq is never edited: this module replaces single functions by wrappers.
-tests/test_fairseq_fixes.py fails for a fix that is no longer needed.
+Importing this module changes nothing. tests/test_fairseq_fixes.py fails for a fix that is no longer
+needed.
 """
 
-import ast
 import functools
 import importlib.util
 import logging
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils, options, utils
+from fairseq import checkpoint_utils, optim, options, utils
 from fairseq.data import Dictionary, data_utils
 from fairseq.file_io import PathManager
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -25,43 +24,46 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
-from fairseq_mhe.common.cpu import keep_compiled_products
-from fairseq_mhe.common.errors import UserError, show_as_one_line
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.quiet import quieten_start_up
+from fairseq_mhe.models.optimizer import FP16Optimizer
+from fairseq_mhe.safe_loading import evaluate_literals_only
 
 _Function = Callable[..., Any]
+#: For each function to replace: its module or class, its name, and its replacement.
+_REPLACEMENTS: list[tuple[Any, str, _Function]] = []
 
 
+@functools.cache  # a second call does nothing
 def apply() -> None:
-    """Apply the fixes that need all of fairseq's modules; `fairseq_mhe.register` calls this."""
-    if "fairseq_cli" in sys.modules:  # in fairseq's commands, not in users' programs
-        show_as_one_line()
+    """Replace fairseq's functions; `fairseq_mhe.fix_fairseq` calls this."""
+    if "fairseq_cli" in sys.modules:
         quieten_start_up()
-        keep_compiled_products()
-        if "fairseq_cli.eval_lm" in sys.modules:
-            # eval_lm's own logging.basicConfig() comes too late: an import of fairseq called it.
-            utils.reset_logging()
+    if "fairseq_cli.eval_lm" in sys.modules:
+        # eval_lm's own logging.basicConfig() comes too late: an import of fairseq called it.
+        utils.reset_logging()
     logging.getLogger("fairseq.trainer").addFilter(_not_about_biases)
     # fairseq's data sets use np.compat.long, which NumPy 2 lacks. This can go when they use int.
     vars(np).setdefault("compat", SimpleNamespace(long=int))
-    for module in list(sys.modules.values()):
-        specification = getattr(module, "__spec__", None)  # has the name of __main__, too
-        name = getattr(specification, "name", "")
-        # Some call eval() on a checkpoint's options, or on --model-overrides.
-        if name.startswith(("fairseq.", "fairseq_cli.")):
-            vars(module)["eval"] = _evaluate
+    evaluate_literals_only()
+    optim.FP16Optimizer = FP16Optimizer  # the Trainer looks the class up here
+    for owner, name, replacement in _REPLACEMENTS:
+        setattr(owner, name, _wrapped(getattr(owner, name), replacement))
+
+
+def _wrapped(original: _Function, replacement: _Function) -> _Function:
+    @functools.wraps(original)
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        return replacement(original, *args, **kwargs)
+
+    return replaced
 
 
 def _replaces(owner: Any, name: str) -> Callable[[_Function], _Function]:
-    """Replace ``owner.name`` by the decorated function; its first argument is the original."""
-    original = getattr(owner, name)
+    """Let `apply` replace ``owner.name``; the decorated function gets the original first."""
 
     def decorate(replacement: _Function) -> _Function:
-        @functools.wraps(original)
-        def replaced(*args: Any, **kwargs: Any) -> Any:
-            return replacement(original, *args, **kwargs)
-
-        setattr(owner, name, replaced)
+        _REPLACEMENTS.append((owner, name, replacement))
         return replacement
 
     return decorate
@@ -114,26 +116,6 @@ def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
     if data is None and Path(f"{path}.idx").exists():
         raise UserError(f"{path}.bin is missing: prepare the data again")
     return data
-
-
-def _evaluate(text: str) -> Any:
-    """Return the value of a `_literal` without running code; it can go with fairseq's ``eval``."""
-    try:
-        return _literal(ast.parse(text.lstrip(), mode="eval").body)
-    except Exception:  # its type depends on the text
-        raise UserError(f"{text!r:.60} is not a number, list or other literal") from None
-
-
-def _literal(node: ast.expr) -> Any:
-    """Return a literal, or a sum or product of them: fconv's layers are "[(512, 3)] * 20"."""
-    if isinstance(node, ast.BinOp):
-        left = _literal(node.left)
-        right = _literal(node.right)
-        if isinstance(node.op, ast.Add):
-            return left + right
-        if isinstance(node.op, ast.Mult):
-            return left * right
-    return ast.literal_eval(node)
 
 
 @_replaces(data_utils, "batch_by_size")

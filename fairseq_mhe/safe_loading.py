@@ -4,12 +4,15 @@ No code in a checkpoint runs, and no archive writes outside its folder: in fairs
 ours, and in programs that import the package. A faulty file is named in one line.
 """
 
+import ast
 import contextlib
 import functools
 import lzma
 import os
 import shutil
+import sys
 import tarfile
+import threading
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +61,11 @@ def load_model_ensemble_and_task(
     filenames: Sequence[str], *args: Any, **kwargs: Any
 ) -> tuple[Any, ...]:
     """Load models as fairseq does, by `load_checkpoint_to_cpu`; UserError names faulty files."""
-    with _faults_named(filenames), warnings.catch_warnings(action="ignore"):
+    with (
+        _faults_named(filenames),
+        literals_only(),
+        warnings.catch_warnings(action="ignore"),
+    ):
         return _load_ensemble(filenames, *args, **kwargs)
 
 
@@ -139,6 +146,56 @@ def _faults_named(paths: Sequence[object]) -> Iterator[None]:
         if not any(str(path) in why for path in paths):
             why = f"cannot load {', '.join(map(str, paths))}: {why}"
         raise UserError(why) from error
+
+
+_lock = threading.RLock()
+
+
+@contextlib.contextmanager
+def literals_only() -> Iterator[None]:
+    """Keep fairseq from running options of a checkpoint as code while a model is built."""
+    with _lock:
+        changed = evaluate_literals_only()
+        try:
+            yield
+        finally:
+            for namespace in changed:
+                del namespace["eval"]
+
+
+def evaluate_literals_only() -> list[dict[str, Any]]:
+    """Let all modules of fairseq, which call eval(), evaluate literals only.
+
+    Returns the namespaces that it has changed: those without a function ``eval`` of their own.
+    """
+    changed = []
+    for module in list(sys.modules.values()):
+        specification = getattr(module, "__spec__", None)  # has the name of __main__, too
+        name = getattr(specification, "name", "")
+        if name.startswith(("fairseq.", "fairseq_cli.")) and "eval" not in vars(module):
+            vars(module)["eval"] = _evaluate
+            changed.append(vars(module))
+    return changed
+
+
+def _evaluate(text: str) -> Any:
+    """Return the value of a `_literal` without running code; it can go with fairseq's ``eval``."""
+    try:
+        return _literal(ast.parse(text.lstrip(), mode="eval").body)
+    except Exception:  # its type depends on the text
+        raise UserError(f"{text!r:.60} is not a number, list or other literal") from None
+
+
+def _literal(node: ast.expr) -> Any:
+    """Return a literal, or a sum or product of them: fconv's layers are "[(512, 3)] * 20"."""
+    if isinstance(node, ast.BinOp):
+        left = _literal(node.left)
+        right = _literal(node.right)
+        if isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Mult):
+            return left * right
+    return ast.literal_eval(node)
 
 
 # Trainings of fairseq 0.8 and before stored their meters as objects.

@@ -57,9 +57,9 @@ for report in "$out"/{training,generation}.{json,md}; do # bench would refuse th
     [[ ! -e "$report" ]] || mv --backup=numbered -- "$report" "$report.earlier"
 done
 # Stock fairseq runs in each of its settings. The profile names what takes longest, and where the host waits for the GPU.
-part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${without[@]}" --profile --data "$data" --out "$out/training"
-part -m fairseq_mhe.cli bench generation "${sizes[@]}" "${generation[@]}" "${without[@]}" "${ctranslate2[@]}" --profile \
+part -m fairseq_mhe_cli bench training "${sizes[@]}" "${training[@]}" "${without[@]}" --profile --data "$data" --out "$out/training"
+part -m fairseq_mhe_cli bench generation "${sizes[@]}" "${generation[@]}" "${without[@]}" "${ctranslate2[@]}" --profile \
     --out "$out/generation"
-part -m fairseq_mhe.cli quickstart --attention mhe_mul "${quickstart[@]}" --out "$out/quickstart"
-part -m fairseq_mhe.cli translate "$out"/quickstart/{tiny-mhe_mul-seed1,data*/raw/test.en} "${translation[@]}" --out "$out/test.de"
+part -m fairseq_mhe_cli quickstart --attention mhe_mul "${quickstart[@]}" --out "$out/quickstart"
+part -m fairseq_mhe_cli translate "$out"/quickstart/{tiny-mhe_mul-seed1,data*/raw/test.en} "${translation[@]}" --out "$out/test.de"
 exit "$status"

@@ -16,7 +16,7 @@ from tests.fixtures.small_runs import SMALL, run_of
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["translate", "--help"], ["params"]])
 def test_commands_without_a_model_import_neither_torch_nor_fairseq(words: list[str]) -> None:
-    line = [sys.executable, "-X", "importtime", "-m", "fairseq_mhe.cli", *words]
+    line = [sys.executable, "-X", "importtime", "-m", "fairseq_mhe_cli", *words]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     imported = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines()}
     assert "fairseq_mhe.common.arguments" in imported

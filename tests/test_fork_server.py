@@ -107,7 +107,7 @@ def test_trainings_on_a_cpu_are_forked_too(monkeypatch: pytest.MonkeyPatch) -> N
     """Their tuning of memory and threads is no reason to start a fresh Python each time."""
     for name in cpu.OWN_TUNING:
         monkeypatch.delenv(name, raising=False)
-    before, tuning = early_variables(), cpu.with_huge_pages() | {"GOMP_SPINCOUNT": "5000"}
+    before, tuning = early_variables(), cpu.tuning() | {"GOMP_SPINCOUNT": "5000"}
     assert tuning
     for name, value in tuning.items():
         monkeypatch.setenv(name, value)

@@ -11,9 +11,10 @@ PACKAGE = Path(__file__).parents[1] / "fairseq_mhe"
 #: Each floor may import those before it; rooms on one floor do not import each other.
 FLOORS = (
     ("common",),
-    ("fairseq_fixes", "safe_loading"),
+    ("safe_loading",),
     ("attention",),
     ("models", "prepare"),
+    ("fairseq_fixes",),
     ("checkpoints",),
     ("runs", "convert"),
     ("report",),

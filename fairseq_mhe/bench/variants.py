@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from fairseq.models.transformer import TransformerConfig
 
-from fairseq_mhe.common.cpu import keep_compiled_products, keep_freed_memory
+from fairseq_mhe.common.cpu import keep_freed_memory, tuning
 from fairseq_mhe.common.errors import UserError
 
 #: fairseq's own ``transformer`` as it comes, with biases; ratios are relative to it.
@@ -36,7 +36,7 @@ class Variant:
         """Set what the process of this variant needs before its first product."""
         if self.is_tuned:
             keep_freed_memory()
-            keep_compiled_products()
+            os.environ.update(tuning())  # oneDNN reads its variable later
         if not self.has_cudnn:
             torch.backends.cuda.enable_cudnn_sdp(False)
         if not self.has_graphs:

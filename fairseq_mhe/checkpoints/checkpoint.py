@@ -25,6 +25,7 @@ from fairseq_mhe.common.tables import listed
 from fairseq_mhe.models.build import build_ours
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, family_of
 from fairseq_mhe.models.options import OPTIONS
+from fairseq_mhe.safe_loading import literals_only
 
 #: The key under which our commands record how they made a checkpoint.
 PROVENANCE = "fairseq_mhe"
@@ -144,7 +145,8 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
     try:
         options = _options(state)
         family = family_of(options)
-        model = build_ours(options, family.task(*family.vocab_sizes(state["model"])))
+        with literals_only():
+            model = build_ours(options, family.task(*family.vocab_sizes(state["model"])))
         config = argparse.Namespace(**{**options, "arch": family.name})
         model.load_state_dict(dict(state["model"]), model_cfg=config)
     except UserError as error:

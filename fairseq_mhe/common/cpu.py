@@ -1,5 +1,6 @@
 """Tuning for CPUs: glibc keeps freed memory, oneDNN its compiled products, threads sleep sooner.
 
+Our commands tune the processes that they start; a program that imports the package is not tuned.
 ``FAIRSEQ_MHE_CPU_TUNING=0`` turns all of it off. Nothing here overrides a variable of glibc's
 allocator, of oneDNN's cache or of OpenMP that the user has set. docs/benchmarks.md has the effects.
 """
@@ -31,13 +32,25 @@ def _may_set(*variables: str) -> bool:
     return os.environ.get(SWITCH) != "0" and os.environ.keys().isdisjoint(variables)
 
 
-def with_huge_pages() -> dict[str, str]:
-    """Return the environment by which glibc 2.35 and later keeps freed memory, in 2 MiB pages."""
-    if not _may_set(*OWN_TUNING):
-        return {}
-    limit = _MAX_THRESHOLD
-    limits = f"glibc.malloc.mmap_threshold={limit}:glibc.malloc.trim_threshold={limit}"
-    return {"GLIBC_TUNABLES": f"glibc.malloc.hugetlb=1:{limits}"}
+def tuning() -> dict[str, str]:
+    """Return the environment that makes training and translation in a new process faster.
+
+    glibc (2.35 and later) keeps freed memory, in 2 MiB pages. oneDNN keeps more compiled products:
+    in bfloat16 it compiles one for each shape, and text has thousands of shapes, the same in each
+    epoch (https://uxlfoundation.github.io/oneDNN/dev_guide_primitive_cache.html).
+    """
+    variables = {}
+    if _may_set(*OWN_TUNING):
+        limit = _MAX_THRESHOLD
+        limits = (
+            f"glibc.malloc.mmap_threshold={limit}:glibc.malloc.trim_threshold={limit}"
+        )
+        variables["GLIBC_TUNABLES"] = f"glibc.malloc.hugetlb=1:{limits}"
+    if _may_set(_CAPACITY, "DNNL_PRIMITIVE_CACHE_CAPACITY"):
+        affordable = int(memory() * _MEMORY_SHARE / cores() / _PRODUCT_BYTES)
+        capacity = min(max(affordable, _DEFAULT_CAPACITY), _MAX_CAPACITY)
+        variables[_CAPACITY] = str(capacity)
+    return variables
 
 
 def sleep_sooner() -> None:
@@ -58,19 +71,7 @@ def keep_freed_memory(largest: int = _MAX_THRESHOLD) -> bool:
     if not _may_set(*OWN_TUNING):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:  # not glibc, as on macOS, where the user-dir should train, too
+    if mallopt is None:  # not glibc, as on macOS
         return False
     parameters = (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD)
     return all(mallopt(parameter, largest) for parameter in parameters)
-
-
-def keep_compiled_products() -> None:
-    """Let oneDNN keep more compiled products; to be called before it compiles the first one.
-
-    In bfloat16 oneDNN compiles a product for each shape. Text has thousands of shapes, the same
-    in each epoch. (https://uxlfoundation.github.io/oneDNN/dev_guide_primitive_cache.html)
-    """
-    if _may_set(_CAPACITY, "DNNL_PRIMITIVE_CACHE_CAPACITY"):
-        affordable = int(memory() * _MEMORY_SHARE / cores() / _PRODUCT_BYTES)
-        capacity = min(max(affordable, _DEFAULT_CAPACITY), _MAX_CAPACITY)
-        os.environ[_CAPACITY] = str(capacity)

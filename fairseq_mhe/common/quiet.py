@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import logging
-import sys
 import warnings
 from collections.abc import Iterator
 
@@ -25,17 +24,11 @@ def quieten_start_up() -> None:
 def quiet_import() -> Iterator[None]:
     """Hide the warnings and log lines of importing fairseq, and undo its changes to logging.
 
-    A model of fairseq calls ``logging.basicConfig(level=DEBUG)``, which lets every library log.
+    A model of fairseq calls ``logging.basicConfig(level=DEBUG)``: then every library logs.
     """
     root = logging.getLogger()
     handlers = list(root.handlers)
     level = root.level
-    # If fairseq has imported that model before us, remove the handler of its basicConfig.
-    if "fairseq" in sys.modules and level == logging.DEBUG:
-        level = logging.WARNING
-        for handler in root.handlers:
-            if handler.formatter and handler.formatter._fmt == logging.BASIC_FORMAT:
-                handlers.remove(handler)
     disabled = root.manager.disable
     logging.disable(logging.WARNING)  # hides such lines as "Please install tensorboardX"
     try:

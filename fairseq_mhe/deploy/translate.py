@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_output
 from fairseq_mhe.common.progress import say
@@ -65,6 +66,7 @@ def run(args: Namespace) -> None:
     total = sum(1 for path in paths if path not in streams for _ in read_lines(path))
     names = ("data", "engine", "precision", "cpu", "threads")
     options = {name: getattr(args, name) for name in names}
+    keep_freed_memory()
     with quiet_fairseq():
         translator = Translator.load(args.model, **options)
         if paths == [STANDARD_INPUT] and sys.stdin.isatty():

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from fairseq import optim
 from fairseq.optim import adam, fp16_optimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdamConfig
 from torch import Tensor, nn
@@ -62,7 +61,10 @@ class AdamFused(FairseqAdam):
 
 
 class FP16Optimizer(fp16_optimizer.FP16Optimizer):
-    """fairseq's FP16Optimizer, but with `adam_fused` on a GPU one call copies all weights."""
+    """fairseq's FP16Optimizer, but with `adam_fused` on a GPU one call copies all weights.
+
+    fairseq's Trainer uses it after `fairseq_mhe.fix_fairseq`; checkpoints store the class's name.
+    """
 
     @functools.cached_property
     def _copies_at_once(self) -> bool:
@@ -112,7 +114,3 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
         self._needs_sync = False
         if self.scaler is not None:
             self._multiply_factor = 1.0 / float(self.scaler.loss_scale)
-
-
-# fairseq's Trainer looks the class up here, and stores its name in checkpoints.
-optim.FP16Optimizer = FP16Optimizer

@@ -24,7 +24,6 @@ from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.fused import drop
 from fairseq_mhe.attention.masks import CausalMask, padded_on_the_right
-from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import graphs
 from fairseq_mhe.models import options as our_options
@@ -362,7 +361,6 @@ class MHEModel(BaseFairseqModel):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> Self:
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
-        keep_freed_memory()
         options = our_options.plain_options(cfg)
         with one_clear_line():
             graphs.check_options(vars(options))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fairseq_mhe.common.arguments import positive
-from fairseq_mhe.common.cpu import has_fast_bf16, with_huge_pages
+from fairseq_mhe.common.cpu import has_fast_bf16
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores, omp_threads
 
@@ -32,9 +32,9 @@ class Device:
         return f"on {where}, {precision} ({sizes}, threads a process: {self.threads})"
 
     def environment(self, slot: int) -> dict[str, str]:
-        """Return a slot's environment variables: its GPUs, or huge pages on the CPU."""
+        """Return a slot's environment variables, which name its GPUs."""
         if not self.gpu:
-            return with_huge_pages()
+            return {}
         visible = list(map(str, range(torch.cuda.device_count())))
         if named := os.environ.get("CUDA_VISIBLE_DEVICES"):
             visible = named.split(",")

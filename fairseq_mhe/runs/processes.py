@@ -13,6 +13,7 @@ from pathlib import Path
 
 import fairseq_mhe
 from fairseq_mhe.common import child
+from fairseq_mhe.common.cpu import tuning
 from fairseq_mhe.common.errors import ERROR_PREFIX, UserError
 
 #: The environment variable that names a --user-dir of the user's own, for every command.
@@ -59,7 +60,13 @@ class Child:
                 stdin=subprocess.PIPE,  # closes with this process, which ends the child
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **limits, "PYTHONUNBUFFERED": "1", **environment},
+                env={
+                    **os.environ,
+                    **tuning(),
+                    **limits,
+                    "PYTHONUNBUFFERED": "1",
+                    **environment,
+                },
             )
 
     def running(self) -> bool:

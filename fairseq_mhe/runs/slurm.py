@@ -70,7 +70,7 @@ def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
         folder = args.out.resolve() / "slurm"
         # SLURM copies the script, so a later submission may overwrite it.
         script = folder / "job.sh"
-        program = [sys.executable, "-m", "fairseq_mhe.cli"]
+        program = [sys.executable, "-m", "fairseq_mhe_cli"]
         cases = []
         for number, words in enumerate(jobs.values()):
             cases.append(f"{number}) set -- {shlex.join([*program, *words])} ;;")

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+from fairseq_mhe import fix_fairseq
 from fairseq_mhe.cli import run_subcommand
 from fairseq_mhe.common.arguments import Parser
 from studies import collaborative_nlu, serving, study
@@ -16,6 +17,7 @@ OTHERS = {"collaborative-nlu": collaborative_nlu, "serving": serving}
 
 def build_parser(chosen: str) -> Parser:
     """Return the parser of all studies, whichever is ``chosen``."""
+    fix_fairseq()
     parser = Parser(prog=PROGRAM, description=__doc__)
     studies = parser.add_subparsers(required=True, metavar="STUDY")
     for name, of_variants in STUDIES.items():

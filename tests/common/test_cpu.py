@@ -4,14 +4,13 @@ import json
 import os
 import platform
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from fairseq_mhe.common import cpu
-from tests.fixtures.processes import PYTHON, python
+from tests.fixtures.processes import PYTHON
 
 CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 #: Prints the page faults of allocating and freeing three blocks of 40 MB, each of 9,800 pages: the
@@ -19,6 +18,7 @@ CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 #: again. The blocks stand for tensors, because loading torch takes seconds.
 FAULTS = """
 import json, resource, sys
+import fairseq_mhe_cli  # with it the package loads neither fairseq nor torch
 from fairseq_mhe.common.cpu import keep_freed_memory
 
 is_tuned = keep_freed_memory()
@@ -31,10 +31,7 @@ print(json.dumps({"is_tuned": is_tuned, "faults": min(faults() for _ in range(3)
 #: Multiplies 1,100 shapes, more than oneDNN keeps by default, twice; no model has 10 columns.
 COMPILED = """
 import torch
-from fairseq_mhe.common import cpu
 
-cpu.memory = lambda: 2**40  # enough, whatever the machine has
-cpu.keep_compiled_products()
 weight = torch.ones(10, 10, dtype=torch.bfloat16)
 for turn in ("first", "second"):
     print(turn, flush=True)
@@ -49,43 +46,43 @@ def clean_environment(**more: str) -> dict[str, str]:
     return {n: v for n, v in os.environ.items() if not n.startswith(tuning)} | more
 
 
-def run_alone(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a script that is named fairseq-mhe, so that importing our package loads no fairseq."""
-    program = folder / "fairseq-mhe"
-    program.write_text(script)
-    line, variables = [PYTHON, str(program)], clean_environment(**environment)
+def run_alone(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a new process."""
+    line, variables = [PYTHON, "-c", script], clean_environment(**environment)
     return subprocess.run(line, env=variables, capture_output=True, text=True)
 
 
-def page_faults(folder: Path, *limit: int, **environment: str) -> dict[str, Any]:
+def page_faults(*limit: int, **environment: str) -> dict[str, Any]:
     script = FAULTS.replace("memory()", f"memory(*{limit})")
-    return json.loads(run_alone(folder, script, **environment).stdout.splitlines()[-1])
+    return json.loads(run_alone(script, **environment).stdout.splitlines()[-1])
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's allocator")
-def test_freed_memory_is_used_again(tmp_path: Path) -> None:
-    untuned, tuned = page_faults(tmp_path, **OFF), page_faults(tmp_path)
+def test_freed_memory_is_used_again() -> None:
+    untuned, tuned = page_faults(**OFF), page_faults()
     assert (untuned["is_tuned"], tuned["is_tuned"]) == (False, True)
     assert tuned["faults"] < 2_000 < untuned["faults"]
-    assert page_faults(tmp_path, 2**20)["faults"] > 2_000  # smaller than the blocks
+    assert page_faults(2**20)["faults"] > 2_000  # smaller than the blocks
 
 
 def test_a_users_own_tuning_and_the_switch_win(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*cpu.OWN_TUNING, cpu.SWITCH):
         monkeypatch.delenv(name, raising=False)
-    tunables = cpu.with_huge_pages()["GLIBC_TUNABLES"].split(":")
+    tunables = cpu.tuning()["GLIBC_TUNABLES"].split(":")
     thresholds = [f"glibc.malloc.{name}_threshold={2**31 - 1}" for name in ("mmap", "trim")]
     assert tunables == ["glibc.malloc.hugetlb=1", *thresholds]
     for name, value in (("MALLOC_TRIM_THRESHOLD_", "1000000"), (cpu.SWITCH, "0")):
         with monkeypatch.context() as context:
             context.setenv(name, value)
-            assert cpu.with_huge_pages() == {}
+            assert "GLIBC_TUNABLES" not in cpu.tuning()
             assert not cpu.keep_freed_memory()
 
 
 @pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="no bfloat16 here")
-def test_a_repeated_shape_is_not_compiled_again(tmp_path: Path) -> None:
-    done = run_alone(tmp_path, COMPILED, ONEDNN_VERBOSE="profile_create")
+def test_a_repeated_shape_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CAPACITY, raising=False)
+    monkeypatch.setattr(cpu, "memory", lambda: 2**40)  # enough, whatever the machine has
+    done = run_alone(COMPILED, ONEDNN_VERBOSE="profile_create", **cpu.tuning())
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.split("second\n")
     assert (first.count("cache_miss"), second.count("cache_miss")) == (1100, 0)
@@ -93,27 +90,16 @@ def test_a_repeated_shape_is_not_compiled_again(tmp_path: Path) -> None:
 
 def test_memory_and_cores_determine_how_many_products_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CAPACITY, "7")  # set by the user
-    cpu.keep_compiled_products()
-    assert os.environ[CAPACITY] == "7"
+    assert CAPACITY not in cpu.tuning()
+    monkeypatch.delenv(CAPACITY)
     for gigabytes, cores, chosen in ((256, 2, 8192), (16, 2, 5000), (16, 4, 2500), (1, 2, 1024)):
-        monkeypatch.delenv(CAPACITY)
         monkeypatch.setattr(cpu, "memory", lambda size=gigabytes: size * 10**9)
         monkeypatch.setattr(cpu, "cores", lambda count=cores: count)
-        cpu.keep_compiled_products()
-        assert os.environ[CAPACITY] == str(chosen)
+        assert cpu.tuning()[CAPACITY] == str(chosen)
 
 
-def test_threads_sleep_sooner_unless_the_user_sets_otherwise(tmp_path: Path) -> None:
-    script = "from fairseq_mhe import cli; cli.main(['params', '--help'])"  # loads torch
+def test_threads_sleep_sooner_unless_the_user_sets_otherwise() -> None:
+    script = "import fairseq_mhe_cli; fairseq_mhe_cli.main(['params', '--help'])"  # loads torch
     for given, spins in (({}, 5000), ({"GOMP_SPINCOUNT": "7"}, 7), (OFF, 300_000)):
-        done = run_alone(tmp_path, script, OMP_DISPLAY_ENV="verbose", **given)
+        done = run_alone(script, OMP_DISPLAY_ENV="verbose", **given)
         assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr
-
-
-@pytest.mark.parametrize("command", [True, False])
-def test_only_commands_change_their_environment(command: bool) -> None:
-    """A host program that imports the package and builds a model keeps its environment."""
-    script = "import fairseq_cli, fairseq_mhe, os" if command else "import fairseq_mhe, os"
-    build = "from tests.fixtures.models import make_model; make_model()"
-    done = python(f"{script}; {build}; print({CAPACITY!r} in os.environ)", env=clean_environment())
-    assert done.stdout.strip() == str(command), done.stderr

@@ -105,7 +105,7 @@ def test_a_browser_shows_both_models(exported: Path, tmp_path: Path) -> None:
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         port = trial.getsockname()[1]
-    line = [PYTHON, "-m", "fairseq_mhe.cli", "demo", other, exported]
+    line = [PYTHON, "-m", "fairseq_mhe_cli", "demo", other, exported]
     environment = {**os.environ, "STREAMLIT_SERVER_PORT": str(port)}
     with subprocess.Popen(line, env=environment) as process, api.sync_playwright() as playwright:
         try:

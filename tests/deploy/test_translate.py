@@ -37,7 +37,7 @@ def expected(brief: Path) -> list[str]:
 
 
 def command(*words: str | Path) -> list[str]:
-    line = [sys.executable, "-m", "fairseq_mhe.cli", "translate", *map(str, words)]
+    line = [sys.executable, "-m", "fairseq_mhe_cli", "translate", *map(str, words)]
     return [*line, *BY_FAIRSEQ, "--threads", "1"]
 
 

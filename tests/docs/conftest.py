@@ -15,7 +15,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     # transformers fails to import the torchaudio of ve-fairseq (docs/install.md), so hide it.
     code = "import runpy, sys; sys.modules['torchaudio'] = None; del sys.argv[0]"
     code += "; runpy.run_path(sys.argv[0], run_name='__main__')"
-    lines = {"fairseq-mhe": "-m fairseq_mhe.cli", "python": f'{LOADED} -c "{code}"'}
+    lines = {"fairseq-mhe": "-m fairseq_mhe_cli", "python": f'{LOADED} -c "{code}"'}
     for name, line in lines.items():
         (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {line} "$@"\n')
         (folder / name).chmod(0o755)

@@ -40,14 +40,14 @@ def test_a_users_kind_trained_by_a_users_recipe_is_in_the_table(
     path.write_text("defaults: [tiny, _self_]\nmodel: {encoder_layers: 1}\n")
     words = ["--data", str(SMALL / "data"), "--out", str(tmp_path / "out"), "--recipe", str(path)]
     words += ["--kinds", NEW, "--updates", "2", "--cpu", "--precision", "float32"]
-    command("fairseq_mhe.cli", "--user-dir", "train", "run-table", *words)
-    printed = command("fairseq_mhe.cli", "recipe", "tiny", "--user-dir", "train")
+    command("fairseq_mhe_cli", "--user-dir", "train", "run-table", *words)
+    printed = command("fairseq_mhe_cli", "recipe", "tiny", "--user-dir", "train")
     assert f"--user-dir {user_dir} " in printed
     (row,) = json.loads((tmp_path / "out" / "table.json").read_text())
     assert (row["row"], row["attention"], row["layers"], row["updates"]) == ("mine", NEW, 3, 2)
     run = tmp_path / "out" / f"mine-{NEW}-seed1"
     again = ["evaluate", str(run), "--cpu", "--data", str(SMALL / "data")]
-    assert "BLEU" in command("fairseq_mhe.cli", *again, **{OWN_USER_DIR: str(user_dir)})
+    assert "BLEU" in command("fairseq_mhe_cli", *again, **{OWN_USER_DIR: str(user_dir)})
 
 
 @pytest.fixture(scope="module")

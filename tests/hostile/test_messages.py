@@ -63,7 +63,7 @@ def test_no_error_names_a_private_function(name: str) -> None:
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_cannot_be_written_is_one_line(unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
-        line = [sys.executable, "-m", "fairseq_mhe.cli", "recipe", "tiny"]
+        line = [sys.executable, "-m", "fairseq_mhe_cli", "recipe", "tiny"]
         env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, check=False, env=env)
     assert done.returncode == 2

@@ -25,7 +25,7 @@ TRAIN = ["train", "tiny", "mha", "--updates", "6", "--cpu", "--data", str(SMALL 
 
 
 def start(*words: str) -> subprocess.Popen[str]:
-    line = [sys.executable, "-m", "fairseq_mhe.cli", *words]
+    line = [sys.executable, "-m", "fairseq_mhe_cli", *words]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

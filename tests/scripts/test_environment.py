@@ -8,7 +8,7 @@ import pytest
 
 from tests.scripts.conftest import Sandbox, stub
 
-RAN = ["ran", "-P", "-m", "fairseq_mhe.cli", "quickstart"]
+RAN = ["ran", "-P", "-m", "fairseq_mhe_cli", "quickstart"]
 CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu torch"
 without_gpu = pytest.mark.skipif(
     any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists(), reason="a GPU is here"

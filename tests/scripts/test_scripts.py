@@ -47,7 +47,7 @@ def test_help_works_without_an_installation(sandbox: Sandbox, script: str) -> No
     name = script.removeprefix("scripts/").removesuffix(".sh").replace("_", "-")
     command = COMMANDS.get(name, name)
     if command in cli.SUBCOMMANDS:
-        assert words[3:] == ["fairseq_mhe.cli", command, "--help", "two words"]
+        assert words[3:] == ["fairseq_mhe_cli", command, "--help", "two words"]
     else:
         assert name in ("study", "test") or "data-prep" in name
 
@@ -71,7 +71,7 @@ for line in sys.argv[1:]:
 def test_every_command_has_help_without_the_extras() -> None:
     """A command that imports ctranslate2 or tensorly at its start would fail here."""
     lines = [f"studies {name}" for name in ("", *STUDIES, *OTHERS)]
-    lines += [f"fairseq_mhe.cli {name}" for name in ("", *cli.SUBCOMMANDS)]
+    lines += [f"fairseq_mhe_cli {name}" for name in ("", *cli.SUBCOMMANDS)]
     lines += [f"fairseq_mhe.prepare.corpora {name}" for name in CORPORA]
     rooms = [str(REPOSITORY / room) for room in ("", "scripts")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms)}
