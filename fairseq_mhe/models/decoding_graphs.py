@@ -78,10 +78,8 @@ class DecodingGraphs(OfOneModel):
         self, caches: Caches, length: int, encoder_out: Any
     ) -> "_Lease | None":
         """Return a step with room for ``length`` positions that holds what is cached so far."""
-        if self.addresses.changed():
-            self._start()
-        if not self.recorder.half_is_free():
-            self.steps.clear()  # and look again
+        if self.addresses.changed() or not self.recorder.half_is_free():
+            self._start()  # without old graphs there may be memory for new ones
         padded = caches[self.sublayers[0]].padding is not None
         if padded or not _all_plain(caches) or not self.recorder.half_is_free():
             return None

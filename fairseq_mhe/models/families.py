@@ -91,13 +91,10 @@ class Family:
             given = vars(plain_options(args))
             # A checkpoint, which has every size, also has the task's options, and the number of
             # GPUs that it was trained on.
-            from_user = not row.options().keys() <= given.keys()
-            if from_user:
+            if not row.options().keys() <= given.keys():
                 graphs.check_command_line(given)
-            if from_user and isinstance(
-                args, DictConfig
-            ):  # fairseq's parser checks a command line
-                self.check_names(given)
+                if isinstance(args, DictConfig):  # fairseq's parser checks a command line
+                    self.check_names(given)
             values = argparse.Namespace(**(row.options() | given))
             if row.stock:
                 ARCHITECTURES[row.stock](values)

@@ -77,8 +77,21 @@ def test_hypotheses_are_those_without_graphs(
 def test_a_search_in_a_full_gpu_runs_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 2))
     models = models_of()
-    found_by(models, {name: x.to(DEVICE) for name, x in make_batch().items()})
+    found_by(models, batch_of(5, 7))
     assert not models[0].decoder._decoding_graphs.steps
+
+
+def test_graphs_of_old_searches_leave_their_memory_to_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Graphs hold 60 bytes of 100, which torch keeps for new ones."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (40, 100))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 60)
+    (model,) = models_of(1)
+    for shape in ((3, 7), (9, 18)):
+        forced_logits(model, batch_of(*shape))
+        model.decoder._decoding_graphs.recorder.pool_bytes = 60
+        assert model.decoder._decoding_graphs.steps
 
 
 def test_graphs_run_searches_on_a_gpu_without_attention_weights(
