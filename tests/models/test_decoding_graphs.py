@@ -75,7 +75,7 @@ def test_hypotheses_are_those_without_graphs(
 
 
 def test_a_search_in_a_full_gpu_runs_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 2))
+    tape.set_memory(monkeypatch, total=2, used=1)
     models = models_of()
     found_by(models, batch_of(5, 7))
     assert not models[0].decoder._decoding_graphs.steps
@@ -85,8 +85,7 @@ def test_graphs_of_old_searches_leave_their_memory_to_new_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Graphs hold 60 bytes of 100, which torch keeps for new ones."""
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (40, 100))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 60)
+    tape.set_memory(monkeypatch, total=100, cached=60)
     (model,) = models_of(1)
     for shape in ((3, 7), (9, 18)):
         forced_logits(model, batch_of(*shape))
@@ -165,7 +164,8 @@ def assert_decodes_as_without_graphs(
     for graphs_allowed in "10":
         monkeypatch.setenv("FAIRSEQ_MHE_CUDA_GRAPHS", graphs_allowed)
         results.append(forced_logits(model, *batches))
-    torch.testing.assert_close(*results, rtol=0, atol=1e-5)
+    tolerance = 1e-4 if DEVICE == "cuda" else 1e-5  # a GPU adds up in another order
+    torch.testing.assert_close(*results, rtol=0, atol=tolerance)
     monkeypatch.setenv("FAIRSEQ_MHE_CUDA_GRAPHS", "1")
 
 

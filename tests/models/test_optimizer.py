@@ -48,6 +48,7 @@ def build_optimizer(cfg: DictConfig, model: nn.Module) -> Any:
     return optim.build_optimizer(cfg.optimizer, parameters)
 
 
+ADAMS = ("adam", "adam_fused")
 #: Options and dtype of weights. Only on a GPU fairseq flattens weights of --fp16 to one tensor.
 PRECISIONS: dict[str, tuple[list[str], torch.dtype]] = {
     "float32": ([], torch.float32),
@@ -95,3 +96,10 @@ def test_adam_fused_equals_fairseqs_adam_and_resumes_its_checkpoint(
     torch.testing.assert_close(fused[parameters], theirs[parameters], **tolerance)
     torch.testing.assert_close(resumed[parameters], theirs[parameters], **tolerance)
     torch.testing.assert_close(fused[norms], theirs[norms], rtol=1e-5, atol=0)
+
+
+def test_fairseqs_trainer_resumes_adam_by_adam_fused() -> None:
+    """It compares only the names of the classes."""
+    model = make_model()
+    names = [type(build_optimizer(configuration(name), model)).__name__ for name in ADAMS]
+    assert names[0] == names[1]
