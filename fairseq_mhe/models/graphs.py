@@ -40,29 +40,26 @@ def option_without_graphs(options: Mapping[str, Any]) -> str | None:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise ValueError if ``--cuda-graphs`` is set beside an option that rules it out."""
-    if not options.get("cuda_graphs"):
-        return
-    if conflict := option_without_graphs(options):
+    """Raise ValueError if ``--cuda-graphs`` is set beside an option or a GPU that rules it out."""
+    conflict = option_without_graphs(options)
+    if conflict and options.get("cuda_graphs"):
         both = f"--cuda-graphs and --{conflict.replace('_', '-')}"
         raise ValueError(f"{both} do not go together: leave one out")
-    started = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if started and torch.distributed.get_world_size() > 1:
-        _refuse_several_gpus(torch.distributed.get_world_size())
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        _check_gpus(options, torch.distributed.get_world_size())
 
 
 def check_command_line(options: Mapping[str, Any]) -> None:
     """Raise ValueError, before fairseq starts a process for each GPU, if they would use graphs."""
-    gpus = options.get("distributed_world_size") or 1
+    _check_gpus(options, options.get("distributed_world_size") or 1)
+
+
+def _check_gpus(options: Mapping[str, Any], gpus: int) -> None:
     if options.get("cuda_graphs") and gpus > 1 and not options.get("cpu"):
-        _refuse_several_gpus(gpus)
-
-
-def _refuse_several_gpus(gpus: int) -> None:
-    raise ValueError(
-        f"--cuda-graphs is for one GPU, not {gpus}: leave it out, or choose one by "
-        "CUDA_VISIBLE_DEVICES=0 or --distributed-world-size 1"
-    )
+        raise ValueError(
+            f"--cuda-graphs is for one GPU, not {gpus}: leave it out, or choose one by "
+            "CUDA_VISIBLE_DEVICES=0 or --distributed-world-size 1"
+        )
 
 
 class Graphs(OfOneModel):

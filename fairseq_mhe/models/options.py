@@ -55,11 +55,8 @@ def _kind_fields(*without: str) -> Iterator[tuple[str, Any, Any]]:
         text = option.help
         if len(users) < len(KINDS):
             text = f"{', '.join(users)}: {text}"
-        yield (
-            name,
-            Optional[option.type],
-            declared(None, text),
-        )  # None: the kind's default
+        # None stands for the kind's own default.
+        yield name, Optional[option.type], declared(None, text)
 
 
 def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
@@ -78,25 +75,26 @@ def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
 
 # Any: mypy cannot follow classes whose fields are known only when kinds are.
 _KindConfig: Any = make_dataclass("_KindConfig", _kind_fields())
-#: RoBERTa draws all weights as BERT does.
+#: Without the scale of initial weights: RoBERTa draws them as BERT does.
 _BertKindConfig: Any = make_dataclass(
     "_BertKindConfig", _kind_fields("shared_projection_init")
 )
 _FlatConfig: Any = make_dataclass("_FlatConfig", _flat_fields())
 
 
+_KIND_HELP = f"kind of attention: {', '.join(KINDS)} (default: {DEFAULT_ATTENTION})"
+_Precision: Any = ChoiceEnum(["float32", "bf16", "int8", "auto"])
+
+
 @dataclass
 class AttentionConfig(FairseqDataclass):
     """Our options in every model."""
 
-    attention: str = declared(
-        DEFAULT_ATTENTION,
-        f"kind of attention: {', '.join(KINDS)} (default: {DEFAULT_ATTENTION})",
-    )
+    attention: str = declared(DEFAULT_ATTENTION, _KIND_HELP)
     attention_bias: bool = declared(
         False, "add biases to attention projections, as fairseq's own transformer does"
     )
-    generation_precision: ChoiceEnum(["float32", "bf16", "int8", "auto"]) = declared(  # type: ignore[valid-type]
+    generation_precision: _Precision = declared(
         "float32",
         "format of large weights on a CPU; auto: bf16 with AVX512-BF16 or AMX (default: float32)",
     )
@@ -147,15 +145,13 @@ class RobertaMHEConfig(_BertKindConfig, AttentionConfig):
     """The options of `RobertaMHEModel`, beside those that fairseq's RoBERTa adds to a parser."""
 
 
-def _own_options() -> tuple[str, ...]:
-    names = []
-    for group in (AttentionConfig, PlacesConfig, _KindConfig, GraphsConfig):
-        names += [option.name for option in fields(group)]
-    return tuple(name for name in names if not name.startswith("_"))  # _name is fairseq's
-
-
-#: The names of our own options.
-OPTIONS = _own_options()
+#: The names of our own options; `_name` is fairseq's.
+OPTIONS = tuple(
+    option.name
+    for group in (AttentionConfig, PlacesConfig, _KindConfig, GraphsConfig)
+    for option in fields(group)
+    if option.name != "_name"
+)
 
 
 def set_defaults(args: Any, config: type[FairseqDataclass]) -> None:
