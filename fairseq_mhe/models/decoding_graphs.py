@@ -5,7 +5,6 @@ A graph reads and writes fixed addresses. So a step has room for more sentences 
 positions, which count as padding until they are used.
 """
 
-import logging
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +13,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention.cache import KeyValueCache, sentence_order
-from fairseq_mhe.models import recording
-from fairseq_mhe.models.recording import Addresses, OfOneModel, Work, round_up
-
-logger = logging.getLogger(__name__)
+from fairseq_mhe.models.recording import Recordings, Shape, round_up
 
 #: A step has room for at least these multiples of sentences, source and target tokens.
 _SENTENCE_MULTIPLE, _SOURCE_MULTIPLE, _TARGET_MULTIPLE = 8, 16, 32
@@ -26,25 +22,21 @@ _KEPT_STEPS = 16  # each holds memory for the caches of a batch
 LEASE = "lease of a decoding step"
 
 Caches = Mapping[Any, KeyValueCache]  # by sublayer
-Shape = tuple[int, int, int, int]  # sentences, beam, source and target tokens
 
 
-class DecodingGraphs(OfOneModel):
-    """Runs a ``decoder`` by graphs, from the second step of a search on."""
+class DecodingGraphs(Recordings):
+    """Runs a decoder by graphs, from the second step of a search on."""
 
     def __init__(self, decoder: Any) -> None:
-        self.decoder = decoder
+        super().__init__(decoder)
         self.self_attention = [layer.self_attn for layer in decoder.layers]
         #: The first one is self-attention, the last one cross-attention, if there is any.
         self.sublayers = decoder.sublayers_with_cache
-        self._too_large: set[Shape] = set()  # their recordings ran out of memory
-        self._start()
 
-    def _start(self) -> None:
-        """Forget all recordings; searches that use one finish with it."""
+    def forget(self) -> None:
+        """Drop all recordings; searches that use one finish with it."""
+        super().forget()
         self.steps: list[Step] = []  # the one used last is the last
-        self.recorder = recording.Recorder()
-        self.addresses = Addresses(self.decoder)
 
     # Searches in inference mode and outside of it write to the same tensors.
     @torch.inference_mode(False)
@@ -79,7 +71,7 @@ class DecodingGraphs(OfOneModel):
     ) -> "_Lease | None":
         """Return a step with room for ``length`` positions that holds what is cached so far."""
         if self.addresses.changed() or not self.recorder.half_is_free():
-            self._start()  # without old graphs there may be memory for new ones
+            self.forget()  # without old graphs there may be memory for new ones
         padded = caches[self.sublayers[0]].padding is not None
         if padded or not _all_plain(caches) or not self.recorder.half_is_free():
             return None
@@ -100,6 +92,8 @@ class DecodingGraphs(OfOneModel):
         self, previous: "Step", length: int, encoder_out: Any
     ) -> "_Lease | None":
         """Return a step with room for ``length`` positions that goes on from ``previous``."""
+        if not self.recorder.half_is_free():
+            self.forget()  # but for the graph of ``previous``
         source = previous.source_padding.size(1)
         shape = _shape(previous.sentences, previous.beam, source, length)
         lease = self._lease(shape, previous.caches, encoder_out)
@@ -110,13 +104,14 @@ class DecodingGraphs(OfOneModel):
 
     def _lease(self, shape: Shape, like: Caches, encoder_out: Any) -> "_Lease | None":
         """Return a step of this shape that no search uses, recorded if there is none."""
-        if shape in self._too_large:
-            return None
-        step = next(
-            (one for one in self.steps if one.shape == shape and not one.lease()), None
-        )
+        step: Step | None = None
+        for kept in self.steps:
+            if kept.shape == shape and kept.lease() is None:
+                step = kept
         if step is None:
-            step = self._record(shape, like, encoder_out)
+            step = self.try_to_record(
+                shape, lambda: Step(self, like, encoder_out, *shape)
+            )
             if step is None:
                 return None
         else:
@@ -126,22 +121,6 @@ class DecodingGraphs(OfOneModel):
         lease = _Lease(step)
         step.lease = weakref.ref(lease)
         return lease
-
-    def _record(self, shape: Shape, like: Caches, encoder_out: Any) -> "Step | None":
-        """Record a step; None if the GPU's memory is too small for it."""
-        try:
-            step = Step(self, shape, like)
-            step.record(encoder_out)
-        except torch.OutOfMemoryError:
-            self._too_large.add(shape)
-        else:
-            return step
-        # Only when all graphs are gone does torch return their memory, which this step may need.
-        self._start()
-        torch.cuda.empty_cache()
-        sizes = " x ".join(map(str, shape))
-        logger.warning(f"no memory for a CUDA graph of {sizes}: searches run without")
-        return None
 
 
 class _Lease:
@@ -222,26 +201,37 @@ def tensors(cache: KeyValueCache) -> list[Tensor]:
 class Step:
     """A decoding step with its graph.
 
-    It has room for so many sentences (B) of ``beam`` hypotheses, source tokens (S) and target
-    tokens (T). Rows without a sentence read one key, so that they stay finite.
+    It has room for so many ``sentences`` (B) of ``beam`` hypotheses, ``source`` tokens (S) and
+    ``length`` target tokens (T). Rows without a sentence read one key, so that they stay finite.
+    The recording reads only the sizes of ``encoder_out``; its keys and values are cached.
     """
 
-    replay: Work
     logits: Tensor  # (B * beam, 1, V)
 
-    def __init__(self, owner: DecodingGraphs, shape: Shape, like: Caches) -> None:
-        sentences, self.beam, source, self.length = self.shape = shape
+    def __init__(
+        self,
+        owner: DecodingGraphs,
+        like: Caches,
+        encoder_out: Any,
+        sentences: int,
+        beam: int,
+        source: int,
+        length: int,
+    ) -> None:
         self.owner = owner
+        self.beam = beam
+        self.length = length
+        self.shape = sentences, beam, source, length
         self.sentences = sentences  # that the search still has
         self.lease: Any = lambda: None  # or a weak reference to the search's lease
-        rows = sentences * self.beam
+        rows = sentences * beam
         example = next(iter(like.values())).key
         with example.device:
             self.tokens = torch.zeros(rows, 1, dtype=torch.long)
             self.place = torch.zeros(1, dtype=torch.long)  # of these tokens in the target
             self.same_order = torch.arange(rows)
             self.order = torch.arange(rows)  # each row's row in the last step
-            self.hidden = torch.zeros(rows, self.length, dtype=torch.bool)
+            self.hidden = torch.zeros(rows, length, dtype=torch.bool)
             self.source_padding = torch.zeros(sentences, source, dtype=torch.bool)
         self.position = self._position(self.tokens).clone()  # (1, 1, C)
         self.caches: dict[Any, FixedCache] = {}
@@ -251,10 +241,7 @@ class Step:
             padding = self.hidden if own else self.source_padding
             self.caches[sublayer] = room = FixedCache(cache, padding, self.place, rows)
             self.source_tensors += [] if own else tensors(room)
-
-    def record(self, encoder_out: Any) -> None:
-        """Record the graph; ``encoder_out`` is read only for its sizes, its keys are cached."""
-        self.replay = self.owner.recorder.record(lambda: self._compute(encoder_out))
+        self.replay = owner.recorder.record(lambda: self._compute(encoder_out))
 
     def load(self, caches: Caches, sentences: int, positions: int) -> None:
         """Start from so many sentences and target positions in ``caches``."""
@@ -310,13 +297,13 @@ class Step:
 
     def _position(self, tokens: Tensor) -> Tensor:
         """Return the embedded position (1, 1, C) of the last of tokens (N, T)."""
-        embed = self.owner.decoder.embed_positions
+        embed = self.owner.module.embed_positions
         position: Tensor = embed(tokens, incremental_state={})[:1]
         return position
 
     def _compute(self, encoder_out: Any) -> None:
         """Compute the logits of all rows; the lines run only while a graph is recorded."""
-        decoder = self.owner.decoder
+        decoder = self.owner.module
         for sublayer in self.owner.self_attention:
             for tensor in tensors(self.caches[sublayer]):
                 tensor.copy_(tensor.index_select(0, self.order))

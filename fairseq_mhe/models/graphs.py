@@ -5,7 +5,6 @@ one shape, so batches are padded to few shapes. The output layer, the loss and t
 without graphs.
 """
 
-import logging
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,10 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention.masks import padded_on_the_right
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models import recording
-from fairseq_mhe.models.recording import Addresses, OfOneModel, round_up
-
-logger = logging.getLogger(__name__)
+from fairseq_mhe.models.recording import Recordings, Shape, round_up
 
 #: A batch is padded at least to these multiples of sentences and of tokens per sentence.
 _SENTENCE_MULTIPLE, _LENGTH_MULTIPLE = 8, 4
@@ -30,8 +26,6 @@ _WITHOUT_GRAPHS = (
     *("checkpoint_activations", "offload_activations", "encoder_layerdrop"),
     *("decoder_layerdrop", "adaptive_input", "character_embeddings", "base_layers"),
 )
-
-Shape = tuple[int, ...]  # B, S, T; or B, T
 
 
 def option_without_graphs(options: Mapping[str, Any]) -> str | None:
@@ -62,32 +56,28 @@ def _check_gpus(options: Mapping[str, Any], gpus: int) -> None:
         )
 
 
-class Graphs(OfOneModel):
+class Graphs(Recordings):
     """Runs ``model.compute_features`` by graphs, from the second batch of a shape on."""
 
     def __init__(self, model: Any) -> None:
-        self.model = model
+        #: None for a shape that occurred once.
+        self.by_shape: dict[Shape, _Graph | None] = {}
+        super().__init__(model)
         self.width = model.decoder.output_embed_dim
         dictionary = model.decoder.dictionary
         self.padding = dictionary.pad()
         self.eos = dictionary.eos()
         self._max_lengths = tree_leaves(model.max_positions())  # for S and T, or T
-        #: None for a shape that occurred once.
-        self.by_shape: dict[Shape, _Graph | None] = {}
-        #: Shapes whose recordings ran out of memory.
-        self._too_large: list[Shape] = []
         self._open_pass: Callable[[], _Pass | None] = lambda: None
         self._peak_memory = 0
-        self._start()
         # Autograd computes the gradient of the first embedding last, when memory has peaked.
         self.parameters[0].register_post_accumulate_grad_hook(self._note_memory)
 
-    def _start(self) -> None:
-        """Forget all recordings; the shapes of batches stay known."""
+    def forget(self) -> None:
+        """Drop all recordings; the shapes of batches stay known."""
+        super().forget()
         self.by_shape = dict.fromkeys(self.by_shape)
-        self.recorder = recording.Recorder()
-        self.addresses = Addresses(self.model)
-        named = self.model.named_parameters()
+        named = self.module.named_parameters()
         self.weights = {name: p for name, p in named if p.requires_grad}
         self.parameters = list(self.weights.values())
         self.gradients: list[Tensor] = []
@@ -103,24 +93,10 @@ class Graphs(OfOneModel):
         it is the first of its shape, the GPU has no memory for another graph, the previous batch
         waits for its backward pass, or the target tokens are not padded on the right.
         """
-        sentences, length = tokens[-1].shape
-        shape = self._padded_shape(tokens)
-        if shape not in self.by_shape:
-            self.by_shape[shape] = None
-            return None
-        if self._open_pass():
-            return None
-        if self.addresses.changed():
-            self._start()
-        graph = self.by_shape[shape]
-        if graph is None and not self._may_record(shape):
-            return None
-        # Checked last, because the host waits for the GPU here.
-        if not padded_on_the_right(tokens[-1].eq(self.padding)):
-            return None
-        graph = graph or self._record(shape)
+        graph = self._graph_for(tokens)
         if graph is None:
             return None
+        sentences, length = tokens[-1].shape
         for side, buffer in zip(tokens, graph.tokens, strict=True):
             extra = buffer.size(1) - side.size(1)
             buffer[:sentences] = pad(side, (0, extra), value=self.padding)
@@ -134,34 +110,34 @@ class Graphs(OfOneModel):
         features = _Replay.apply(graph, open_pass, *self.parameters)
         return features[:sentences, :length]
 
+    def _graph_for(self, tokens: tuple[Tensor, ...]) -> "_Graph | None":
+        """Return the graph for tokens (B, S), (B, T), or None as `__call__`; record a new one."""
+        shape = self._padded_shape(tokens)
+        if shape not in self.by_shape:
+            self.by_shape[shape] = None
+            return None
+        if self._open_pass():
+            return None
+        if self.addresses.changed():
+            self.forget()
+        graph = self.by_shape[shape]
+        if graph is None and not self.recorder.has_memory(self._peak_memory):
+            return None
+        # Checked last, because the host waits for the GPU here.
+        if not padded_on_the_right(tokens[-1].eq(self.padding)):
+            return None
+        if graph is None:
+            graph = self.try_to_record(shape, lambda: _Graph(self, shape))
+            if graph is not None:
+                self.by_shape[shape] = graph
+        return graph
+
     def _padded_shape(self, tokens: tuple[Tensor, ...]) -> Shape:
         """Return the shape of the graph for tokens (B, S) and (B, T), or (B, T) alone."""
         shape = [round_up(len(tokens[-1]), _SENTENCE_MULTIPLE)]
         for side, maximum in zip(tokens, self._max_lengths, strict=True):
             shape.append(round_up(side.size(1), _LENGTH_MULTIPLE, maximum))
         return tuple(shape)
-
-    def _may_record(self, shape: Shape) -> bool:
-        """Return whether the GPU seems to have memory for one more graph of this shape."""
-        for other in self._too_large:
-            if all(ours >= theirs for ours, theirs in zip(shape, other, strict=True)):
-                return False
-        return self.recorder.has_memory(self._peak_memory)
-
-    def _record(self, shape: Shape) -> "_Graph | None":
-        """Record the graph of a shape; None if the GPU's memory is too small for it."""
-        try:
-            graph = self.by_shape[shape] = _Graph(self, shape)
-        except torch.OutOfMemoryError:
-            self._too_large.append(shape)
-        else:
-            return graph
-        # Only when all graphs are gone does torch return their memory, which this batch may need.
-        self._start()
-        torch.cuda.empty_cache()
-        sizes = " x ".join(map(str, shape))
-        logger.warning(f"no memory for a CUDA graph of {sizes}: such batches run without")
-        return None
 
     def features(self, sentences: int, length: int) -> Tensor:
         """Return memory (2, B, T, C) for features and gradient; allocate it if it must grow."""
@@ -183,7 +159,7 @@ class _Graph:
         ]
         self.features, self.grad_features = graphs.features(sentences, lengths[-1])
         self._computed: Any = None  # features, between the two recordings
-        self.compute: Callable[..., Tensor] = graphs.model.compute_features
+        self.compute: Callable[..., Tensor] = graphs.module.compute_features
         # New leaves: those of a batch that waits for its backward pass belong to another stream.
         self.weights = {
             name: nn.Parameter(weight.detach()) for name, weight in graphs.weights.items()

@@ -4,17 +4,23 @@ A graph reads and writes the memory addresses of its recording. It is valid only
 its recording, and as long as nobody else uses these addresses.
 """
 
+import functools
 import gc
+import logging
 import math
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+logger = logging.getLogger(__name__)
+
 #: A function that starts kernels.
 Work = Callable[[], None]
+Shape = tuple[int, ...]
+Made = TypeVar("Made")
 
 
 class Recorder:
@@ -69,13 +75,6 @@ class Recorder:
         return free + unused - self.pool_bytes > total / 2
 
 
-class OfOneModel:
-    """Holds memory addresses of a model; a copy of the model (as of --store-ema) gets None."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()
-
-
 class Addresses:
     """Where the parameters and buffers of a module lay at first, and which of them were trained."""
 
@@ -97,6 +96,50 @@ class Addresses:
             tensor = tensors[name]
             now.append((tensor.data_ptr(), tensor.requires_grad))
         return now
+
+
+class Recordings:
+    """Base of all that holds recordings of one ``module``.
+
+    They hold addresses of its memory, so a copy of the module (as of --store-ema) or a pickle has
+    None in their place.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self._too_large: list[Shape] = []  # their recordings ran out of memory
+        self.forget()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+    def forget(self) -> None:
+        """Drop all recordings."""
+        self.recorder = Recorder()
+        self.addresses = Addresses(self.module)
+
+    def try_to_record(self, shape: Shape, make: Callable[[], Made]) -> Made | None:
+        """Return what ``make`` records for a shape; None if the GPU's memory is too small for it.
+
+        Then all recordings are gone, and neither this shape nor a larger one is tried again.
+        """
+        if any(map(functools.partial(_is_as_large, shape), self._too_large)):
+            return None
+        try:
+            return make()
+        except torch.OutOfMemoryError:
+            self._too_large.append(shape)
+        # Only when all graphs are gone does torch return their memory, which the caller may need.
+        self.forget()
+        torch.cuda.empty_cache()
+        sizes = " x ".join(map(str, shape))
+        logger.warning(f"no memory for a CUDA graph of {sizes}: such batches run without")
+        return None
+
+
+def _is_as_large(shape: Shape, other: Shape) -> bool:
+    """Return whether no size of ``shape`` is smaller than that of ``other``."""
+    return all(ours >= theirs for ours, theirs in zip(shape, other, strict=True))
 
 
 def round_up(size: int, multiple: int, maximum: int = sys.maxsize) -> int:
