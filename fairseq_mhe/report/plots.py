@@ -1,119 +1,327 @@
-"""Plots of learning curves, and of quality against cost, legible without colour vision."""
+"""Plots of learning curves, of scores with intervals, and of quality against cost."""
 
+import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from fairseq_mhe.common.files import atomic_path
+from fairseq_mhe.report.labels import name_points, spread
+from fairseq_mhe.report.looks import LOOKS, look
 from fairseq_mhe.report.table import Row, deviation
 
-#: matplotlib's settings, among them the colour and marker of each series.
 STYLE = Path(__file__).with_name("plots.mplstyle")
-#: The minimum distance of two markers, as a share of the largest cost.
-_MIN_DISTANCE = 0.03
+#: Width of every picture, in inches; see `STYLE`.
+WIDTH = 8.3
 #: Name of a cost in table.json -> label of its axis, and the unit of the axis.
 _COSTS = {
     "attention_parameters": ("attention parameters (millions)", 1e6),
+    "total_parameters": ("all parameters (millions)", 1e6),
     "kv_bytes_per_token": ("key/value cache (KiB per generated token)", 1024),
 }
-BLEU = "BLEU (bars: 95% bootstrap)"
-#: Name of the series, position, value, half the length of the error bar. The position is a number
-#: on the x-axis, or what determines it: a row of table.json (by its costs) or a category's name.
-_Point = tuple[str, Any, float, float]
+#: The share of a learning curve that is left out: its fall would hide the differences.
+_HIDDEN_SHARE = 0.4
+_SD = "bars: standard deviation of seeds"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value with its error bar from ``low`` to ``high``; the bar is absent if they are equal."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    kind: str  # determines colour and marker
+    group: str = ""  # heading in a list of points
+    seeds: Sequence[float] = ()  # values to draw as dots
+
+    @property
+    def bars(self) -> np.ndarray:
+        """The lengths of the bar below and above the value: (2, 1)."""
+        return np.array([[self.value - self.low], [self.high - self.value]])
+
+
+def mean_point(name: str, values: Sequence[float], kind: str, group: str = "") -> Point:
+    """Return the point of a mean over seeds, with its standard deviation as error bar."""
+    mean = statistics.mean(values)
+    bar = deviation(values) or 0.0
+    dots = values if len(values) > 1 else ()
+    return Point(name, mean, mean - bar, mean + bar, kind, group, dots)
 
 
 @contextmanager
-def picture(
-    path: Path, title: str, width: float = 18, height: float = 5.5
-) -> Iterator[Figure]:
-    """Yield a figure (sizes in inches), then write it as PNG with the legend of its first panel."""
+def picture(path: Path, title: str, height: float = 3.6) -> Iterator[Figure]:
+    """Yield a figure of a height in inches, then write it as PNG."""
     with rc_context(fname=STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        FigureCanvasAgg(figure)
         figure.suptitle(title)
         yield figure
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        if handles:
-            figure.legend(handles, labels, loc="outside right center", frameon=False)
         with atomic_path(path) as temporary:
             figure.savefig(temporary, format="png")
 
 
 def plot_translation(
-    rows: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str
+    rows: Sequence[Row], curves: Mapping[str, Sequence[Row]], path: Path, title: str
 ) -> None:
-    """Plot learning curves (label -> metrics.json), and BLEU against each cost."""
-    with picture(path, title) as figure:
-        left, *panels = figure.subplots(1, 3)
-        for name, metrics in curves.items():
-            updates, losses = np.reshape(metrics["valid"], (-1, 2)).T
-            left.plot(updates, losses, label=name)
-        left.set(xlabel="updates", ylabel="validation loss (bits per subword)")
-        named = zip(curves, rows, strict=True)
-        points = [(name, row, row["bleu"], row["bleu_confidence"]) for name, row in named]
-        _draw_at_costs(panels, points, BLEU)
+    """Plot PRR (without a baseline BLEU), and learning curves (label -> metrics.json of seeds)."""
+    trained = {}
+    for name, of_seeds in curves.items():
+        valid = [np.reshape(metrics["valid"], (-1, 2)) for metrics in of_seeds]
+        trained[name] = [curve for curve in valid if len(curve)]
+    trained = {name: of_seeds for name, of_seeds in trained.items() if of_seeds}
+    height = max(3.2, 0.24 * len(rows) + 1.4)
+    with picture(path, title, height) as figure:
+        if not trained:
+            _draw_scores(figure.subplots(), rows)
+            return
+        left, right = figure.subplots(1, 2)
+        _draw_curves(left, trained)
+        _draw_scores(right, rows)
+        figure.draw_without_rendering()
+        _name_curves(left)
+
+
+def _draw_scores(axes: Axes, rows: Sequence[Row]) -> None:
+    """Draw each row's PRR with its 95% interval, or its BLEU if no row is compared."""
+    several = len({row["row"] for row in rows}) > 1
+    compared = any(row["prr_low"] is not None for row in rows)
+    points = []
+    for row in rows:
+        kind, group = row["attention"], row["row"] if several else ""
+        if compared:
+            if row["prr"] is not None:
+                points.append(prr_point(kind, row, kind, group))
+        else:
+            value, bar = row["bleu"], row["bleu_confidence"]
+            points.append(Point(kind, value, value - bar, value + bar, kind, group))
+    if compared:
+        axes.axvline(100, color="#BBBBBB", linewidth=1, zorder=0)
+    name = "PRR, % of mha's BLEU" if compared else "BLEU"
+    draw_list(axes, points, f"{name} (bars: 95% interval)", ".1f")
+
+
+def prr_point(name: str, row: Row, kind: str, group: str = "") -> Point:
+    """Return a row's PRR with its 95% interval; the baseline has none."""
+    prr = math.nan if row.get("prr") is None else row["prr"]
+    low, high = row.get("prr_low"), row.get("prr_high")
+    if low is None or high is None:
+        low = high = prr
+    return Point(name, prr, low, high, kind, group)
+
+
+def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Draw the last part of each learning curve; a curve is (validations, 2)."""
+    last = max(curve[-1, 0] for of_kind in curves.values() for curve in of_kind)
+    start = _HIDDEN_SHARE * last
+    if any(
+        np.sum(curve[:, 0] >= start) < 2
+        for of_kind in curves.values()
+        for curve in of_kind
+    ):
+        start = 0.0  # a training of few validations
+    for name, of_kind in curves.items():
+        style: dict[str, Any] = {**look(name), "markersize": 3, "linewidth": 1}
+        for curve in of_kind:
+            updates, losses = curve[curve[:, 0] >= start].T
+            axes.plot(updates, losses, label=name, **style)
+    axes.set_xlim(left=start)
+    several = any(len(of_kind) > 1 for of_kind in curves.values())
+    axes.set_xlabel(f"updates, from {start:,.0f}" if start else "updates")
+    lines = "\na line for each seed" if several else ""
+    say_cut(axes.yaxis, f"validation loss (bits per subword){lines}")
+
+
+def _name_curves(axes: Axes) -> None:
+    """Write each kind's name at the end of its curves, with room to the right of them."""
+    ends: dict[str, list[float]] = {}
+    colours = {}
+    for line in axes.lines:
+        name = str(line.get_label())
+        ends.setdefault(name, []).append(float(np.asarray(line.get_ydata())[-1]))
+        colours[name] = line.get_color()
+    left, right = axes.get_xlim()
+    right = max(float(np.asarray(line.get_xdata())[-1]) for line in axes.lines)
+    width = right - left
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.set_xticks([tick for tick in axes.get_xticks() if left <= tick <= right])
+    axes.set_xlim(left, right + 0.4 * width)
+    to_pixels, to_data = axes.transData, axes.transData.inverted()
+    heights = [
+        to_pixels.transform((0, statistics.mean(values)))[1] for values in ends.values()
+    ]
+    figure: Any = axes.figure
+    places = spread(heights, 13 / 72 * figure.dpi)
+    for (name, colour), place in zip(colours.items(), places, strict=True):
+        y = to_data.transform((0, place))[1]
+        axes.text(
+            right + 0.04 * width, y, name, color=colour, va="center", in_layout=False
+        )
+
+
+def draw_list(
+    axes: Axes, points: Sequence[Point], label: str, form: str, named: bool = True
+) -> None:
+    """Draw one line for each point, from top to bottom, below the headings of their groups.
+
+    ``form`` formats the value beside a point's name; without ``named`` the value stands alone.
+    """
+    lines: list[int] = []
+    texts: list[str] = []
+    headings: list[int] = []
+    group = ""
+    line = 0
+    for point in points:
+        if point.group != group:
+            group = point.group
+            headings.append(len(lines))
+            lines.append(line)
+            texts.append(group if named else "")
+            line += 1
+        style: dict[str, Any] = {"linestyle": "none", **look(point.kind)}
+        bars = None if point.low == point.high else point.bars
+        axes.errorbar(point.value, line, xerr=bars, **style)
+        axes.plot(
+            point.seeds, [line] * len(point.seeds), "|", color="#333333", markersize=6
+        )
+        value = "-" if math.isnan(point.value) else f"{point.value:{form}}"
+        lines.append(line)
+        texts.append(f"{point.name}   {value}" if named else value)
+        line += 1
+    axes.set_yticks(lines, texts)
+    for heading in headings:
+        axes.get_yticklabels()[heading].set_fontweight("bold")
+    axes.set_ylim(line - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    say_cut(axes.xaxis, label)
+
+
+def plot_tasks(
+    rows: Sequence[Row],
+    path: Path,
+    title: str,
+    commonest: Mapping[str, float | None] | None = None,
+) -> None:
+    """Plot the scores of language models, task by task, beside the commonest label's."""
+    points = []
+    tasks = list(rows[0]["scores"])
+    for task in tasks:
+        for row in rows:
+            kind = row["attention"]
+            points.append(mean_point(kind, row["scores"][task], kind, task))
+        score = (commonest or {}).get(task)
+        if score is not None:
+            points.append(mean_point("commonest label", [score], "", task))
+    several = any(point.seeds for point in points)
+    label = f"score, % ({_SD}; ticks: seeds)" if several else "score, %"
+    lines = len(points) + len(tasks)
+    with picture(path, title, max(3.0, 0.2 * lines + 1.2)) as figure:
+        draw_list(figure.subplots(), points, label, ".1f")
 
 
 def plot_perplexity(rows: Sequence[Row], path: Path, title: str) -> None:
     """Plot the loss of causal models against attention parameters and against cache."""
-    with picture(path, title) as figure:
-        points = [(row["attention"], row, *_mean_and_bar(row["nats"])) for row in rows]
-        label = "nats per subword (bars: standard deviation)"
-        _draw_at_costs(figure.subplots(1, 2), points, label)
+    points = [mean_point(row["attention"], row["nats"], row["attention"]) for row in rows]
+    costs = ("attention_parameters", "kv_bytes_per_token")
+    plot_costs(points, rows, path, title, "nats per subword", costs)
 
 
-def _draw_at_costs(panels: Iterable[Axes], points: Sequence[_Point], y: str) -> None:
-    """Draw one panel for each cost; a marker that would cover another one moves to the right."""
-    for axes, (cost, (label, unit)) in zip(panels, _COSTS.items(), strict=True):
-        step = _MIN_DISTANCE * max(row[cost] / unit for _, row, *_ in points)
-        point_at: dict[float, _Point] = {}
-        for series, row, value, bar in points:
-            x = row[cost] / unit
-            while any(abs(x - other) < step for other in point_at):
-                x += step
-            point_at[x] = (series, x, value, bar)
-        _draw(axes, list(point_at.values()), label, y)
-        axes.set_xlim(0, 1.15 * max(point_at))
+def plot_costs(
+    points: Sequence[Point],
+    rows: Sequence[Row],
+    path: Path,
+    title: str,
+    label: str = "validation loss (bits per subword)",
+    costs: Sequence[str] = ("kv_bytes_per_token", "total_parameters"),
+) -> None:
+    """Plot values against costs; ``rows`` hold the costs of the ``points``, in the same order."""
+    finite = [n for n, point in enumerate(points) if math.isfinite(point.value)]
+    points = [points[n] for n in finite]
+    rows = [rows[n] for n in finite]
+    if any(point.low < point.high for point in points):
+        label += f"\n{_SD}"
+    with picture(path, title, 4.6) as figure:
+        panels = figure.subplots(1, len(costs), sharey=True, squeeze=False)[0]
+        for axes, cost in zip(panels, costs, strict=True):
+            name, unit = _COSTS[cost]
+            positions = [row[cost] / unit for row in rows]
+            for point, x in zip(points, positions, strict=True):
+                bars = None if point.low == point.high else point.bars
+                style: dict[str, Any] = {
+                    "linestyle": "none",
+                    "elinewidth": 1,
+                    **look(point.kind),
+                }
+                axes.errorbar(x, point.value, yerr=bars, **style)
+            if max(positions) > 2 * min(positions):
+                axes.set_xlim(0, 1.1 * max(positions))
+            else:
+                axes.margins(x=0.15)
+            say_cut(axes.xaxis, name)
+        say_cut(panels[0].yaxis, label)
+        figure.draw_without_rendering()
+        for axes, cost in zip(panels, costs, strict=True):
+            positions = [row[cost] / _COSTS[cost][1] for row in rows]
+            name_points(axes, positions, points)
 
 
-def plot_tasks(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Plot the scores of language models, task by task."""
-    points = []
+def plot_study(rows: Sequence[Row], path: Path, title: str) -> None:
+    """Plot the loss and the PRR of each variant of a study.
+
+    A row is one of `study.variant_rows`, with its "question" if the study has several.
+    """
+    losses, scores = [], []
     for row in rows:
-        for task, values in row["scores"].items():
-            points.append((row["attention"], task, *_mean_and_bar(values)))
-    plot_categories(points, path, title, "score (bars: standard deviation of seeds)")
+        name, kind, group = row["variant"], _kind_of(row), row.get("question", "")
+        losses.append(mean_point(name, row["loss_of_seeds"] or [math.nan], kind, group))
+        scores.append(prr_point(name, row, kind, group))
+    lines = len(rows) + len({point.group for point in losses} - {""})
+    several = any(point.seeds for point in losses)
+    bars = f"\n{_SD}; ticks: seeds" if several else ""
+    intervals = any(point.low < point.high for point in scores)
+    with picture(path, title, max(3.0, 0.2 * lines + 1.4)) as figure:
+        left, right = figure.subplots(1, 2)
+        draw_list(left, losses, f"validation loss (bits per subword){bars}", ".3f")
+        prr = "PRR, % of the reference's BLEU"
+        if intervals:
+            prr += "\nbars: 95% interval"
+        draw_list(right, scores, prr, ".1f", named=False)
+        right.axvline(100, color="#BBBBBB", linewidth=1, zorder=0)
 
 
-def _mean_and_bar(values: Sequence[float]) -> tuple[float, float]:
-    return statistics.mean(values), deviation(values) or 0.0
+def plot_study_costs(rows: Sequence[Row], path: Path, title: str) -> None:
+    """Plot the loss of each trained variant of a study against cache and all parameters."""
+    trained = [row for row in rows if row["loss_of_seeds"]]
+    points = []
+    for row in trained:
+        points.append(mean_point(row["variant"], row["loss_of_seeds"], _kind_of(row)))
+    plot_costs(points, trained, path, title)
 
 
-def plot_categories(points: Sequence[_Point], path: Path, title: str, y: str) -> None:
-    """Plot values by category; within a category the series stand side by side."""
-    all_series = list(dict.fromkeys(series for series, *_ in points))
-    categories = list(dict.fromkeys(category for _, category, *_ in points))
-    placed = []
-    for series, category, value, bar in points:
-        offset = 0.6 * ((all_series.index(series) + 0.5) / len(all_series) - 0.5)
-        placed.append((series, categories.index(category) + offset, value, bar))
-    with picture(path, title) as figure:
-        axes = figure.subplots()
-        _draw(axes, placed, "", y)
-        axes.set_xticks(range(len(categories)), categories)
+def _kind_of(row: Row) -> str:
+    """Return the name that determines a variant's look: its own or its kind of attention."""
+    kinds = set(row["attention"].values())
+    if row["variant"] in LOOKS:
+        return str(row["variant"])
+    return kinds.pop() if len(kinds) == 1 else "several kinds"
 
 
-def _draw(axes: Axes, points: Sequence[_Point], x: str, y: str) -> None:
-    """Draw the points of each series with error bars; ``x`` and ``y`` label the axes."""
-    for series in dict.fromkeys(name for name, *_ in points):
-        of_series = [point for point in points if point[0] == series]
-        _, positions, values, bars = zip(*of_series, strict=True)
-        style: dict[str, Any] = {"linestyle": "none", "markersize": 9, "capsize": 4}
-        axes.errorbar(positions, values, yerr=bars, label=series, **style)
-    axes.set(xlabel=x, ylabel=y)
+def say_cut(axis: Axis, label: str) -> None:
+    """Label an axis, and say so if it does not begin at 0."""
+    low, high = sorted(axis.get_view_interval())
+    if not low <= 0 <= high:
+        label += "\naxis does not begin at 0"
+    axis.set_label_text(label)

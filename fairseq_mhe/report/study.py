@@ -41,7 +41,7 @@ def variant_rows(
 
     A row holds:
 
-    - ``variant``, ``seeds``, and the counts of parameters and cache
+    - ``variant``, ``attention`` (place -> kind), ``seeds``, and the counts of parameters and cache
     - ``loss`` and ``bleu`` (means), ``..._deviation`` (over seeds), ``..._of_seeds``; the loss is
       None if a model was not trained
     - ``bleu_confidence``: half the 95% interval of mean BLEU, over sentences and seeds
@@ -76,6 +76,7 @@ def variant_rows(
 def _means(name: str, cell: Cell) -> dict[str, Any]:
     """Return a variant's seeds, counts, and means over seeds."""
     row: dict[str, Any] = {"variant": name}
+    row["attention"] = dict(cell.results[0].run.settings["attention"])  # place -> kind
     row["seeds"] = [result.run.seed for result in cell.results]
     row |= cell.results[0].counts
     row["tokens_per_second"] = mean(cell.of_seeds("tokens_per_second"))

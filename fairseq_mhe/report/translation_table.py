@@ -75,15 +75,11 @@ def write_table(
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
     seeds = sorted({seed for row in rows for seed in row["seeds"]})
     heading = f"{title}; {seed_words(seeds)}"
-    if paper and len({cell.row for cell in cells}) > 1:
-        points = []
-        for row in rows:
-            bar = row["bleu_confidence"]
-            points.append((row["attention"], row["row"], row["bleu"], bar))
-        plots.plot_categories(points, output / "picture.png", heading, plots.BLEU)
-    else:
-        curves = {label(cell, cells): cell.results[0].metrics for cell in cells}
-        plots.plot_translation(rows, curves, output / "picture.png", heading)
+    curves = {}
+    if len({cell.row for cell in cells}) == 1:
+        for cell in cells:
+            curves[cell.kind] = [result.metrics for result in cell.results]
+    plots.plot_translation(rows, curves, output / "picture.png", heading)
     table = Table(title, blocks, notes)
     if paper:
         write_text(output / "table.tex", table.latex())

@@ -2,25 +2,21 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import join
 from typing import Any
 
-from matplotlib import rcParams
-
 from fairseq_mhe.common.system import machine, software
-from fairseq_mhe.report.plots import picture
+from fairseq_mhe.report.plots import plot_study, plot_study_costs
 from fairseq_mhe.report.results import Cell, check_scored_alike
 from fairseq_mhe.report.study import notes_on_statistics, table_values, variant_rows
-from fairseq_mhe.report.table import Block, Row, Table, columns, filled, seed_words
+from fairseq_mhe.report.table import Block, Table, columns, filled, seed_words
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import Recipe
-from studies.variants import REFERENCE, Study, Variant
+from studies.variants import Study, Variant
 
 PROGRAM = "bash scripts/study.sh"
-#: Measure of a variant -> label of its axis.
-_MEASURES = {"loss": "validation loss, bits a subword", "bleu": "BLEU"}
 
 
 def report(
@@ -55,7 +51,8 @@ def report(
     title = f"{study.title}: {recipe.row}, data {args.data.resolve().name}; {seeds}"
     results: dict[str, Any] = {"row": recipe.row, "training": dict(recipe.training.options)}
     results |= {"signature": signature, "variants": rows, "unfinished": unfinished}
-    _plot(rows, args.out / f"{study.name}.png", title)
+    plot_study(rows, args.out / f"{study.name}.png", title)
+    plot_study_costs(rows, args.out / f"{study.name}-costs.png", title)
     write(args, study.name, Table(title, blocks, notes), results)
 
 
@@ -68,23 +65,3 @@ def write(args: Namespace, name: str, table: Table, results: Mapping[str, Any]) 
     whole = Table(table.title, table.blocks, notes)
     whole.write(Path(args.out, f"{name}.md"), {"facts": facts, **results})
     print(whole.markdown(), end="")
-
-
-def _plot(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Plot a line for each variant: its seeds, their mean and their standard deviation."""
-    questions = dict.fromkeys(row["question"] for row in rows)
-    with picture(path, title, width=14, height=max(4.0, 0.3 * len(rows) + 1.5)) as figure:
-        looks = dict(zip(questions, rcParams["axes.prop_cycle"], strict=False))
-        panels = figure.subplots(1, 2, sharey=True)
-        for axes, (measure, name) in zip(panels, _MEASURES.items(), strict=True):
-            for line, row in enumerate(rows):
-                values, bar = row[f"{measure}_of_seeds"], row[f"{measure}_deviation"] or 0.0
-                axes.plot(values, [line] * len(values), ".", color="#7F7F7F")
-                if values:
-                    look = looks[row["question"]]
-                    axes.errorbar(row[measure], line, xerr=bar, capsize=4, **look)
-                if row["question"] == REFERENCE:
-                    axes.axvline(row[measure], color="#BBBBBB", linewidth=2, zorder=0)
-            axes.set_xlabel(f"{name} (dots: seeds; bars: sd; grey: references)")
-        panels[0].set_yticks(range(len(rows)), [row["variant"] for row in rows])
-        panels[0].set_ylim(len(rows) - 0.5, -0.5)

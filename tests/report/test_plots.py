@@ -1,68 +1,181 @@
-"""Plots: where values are drawn, and with which error bars."""
+"""Pictures: values stand where they belong, names can be read, and labels promise what is there."""
 
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib import rc_params_from_file
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from PIL import Image
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.report import plots
+from fairseq_mhe.report.looks import LOOKS, look
 
-#: Label, x, y and error bars of each call of errorbar.
-Drawn = list[tuple[str, list[float], list[float], list[float]]]
+#: Kind, loss, its standard deviation, bytes of cache, all parameters. Several costs are equal.
+MODELS = [
+    ("mha", 2.50, 0.02, 4096, 2_560_000),
+    ("mhe_mul", 2.60, 0.02, 1024, 2_120_000),
+    ("mhe_conv", 2.47, 0.01, 1024, 2_120_000),
+    ("sha", 2.695, 0.01, 1024, 2_119_000),
+    ("mhe_add", 2.69, 0.0, 1024, 2_120_000),
+    ("collaborative", 2.575, 0.01, 2560, 2_268_000),
+    ("mqa", 2.54, 0.02, 1024, 2_267_000),
+    ("gqa", 2.51, 0.01, 2048, 2_365_000),
+    ("skv", 2.515, 0.01, 2048, 2_365_000),
+]
+Draw = Callable[..., Figure]
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    """Record what is drawn with error bars."""
-    calls: Drawn = []
-    real = Axes.errorbar
+def draw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Draw:
+    """Return a function that draws a picture, and returns its figure as it was written."""
+    figures: list[Figure] = []
+    real = Figure.savefig
 
-    def errorbar(self: Axes, x: Any, y: Any, yerr: Any = None, **style: Any) -> Any:
-        calls.append((style["label"], list(x), list(y), list(yerr)))
-        return real(self, x, y, yerr=yerr, **style)
+    def savefig(self: Figure, path: Path, **style: Any) -> None:
+        real(self, path, **style)
+        figures.append(self)
 
-    monkeypatch.setattr(Axes, "errorbar", errorbar)
-    return calls
+    monkeypatch.setattr(Figure, "savefig", savefig)
 
+    def call(plot: Callable[..., None], *arguments: Any, **options: Any) -> Figure:
+        plot(*arguments, path=tmp_path / "picture.png", title="A title", **options)
+        FigureCanvasAgg(figures[-1]).draw()
+        return figures[-1]
 
-def test_error_bars_at_equal_costs_do_not_overlap(tmp_path: Path, drawn: Drawn) -> None:
-    """Kinds with equal caches once had their bars drawn over each other."""
-    summary = {"bleu": 20.0, "bleu_confidence": 1.0}
-    summary |= {"kv_bytes_per_token": 2048, "attention_parameters": 3_000_000}
-    curves = {key: {"valid": []} for key in "abc"}
-    plots.plot_translation([summary] * 3, curves, tmp_path / "picture.png", "title")
-    assert len(drawn) == 6
-    for panel in (drawn[:3], drawn[3:]):
-        positions = sorted(x for _, (x,), _, _ in panel)
-        assert min(b - a for a, b in itertools.pairwise(positions)) >= 0.029 * positions[0]
+    return call
 
 
-def test_rows_and_tasks_are_drawn_side_by_side_with_their_bars(
-    tmp_path: Path, drawn: Drawn
-) -> None:
-    points = [("mha", "base", 25.0, 1.0), ("mha", "12h", 26.0, 1.0), ("el", "12h", 24.0, 1.0)]
-    plots.plot_categories(points, tmp_path / "rows.png", "title", "BLEU")
-    (mha, (base, first), bleus, bars), (el, (second,), *_) = drawn
-    assert (mha, bleus, bars, el) == ("mha", [25.0, 26.0], [1.0, 1.0], "el")
-    assert base + 1 == first < 1 < second
-    drawn.clear()
+def markers(axes: Axes) -> dict[str, list[tuple[float, float]]]:
+    """Return colour -> positions of the markers in a panel."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for container in axes.containers:
+        line = container.lines[0]
+        points = zip(line.get_xdata(), line.get_ydata(), strict=True)
+        found.setdefault(line.get_color(), []).extend(points)
+    return found
+
+
+def texts(axes: Axes, *names: str) -> list[Text]:
+    return [text for text in axes.texts if text.get_text() in names]
+
+
+def labels(figure: Figure) -> str:
+    parts = [label for axes in figure.axes for label in (axes.get_xlabel(), axes.get_ylabel())]
+    return "\n".join(parts)
+
+
+def costs(draw: Draw, **changes: float) -> Figure:
+    points, rows = [], []
+    for kind, loss, deviation, cache, parameters in MODELS:
+        bar = changes.get("deviation", deviation)
+        points.append(plots.Point(kind, loss, loss - bar, loss + bar, kind))
+        rows.append({"kv_bytes_per_token": cache, "total_parameters": parameters})
+    return draw(plots.plot_costs, points, rows)
+
+
+def row(kind: str, prr: float | None, low: float | None, high: float | None) -> dict[str, Any]:
+    values = {"row": "tiny", "attention": kind, "bleu": 20.0, "bleu_confidence": 1.0}
+    return {**values, "prr": prr, "prr_low": low, "prr_high": high}
+
+
+def test_markers_stand_where_their_data_is(draw: Draw) -> None:
+    """A marker beside another of the same cost was once moved: mhe_conv seemed to cost more."""
+    cache, parameters = costs(draw).axes
+    for kind, loss, _, kv_bytes, total in MODELS:
+        colour = look(kind)["color"]
+        assert (pytest.approx(kv_bytes / 1024), pytest.approx(loss)) in markers(cache)[colour]
+        assert (pytest.approx(total / 1e6), pytest.approx(loss)) in markers(parameters)[colour]
+
+
+def test_names_stand_at_the_points_and_do_not_overlap(draw: Draw) -> None:
+    figure = costs(draw)
+    for axes in figure.axes:
+        named = texts(axes, *(kind for kind, *_ in MODELS))
+        assert len(named) == len(MODELS)
+        boxes = {text.get_text(): text.get_window_extent() for text in named}
+        for one, other in itertools.combinations(boxes.values(), 2):
+            assert not one.overlaps(other)
+        for (_, points), (kind, loss, _, *cost) in zip(markers(axes).items(), MODELS, strict=False):
+            del points, loss, cost
+            box = boxes[kind]
+            panel = axes.get_window_extent()
+            assert panel.x0 <= box.x0 <= box.x1 <= panel.x1
+
+
+def test_an_axis_that_is_cut_says_so(draw: Draw) -> None:
+    cache, parameters = costs(draw).axes
+    assert cache.get_xlim()[0] == 0
+    assert "axis" not in cache.get_xlabel()
+    assert parameters.get_xlim()[0] > 0
+    assert "axis does not begin at 0" in parameters.get_xlabel()
+    assert cache.get_ylim()[0] > 0
+    assert "axis does not begin at 0" in cache.get_ylabel()
+
+
+def test_bars_are_promised_only_if_there_are_some(draw: Draw) -> None:
+    assert "bars" in labels(costs(draw))
+    assert "bars" not in labels(costs(draw, deviation=0.0))
+    one = [{"attention": "mha", "scores": {"rte": [50.0]}}]
+    three = [{"attention": "mha", "scores": {"rte": [50.0, 54.0, 52.0]}}]
+    assert "bars" not in labels(draw(plots.plot_tasks, one))
+    assert "bars" in labels(draw(plots.plot_tasks, three))
+
+
+def test_prr_is_drawn_with_its_interval(draw: Draw) -> None:
+    rows = [row("mha", 100.0, None, None), row("mhe_mul", 97.5, 94.5, 100.5)]
+    curve = {"valid": [[number, 9 - number / 500] for number in range(100, 2600, 100)]}
+    learning, scores = draw(plots.plot_translation, rows, {"mha": [curve], "mhe_mul": [curve]}).axes
+    assert markers(scores)[look("mhe_mul")["color"]] == [(97.5, 1)]
+    (bar,) = [c.lines[2][0].get_segments()[0] for c in scores.containers if c.has_xerr]
+    assert bar[:, 0].tolist() == pytest.approx([94.5, 100.5])
+    assert "PRR" in scores.get_xlabel()
+    # The first 40% of a training fall so far that the rest would be flat.
+    assert learning.get_xlim()[0] == 1000
+    assert "from 1,000" in learning.get_xlabel()
+    assert len(texts(learning, "mha", "mhe_mul")) == 2
+    without_baseline = draw(plots.plot_translation, [row("mhe_mul", None, None, None)], {})
+    assert "BLEU" in without_baseline.axes[0].get_xlabel()
+    assert "PRR" not in without_baseline.axes[0].get_xlabel()
+
+
+def test_a_short_training_is_drawn_whole(draw: Draw) -> None:
+    curve = {"valid": [[10, 9.0], [20, 8.0]]}
+    learning, _ = draw(
+        plots.plot_translation, [row("mha", 100.0, None, None)], {"mha": [curve]}
+    ).axes
+    (line,) = learning.lines
+    assert line.get_xdata().tolist() == [10, 20]
+
+
+def test_several_rows_are_listed_below_their_names(draw: Draw) -> None:
+    rows = [row("mha", 100.0, None, None), row("mhe_mul", 95.0, 93.0, 97.0)]
+    rows += [{**each, "row": "base"} for each in rows]
+    (axes,) = draw(plots.plot_translation, rows, {}).axes
+    shown = [label.get_text().split(" ")[0] for label in axes.get_yticklabels()]
+    assert shown == ["tiny", "mha", "mhe_mul", "base", "mha", "mhe_mul"]
+    assert markers(axes)[look("mhe_mul")["color"]] == [(95.0, 2), (95.0, 5)]
+
+
+def test_tasks_are_drawn_beside_the_commonest_label(draw: Draw) -> None:
     scores = [
         {"attention": "mha", "scores": {"cola": [0.0, 0.0], "rte": [50.0, 54.0]}},
         {"attention": "mhe_mul", "scores": {"cola": [3.0, 5.0], "rte": [39.0, 39.0]}},
     ]
-    plots.plot_tasks(scores, tmp_path / "tasks.png", "title")
-    assert (tmp_path / "tasks.png").read_bytes().startswith(b"\x89PNG")
-    assert [values for _, _, values, _ in drawn] == [[0.0, 52.0], [4.0, 39.0]]
-    assert drawn[0][3] == pytest.approx([0, 8**0.5], abs=5e-5)  # of four digits
+    (axes,) = draw(plots.plot_tasks, scores, commonest={"cola": None, "rte": 52.7}).axes
+    assert markers(axes)[look("mha")["color"]] == [(0.0, 1), (52.0, 4)]
+    assert markers(axes)[look("mhe_mul")["color"]] == [(4.0, 2), (39.0, 5)]
+    assert (52.7, 6) in markers(axes)[look("")["color"]]
 
 
-def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn) -> None:
-    """The loss of a diverged training is NaN, which has no standard deviation."""
+def test_a_diverged_training_leaves_the_others(draw: Draw) -> None:
+    """The loss of a diverged training is NaN, which has no place on an axis."""
     numbers = (
         ("mha", [2.0, 2.2], 3_000_000, 4096),
         ("mhe_mul", [2.5], 1_000_000, 1024),
@@ -70,13 +183,39 @@ def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn
     )
     names = ("attention", "nats", "attention_parameters", "kv_bytes_per_token")
     rows = [dict(zip(names, values, strict=True)) for values in numbers]
-    plots.plot_perplexity(rows, tmp_path / "loss.png", "title")
-    assert [x for _, (x,), _, _ in drawn] == [3.0, 1.0, 2.0, 4.0, 1.0, 2.0]
-    assert [y for _, _, (y,), _ in drawn[:2]] == [2.1, 2.5]
-    assert [bar for *_, (bar,) in drawn[:3]] == pytest.approx([0.1414, 0.0, 0.0])
+    parameters, cache = draw(plots.plot_perplexity, rows).axes
+    assert markers(parameters)[look("mha")["color"]] == [(3.0, pytest.approx(2.1))]
+    assert markers(cache)[look("mhe_mul")["color"]] == [(1.0, 2.5)]
+    assert look("sha")["color"] not in markers(cache)
+
+
+def test_a_study_is_drawn_by_variant_and_by_cost(draw: Draw) -> None:
+    rows: list[dict[str, Any]] = []
+    for kind, loss, _, cache, total in MODELS[:3]:
+        values = {"variant": f"{kind}-2x38", "attention": dict.fromkeys("ab", kind)}
+        values |= {"loss_of_seeds": [loss, loss + 0.02], "prr": 98.0, "prr_low": 96.0}
+        values |= {"prr_high": 100.0, "kv_bytes_per_token": cache, "total_parameters": total}
+        rows.append(values)
+    rows.append({**rows[0], "variant": "untrained", "loss_of_seeds": []})
+    losses, scores = draw(plots.plot_study, rows).axes
+    assert markers(losses)[look("mhe_mul")["color"]] == [(pytest.approx(2.61), 1)]
+    assert markers(scores)[look("mhe_mul")["color"]] == [(98.0, 1)]
+    cache_panel, _ = draw(plots.plot_study_costs, rows).axes
+    assert markers(cache_panel)[look("mha")["color"]] == [(4.0, pytest.approx(2.51))]
+    assert not texts(cache_panel, "untrained")
+
+
+def test_type_is_readable_where_pages_show_a_picture(draw: Draw, tmp_path: Path) -> None:
+    """Pages show pictures 830 pixels wide; type of 7 pixels was once not readable."""
+    figure = costs(draw)
+    with Image.open(tmp_path / "picture.png") as image:
+        shown = 830 / image.width  # pixels of the page for a pixel of the picture
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
+    assert min(sizes) / 72 * 200 * shown >= 12
 
 
 def test_no_two_kinds_look_alike() -> None:
-    cycle = rc_params_from_file(plots.STYLE)["axes.prop_cycle"]
-    looks = {tuple(look.values()) for look in itertools.islice(cycle, len(KINDS))}
-    assert len(looks) == len(KINDS) > 9
+    assert set(KINDS) <= set(LOOKS)
+    assert len(set(LOOKS.values())) == len(LOOKS)
+    assert look("mqa-2x38") == look("mqa") != look("mqa_conv")
+    assert look("skv-4x19") == look("skv") != look("skv-1")

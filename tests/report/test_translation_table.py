@@ -235,10 +235,10 @@ def test_the_quickstarts_files_and_picture(
     assert re.match(r"\| mhe_mul +\| +1,500 \| +9,999 \| +64 \|", rows[3])
     assert any("tok:13a" in line and "version:" in line for line in text.split("\n"))
     with Image.open(tmp_path / "out" / "picture.png") as image:
-        assert image.size == (3600, 1100)
+        assert image.width == 1660  # pages show it at half this width
         pixels = image.convert("RGB").getcolors(maxcolors=1 << 24) or []
     colours = {colour for _, colour in pixels}
-    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colours, "each kind has its colour"
+    assert {(0, 0, 0), (0xD5, 0x5E, 0x00)} <= colours, "each kind has its colour"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert cli.main(line) == 0
     shown = capsys.readouterr().out
