@@ -1,23 +1,28 @@
 """The base class of every kind: sizes, options, projections, fairseq's interface and the cache."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.attention.fused import attend
 from fairseq_mhe.attention.masks import Mask
+from fairseq_mhe.attention.plain_heads import PlainHeads
 from fairseq_mhe.attention.reference import Attended
-from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
 
 #: fairseq's Xavier gain: three (C, C) projections start like the parts of one (3 C, C) matrix.
 PACKED_GAIN = 2**-0.5
 _HEAD_DIM_HELP = "width of a head (default: embedding dimension / heads)"
+_INIT_HELP = (
+    "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
+    "(gain 1) or head (as large as the weights of one head in mha) (default: packed for mhe_mul "
+    "and mhe_add, head for mhe_conv)"
+)
+#: Methods on which `plain_heads` depends.
+_HOOKS = {"forward", "project_inputs", "queries", "keys_values", "attend", "merge"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,12 @@ class Option:
         return value
 
 
+def init_option(default: str) -> Option:
+    """Return the option that scales the initial weights of projections that several heads share."""
+    choices = "packed", "xavier", "head"
+    return Option("shared_projection_init", _INIT_HELP, str, default, choices)
+
+
 class Attention(nn.Module):
     """One attention sublayer, called like fairseq's ``MultiheadAttention``.
 
@@ -70,39 +81,22 @@ class Attention(nn.Module):
     """
 
     OPTIONS: tuple[Option, ...] = (Option("attention_head_dim", _HEAD_DIM_HELP),)
-    #: Why no ordinary heads (`WrittenOut`) compute the same as this kind; None if some do.
-    no_heads: str | None = None
-    #: Whether `written_out` multiplies no weights, so that folded checkpoints can be averaged.
+    #: Reason why plain heads cannot compute this kind, or None.
+    not_foldable_because: str | None = None
+    #: True if plain_heads is linear in the parameters: then the mean of folds is the fold of the
+    #: mean.
     linear_heads = True
-    #: Whether training on a GPU calls `queries_keys_values`, not ``queries`` and ``keys_values``.
-    projects_together = False
     #: Whether keys and values are the same tensor, cached once.
     keys_are_values = False
-    #: How many inputs before its own position a query, key or value reads.
+    #: How many inputs before its own position a query reads.
     context = 0
     #: Whether ``merge`` needs the sum of each row of weights, which is not 1 after dropout.
     needs_row_sums = False
     #: Initial scale of the input projections (see `gain`); None: fairseq's, which depends on width.
     shared_projection_init: str | None = None
-    #: Results of `compute_once` by the name of their method; None outside generation.
-    _computed: dict[str, Tensor] | None = None
 
     head_dim: int
     out_proj: nn.Linear
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Turn off the inherited shortcuts that would bypass a hook which this kind overrides."""
-        super().__init_subclass__(**kwargs)
-        defined = vars(cls)
-        if defined.keys().isdisjoint(("forward", "queries", "keys_values", "merge")):
-            return
-        if "projects_together" not in defined:
-            cls.projects_together = False
-        if defined.keys().isdisjoint(("written_out", "no_heads")):
-            cls.no_heads = "its class overrides a hook, but not written_out()"
-        for method in ("written_out", "make_generation_fast_"):
-            if method not in defined:
-                setattr(cls, method, getattr(Attention, method))
 
     def __init__(
         self,
@@ -143,8 +137,7 @@ class Attention(nn.Module):
             if rest:
                 why = f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}"
                 raise ValueError(f"{why}: change one of them")
-        #: The scale of the scores; ``score_scale`` becomes 1 once `queries` multiplies by it.
-        self.scaling = self.score_scale = self.head_dim**-0.5
+        self.scaling = self.head_dim**-0.5
         self.build()
 
     # Hooks that a kind overrides.
@@ -154,7 +147,7 @@ class Attention(nn.Module):
         self.project(self.num_heads, kv_heads=self.num_heads)
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, H or 1, T, dk), or (B, H, T, J, dk) if a score reads J keys."""
+        """(T, B, C) -> (B, H or 1, T, dk)."""
         return split_heads(self.q_proj(x), self.query_heads)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,46 +155,22 @@ class Attention(nn.Module):
         keys = split_heads(self.k_proj(key), self.kv_heads)
         return keys, split_heads(self.v_proj(value), self.kv_heads)
 
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, **options: Any
+    ) -> Attended:
+        """Return softmax(Q K^T * scale) V; ``options`` and shapes: see `fused.attend`.
+
+        A kind overrides this if scores or averages are no plain products with what it caches.
+        """
+        return attend(query, key, value, scale=self.scaling, **options)
+
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, H, T, dv) -> (T, B, C); ``row_sums`` (B, H, T, 1) is None where all rows sum to 1."""
         return self.out_proj(join_heads(heads))
 
-    def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, **options: Any
-    ) -> Attended:
-        """Attend to what the hooks returned; ``options`` are those of `fused.attend`."""
-        return attend(query, key, value, scale=self.score_scale, **options)
-
-    def queries_keys_values(
-        self, query: Tensor, memory: Tensor, padding: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(T, B, C), (S, B, kdim), padding (B, S) -> (B, H, T, d), (B, Hk, S, d), (B, Hv, S, d).
-
-        One matrix product projects each input, because kernel launches limit small models on GPUs.
-        """
-        q_layer = self.query_layer()
-        kv_layers = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
-        if memory is query:
-            products = _one_product(query, [q_layer, *kv_layers])
-        else:
-            products = [linear(query, *q_layer), *_one_product(memory, kv_layers)]
-        q, k, v = (split_heads(x, x.size(2) // self.head_dim) for x in products)
-        return q, k, v
-
-    def query_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Return weight (H d, C) and bias (H d,) of the linear layer that `queries` computes."""
-        return self.q_proj.weight, self.q_proj.bias
-
-    @classmethod
-    def fold_together(cls, sublayers: Sequence[Any]) -> None:
-        """Compute what depends only on the weights of ``sublayers``, before a GPU training pass."""
-
-    def written_out(self) -> WrittenOut:
-        """Return ordinary heads that compute the same without dropout; UserError if none can."""
-        if self.no_heads:
-            what = f"{self.kind} attention is not written out as ordinary heads"
-            raise UserError(f"{what}: {self.no_heads}; use the model in fairseq as it is")
-        return WrittenOut.of_projections(self)
+    def plain_heads(self) -> PlainHeads:
+        """Return plain heads that compute the same without dropout; callers use `folded`."""
+        return PlainHeads.of_projections(self)
 
     # Parts for the hooks.
 
@@ -242,34 +211,6 @@ class Attention(nn.Module):
             nn.init.zeros_(layer.bias)
         return layer
 
-    def queries_by_one_product(self, x: Tensor, factors: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, j * d): the outputs of W_Q times ``factors`` (n, j, d).
-
-        Generation on a GPU takes as long as its kernel launches, so one layer computes both.
-        """
-        shape = -1, 1, self.head_dim  # of W_Q's output: 1 or n heads, one for all j
-
-        def queries_weight() -> Tensor:  # (n * j * d, C)
-            weight = self.q_proj.weight.unflatten(0, shape)  # (1 or n, 1, d, C)
-            return (weight * factors.unsqueeze(3)).flatten(0, 2)
-
-        def queries_bias() -> Tensor:  # (n * j * d,)
-            bias = self.q_proj.bias.unflatten(0, shape)  # (1 or n, 1, d)
-            return (bias * factors).flatten()
-
-        bias = self.compute_once(queries_bias) if self.bias else None
-        queries = linear(x, self.compute_once(queries_weight), bias)
-        return split_heads(queries, self.num_heads)
-
-    def compute_once(self, compute: Callable[[], Tensor]) -> Tensor:
-        """Return ``compute()``, which depends only on weights; generation keeps the result."""
-        if self._computed is None:
-            return compute()
-        name = compute.__name__
-        if name not in self._computed:
-            self._computed[name] = compute().detach()
-        return self._computed[name]
-
     @property
     @torch.no_grad()
     def cached_values(self) -> int:
@@ -306,30 +247,17 @@ class Attention(nn.Module):
             attn_mask: (T, S), true or -inf where a query must not look; or a ``CausalMask``.
             need_head_weights: return the weights of each head, (H, B, T, S).
         """
-        memory = query if key is None else key  # (S, B', kdim)
-        value = memory if value is None else value  # (S, B', vdim)
-        joint = self.projects_together and value is memory
-        on_gpu = query.is_cuda and torch.is_grad_enabled()
-        if joint and incremental_state is None and on_gpu:
-            q, k, v = self.queries_keys_values(query, memory, key_padding_mask)
-        else:
-            cache = self._get_input_buffer(incremental_state)
-            own = memory is query
-            earlier = 0  # inputs of earlier steps that stand before the query
-            if self.context:
-                inputs = query, memory, value
-                query, memory, value = self._in_context(*inputs, key_padding_mask, cache)
-                earlier = 0 if cache is None else self.context
-            if cache is None or not (static_kv and cache.filled):
-                k, v = self.keys_values(memory, value)
-                if own and earlier:
-                    k, v = k[:, :, earlier:], v[:, :, earlier:]
-                if cache is not None:
-                    cache.append(k, v, key_padding_mask)
-            if cache is not None:
-                cache.beam = query.size(1) // cache.key.size(0)
-                k, v, key_padding_mask = cache.key, cache.value, cache.padding
-            q = self.queries(query)[:, :, earlier:]
+        key = query if key is None else key  # (S, B', kdim)
+        value = key if value is None else value  # (S, B', vdim)
+        cache = self._get_input_buffer(incremental_state)
+        if static_kv and cache is not None and cache.filled:
+            key = value = None  # the cache holds what they project to
+        q, k, v = self.project_inputs(query, key, value, key_padding_mask, cache)
+        if cache is not None:
+            if key is not None:
+                cache.append(k, v, key_padding_mask)
+            cache.beam = query.size(1) // cache.key.size(0)
+            k, v, key_padding_mask = cache.key, cache.value, cache.padding
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
         attended = self.attend(
             q,
@@ -341,39 +269,61 @@ class Attention(nn.Module):
             need_weights=need_weights or need_head_weights,
             need_row_sums=self.needs_row_sums and dropout > 0,
         )
-        weights = attended.weights  # (B, H, T, S)
-        if weights is not None:
-            weights = weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)
-            if not need_head_weights:  # else (H, B, T, S)
-                weights = weights.mean(dim=0)  # (B, T, S)
-        return self.merge(attended.heads, attended.row_sums), weights
+        output = self.merge(attended.heads, attended.row_sums)
+        if attended.weights is None:
+            return output, None
+        by_head = attended.weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)
+        return output, by_head if need_head_weights else by_head.mean(dim=0)
 
-    def _in_context(
+    def project_inputs(
         self,
         query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
         padding: Tensor | None,
         cache: KeyValueCache | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Set inputs at padding to 0; in a decoding step put earlier inputs before the new ones."""
-        own = key is query
-        if padding is not None:
-            hidden = padding.bool().t().unsqueeze(2)  # (S, B, 1)
-            key = key.masked_fill(hidden, 0.0)
-            value = value.masked_fill(hidden, 0.0)
-            query = key if own else query
-        if cache is not None:
-            query = cache.after_earlier(query, self.context)
-            key, value = (query, query) if own else (key, value)
-        return query, key, value
+    ) -> tuple[Tensor, Any, Any]:
+        """Return queries, and keys and values, or None for both without ``key`` and ``value``.
+
+        ``padding`` (B', S) is that of the key; ``cache`` holds what earlier decoding steps left.
+        """
+        queries = self.queries(query)
+        if key is None or value is None:
+            return queries, None, None
+        keys, values = self.keys_values(key, value)
+        return queries, keys, values
+
+    def folded(self) -> PlainHeads:
+        """Return `plain_heads`; raise UserError if no plain heads compute the same."""
+        if reason := self.why_not_foldable():
+            what = f"{self.kind} attention is not written as plain heads"
+            raise UserError(f"{what}: {reason}; use the model in fairseq as it is")
+        return self.plain_heads()
+
+    def why_not_foldable(self) -> str | None:
+        """Return ``not_foldable_because``, or which override `plain_heads` does not know of."""
+        if self.not_foldable_because:
+            return self.not_foldable_because
+        for ancestor in type(self).__mro__:
+            if "plain_heads" in vars(ancestor):
+                break  # what the classes before it override is unknown to it
+            if unknown := _HOOKS & vars(ancestor).keys():
+                return (
+                    f"{ancestor.__name__} overrides {min(unknown)}, but not plain_heads"
+                )
+        return None
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Let `compute_once` keep its results; under --retain-dropout, keep dropping weights."""
-        self._computed = {}
+        """Keep dropping weights under --retain-dropout; fairseq calls this before generation."""
         modules = kwargs.get("retain_dropout_modules") or ("MultiheadAttention",)
         retained = bool(kwargs.get("retain_dropout"))
         self.dropout_in_inference = retained and "MultiheadAttention" in modules
+
+    def extra_repr(self) -> str:
+        """Return what `print` shows of the sublayer beside its projections."""
+        memory = self.kdim if self.kdim == self.vdim else f"{self.kdim}/{self.vdim}"
+        sizes = f"heads={self.num_heads}, head_dim={self.head_dim}"
+        return f"{self.kind}, {sizes}, embed_dim={self.embed_dim}, memory_dim={memory}"
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> Any:
         """Give the new hypothesis i the cache row of the old one ``new_order[i]``, (new B,)."""
@@ -384,16 +334,6 @@ class Attention(nn.Module):
     def _get_input_buffer(self, state: Any) -> KeyValueCache | None:
         """Return this sublayer's cache, None outside decoding; the method's name is fairseq's."""
         return None if state is None else state.setdefault(self, KeyValueCache())
-
-
-def _one_product(
-    x: Tensor, layers: Sequence[tuple[Tensor, Tensor | None]]
-) -> list[Tensor]:
-    """Apply ``layers``, (out, C) and (out,), to x (T, B, C) by one product; (T, B, out) each."""
-    weights, biases = zip(*layers, strict=True)
-    bias = None if biases[0] is None else torch.cat(biases)
-    product = linear(x, torch.cat(weights), bias)
-    return [*product.split([len(weight) for weight in weights], dim=2)]
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

@@ -15,9 +15,11 @@ Biases add terms to the scores, of which softmax ignores all but Y v_i, v_i = W_
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from fairseq_mhe.attention.base import Attention, Option, split_heads
-from fairseq_mhe.attention.written_out import WrittenOut, head_projections, with_rows
+from fairseq_mhe.attention.equations import Result, affine, average, heads_of
+from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
 
 _DIM_HELP = "width of the shared queries and keys (default: embedding dimension / 4)"
 
@@ -55,7 +57,7 @@ class CollaborativeAttention(Attention):
         mixed = shared.unsqueeze(1) * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
             return mixed
-        selectors = self.compute_once(self.content_selectors)
+        selectors = self.content_selectors()
         selectors = selectors.expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
         return torch.cat((mixed, selectors), dim=-1)
 
@@ -72,18 +74,38 @@ class CollaborativeAttention(Attention):
         keys = shared.transpose(0, 1).unsqueeze(1)  # (B, 1, S, D or D + n)
         return keys, split_heads(self.v_proj(value), self.num_heads)
 
-    def written_out(self) -> WrittenOut:
-        """Queries contain m_i. v_i is one more row of the key's weight; a query bias selects it."""
-        query, query_bias = head_projections(self.q_proj, 1, self.num_heads)
+    def plain_heads(self) -> PlainHeads:
+        """Queries contain m_i. The v_i are n more rows of the key's weight; query biases select."""
+        query, query_bias = head_projections(self.q_proj, 1)  # (1, D, C), (1, D)
         query = query * self.mixing.detach().double().unsqueeze(2)  # (n, D, C)
-        key, _ = head_projections(self.k_proj, 1, self.num_heads)  # (n, D, kdim)
+        query_bias = query_bias.repeat(self.num_heads, 1)  # (n, D)
+        key, key_bias = head_projections(self.k_proj, 1)  # (1, D, kdim), (1, D)
         if self.content_proj is not None:
-            content = self.content_proj.weight.detach().double()  # (n, kdim)
-            width = query.size(1) + 1
-            query = with_rows(query, width)  # (n, D + 1, C)
-            query_bias = with_rows(query_bias, width)  # (n, D + 1)
-            query_bias[:, -1] = 1 / self.scaling
-            key = torch.cat((key, content.unsqueeze(1)), dim=1)  # (n, D + 1, kdim)
-        no_bias = key.new_zeros(key.shape[:2])
+            content, no_bias = head_projections(
+                self.content_proj, 1
+            )  # (1, n, kdim), (1, n)
+            selectors = self.content_selectors().detach().double().squeeze(1)  # (n, n)
+            query = pad(query, (0, 0, 0, self.num_heads))  # (n, D + n, C)
+            query_bias = torch.cat((query_bias, selectors), dim=1)  # (n, D + n)
+            key = torch.cat((key, content), dim=1)  # (1, D + n, kdim)
+            key_bias = torch.cat((key_bias, no_bias), dim=1)  # (1, D + n)
         value = head_projections(self.v_proj, self.num_heads)
-        return WrittenOut.of(self, (query, query_bias), (key, no_bias), value)
+        return PlainHeads.of(self, (query, query_bias), (key, key_bias), value)
+
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        """Equation 7 with mixed keys, plus the content term of section 3.3."""
+        queries, keys = (
+            affine(self.q_proj, x),
+            affine(self.k_proj, y),
+        )  # (T, B, D), (S, B, D)
+        scores = []
+        for i, mixing in enumerate(self.mixing):
+            score = (
+                torch.einsum("tbd,sbd->bts", queries, keys * mixing) * self.head_dim**-0.5
+            )
+            if self.content_proj is not None:  # its weight contains the scale already
+                content = affine(self.content_proj, y)[:, :, i]  # (S, B)
+                score = score + content.t().unsqueeze(1)
+            scores.append(score)
+        heads, weights = average(scores, heads_of(self.v_proj, y, self.num_heads), mask)
+        return affine(self.out_proj, heads), weights

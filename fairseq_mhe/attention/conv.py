@@ -10,19 +10,19 @@ from Nguyen & Joty 2018 on.
 Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C; of ``mqa_conv`` 2 C n d + kdim d +
 vdim d + 3 n d; of ``mha_conv`` 2 C n d + kdim n d + vdim n d + 3 n d.
 
-A filter acts on each dimension alone, so the code multiplies queries by it and caches plain keys.
-In training on a GPU it filters each head's keys, for fewer kernel launches and heads d wide.
+A filter acts on each dimension alone. So the cache holds plain keys, which ``attend`` filters.
 """
 
-from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.mhe import init_option
-from fairseq_mhe.attention.written_out import WrittenOut
+from fairseq_mhe.attention.base import Attention, init_option
+from fairseq_mhe.attention.equations import Result, affine, average, heads_of
+from fairseq_mhe.attention.fused import attend_scores, scores_of
+from fairseq_mhe.attention.reference import Attended
 
 #: Keys that one score reads: as many as a head of MHE has embeddings.
 TAPS = 3
@@ -31,9 +31,8 @@ TAPS = 3
 class MHAConv(Attention):
     """Every head has its own projections and its own filter."""
 
-    no_heads = "its scores read each key together with the keys before it"
+    not_foldable_because = "its scores read each key together with the keys before it"
     linear_heads = False
-    projects_together = True
     #: Whether all heads share one query projection, and one key and one value projection.
     shares_queries = shares_keys_values = False
 
@@ -48,37 +47,55 @@ class MHAConv(Attention):
         signs = bits.to(torch.get_default_dtype()).mul_(2).sub_(1)
         self.taps = nn.Parameter(signs.mul_(TAPS**-0.5))  # (n, 3, d), e_ij
 
-    def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, 3, d): Q_i * e_ij."""
-        if self._computed is not None and x.is_cuda:
-            return self.queries_by_one_product(x, self.taps).unflatten(3, (TAPS, -1))
-        projected = split_heads(self.q_proj(x), self.query_heads)  # (B, 1 or n, T, d)
-        return projected.unsqueeze(3) * self.taps.unsqueeze(1)
-
-    def queries_keys_values(
-        self, query: Tensor, memory: Tensor, padding: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, filtered keys and values, all with n heads."""
-        q, k, v = super().queries_keys_values(query, memory, padding)  # 1 or n heads each
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, **options: Any
+    ) -> Attended:
+        """Attend to filtered keys. query: (N, 1 or n, T, d); key, value: (B, 1 or n, S, d)."""
+        padding = options.get("key_padding_mask")
         if padding is not None:
-            k = k.masked_fill(padding.bool()[:, None, :, None], 0.0)
-        k = pad(k, (0, 0, TAPS - 1, 0))  # zeros before the sentence
-        windows = k.unfold(2, TAPS, 1)  # (B, 1 or n, S, d, 3)
-        # `unfold` puts the key itself last, so the taps are reversed: (n, 1, d, 3).
-        taps = self.taps.flip(1).transpose(1, 2).unsqueeze(1)
-        k = (windows * taps).sum(dim=4)  # (B, n, S, d)
-        all_heads = (-1, self.num_heads, -1, -1)
-        return q.expand(all_heads), k, v.expand(all_heads)
+            key = key.masked_fill(padding.bool()[:, None, :, None], 0.0)
+        if (
+            query.size(2) == 1
+        ):  # to filter a single query takes less than to filter all keys
+            return self.attend_once(query, key, value, **options)
+        filtered = key * self.taps[:, :1]  # (B, n, S, d)
+        for j in range(1, TAPS):
+            before = pad(key, (0, 0, j, 0))[
+                :, :, : key.size(2)
+            ]  # zeros before the sentence
+            filtered = filtered + before * self.taps[:, j : j + 1]
+        heads = self.num_heads
+        query, value = query.expand(-1, heads, -1, -1), value.expand(-1, heads, -1, -1)
+        return super().attend(query, filtered, value, **options)
 
-    def written_out(self) -> WrittenOut:
-        """Heads whose taps 1 and 2 are 0, as after a conversion, are ordinary heads."""
-        if self.taps[:, 1:].any():
-            return super().written_out()  # raises UserError
-        heads = WrittenOut.of_projections(self)
-        factors = self.taps[:, 0].detach().double()  # (n, d)
-        query = heads.query * factors.unsqueeze(2)
-        bias = heads.query_bias * factors
-        return replace(heads, query=query, query_bias=bias)
+    def attend_once(
+        self, query: Tensor, key: Tensor, value: Tensor, **options: Any
+    ) -> Attended:
+        """Attend with filtered queries: score s is the sum of part j's score of key s - j."""
+        parts = scores_of(query * self.taps, key, self.scaling)  # (N, n, 3, S)
+        length = key.size(2)
+        scores = parts[:, :, :1]
+        for j in range(1, TAPS):
+            scores = scores + pad(parts[:, :, j : j + 1], (j, 0))[..., :length]
+        return attend_scores(scores, value, **options)  # of (N, n, 1, S)
+
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        queries = heads_of(self.q_proj, x, self.query_heads)
+        keys = heads_of(self.k_proj, y, self.kv_heads)
+        values = heads_of(self.v_proj, y, self.kv_heads)
+        scores, read = [], []
+        for i in range(self.num_heads):
+            q, k = queries[i % len(queries)], keys[i % len(keys)]
+            score = x.new_zeros(x.size(1), len(x), len(y))  # (B, T, S)
+            for j in range(TAPS):
+                for s in range(j, len(y)):
+                    score[:, :, s] += (
+                        (q * self.taps[i, j] * k[s - j]).sum(-1).t()
+                    )  # (B, T)
+            scores.append(score * self.head_dim**-0.5)
+            read.append(values[i % len(values)])
+        heads, weights = average(scores, read, mask)
+        return affine(self.out_proj, heads), weights
 
 
 class MHEConv(MHAConv):

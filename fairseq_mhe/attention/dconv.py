@@ -8,11 +8,16 @@ Parameters without biases: 2 C n d + kdim n d + vdim n d + 9 n d.
 Primer is a decoder; here an encoder's filters look back, too. Biases are added after the filters.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 from fairseq_mhe.attention.base import Attention, split_heads
+from fairseq_mhe.attention.cache import KeyValueCache
+from fairseq_mhe.attention.equations import Result, affine, attend_heads
 
 TAPS = 3
 
@@ -24,7 +29,7 @@ class DepthwiseConvAttention(Attention):
     authors' code.
     """
 
-    no_heads = "its queries, keys and values read several positions"
+    not_foldable_because = "its queries, keys and values read several positions"
     context = TAPS - 1
     q_taps: nn.Parameter  # (3, n d), of the query
     k_taps: nn.Parameter
@@ -56,3 +61,45 @@ class DepthwiseConvAttention(Attention):
         if layer.bias is not None:
             result = result + layer.bias
         return split_heads(result, self.num_heads)
+
+    def project_inputs(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        padding: Tensor | None,
+        cache: KeyValueCache | None,
+    ) -> tuple[Tensor, Any, Any]:
+        """Filter over the inputs of earlier decoding steps, too; inputs at padding are 0."""
+        own = key is query
+        if key is not None and value is not None and padding is not None:
+            hidden = padding.bool().t().unsqueeze(2)  # (S, B, 1)
+            key, value = key.masked_fill(hidden, 0.0), value.masked_fill(hidden, 0.0)
+            query = key if own else query
+        earlier = 0  # inputs of earlier steps before the query
+        if cache is not None:
+            query = cache.after_earlier(query, self.context)
+            earlier = self.context
+        queries = self.queries(query)[:, :, earlier:]
+        if own:
+            keys, values = self.keys_values(query, query)
+            return queries, keys[:, :, earlier:], values[:, :, earlier:]
+        if key is None or value is None:
+            return queries, None, None
+        return queries, *self.keys_values(key, value)
+
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        def filtered(inputs: Tensor, layer: nn.Linear, taps: Tensor) -> Sequence[Tensor]:
+            plain = inputs @ layer.weight.t()  # (S, B, n d)
+            result = plain * taps[0]
+            for t in range(len(plain)):
+                for j in range(1, min(TAPS, t + 1)):
+                    result[t] = result[t] + taps[j] * plain[t - j]
+            result = result if layer.bias is None else result + layer.bias
+            return result.chunk(self.num_heads, dim=-1)
+
+        queries = filtered(x, self.q_proj, self.q_taps)
+        keys = filtered(y, self.k_proj, self.k_taps)
+        values = filtered(y, self.v_proj, self.v_taps)
+        heads, weights = attend_heads(queries, keys, values, mask)
+        return affine(self.out_proj, heads), weights

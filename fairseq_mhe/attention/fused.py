@@ -4,8 +4,7 @@ Queries that read the same key head (those of its group of heads, in all hypothe
 become rows of one matrix product. So no key or value head is copied, and each is read only once.
 
 Shapes: B sentences, N query rows (B, or B times the beam), H heads, Hk key heads, Hv value heads, T
-queries, S keys, J keys that one score reads (1 except in ``mhe_conv`` and ``mha_conv``), and
-R = N / B * H / Hk * T query vectors that read the same key head.
+queries, S keys, and R = N / B * H / Hk * T query vectors that read the same key head.
 """
 
 import math
@@ -17,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fairseq_mhe.attention.masks import CausalMask, Mask, fill_padding, hide, joined
+from fairseq_mhe.attention.masks import CausalMask, Mask, hide, joined
 from fairseq_mhe.attention.reference import Attended, attend_reference
 
 _VECTOR_SIZE = 16  # float32 numbers in the longest vector register, AVX-512's
@@ -47,27 +46,49 @@ def attend(
 ) -> Attended:
     """Return softmax(Q_i K_i^T * scale + mask) V_i of each head as `attend_reference`, but fast.
 
-    Args:
-        query: (N, H, T, dk); or (N, H, T, J, dk): score s adds up part j times key s - j, which is
-            0 at padding and before position 0. Others: see `attend_reference`.
-        need_weights, need_row_sums: return the weights, or each row's sum of them after dropout.
+    Arguments are those of `attend_reference`. ``need_weights``, ``need_row_sums``: return the
+    weights, or each row's sum of them after dropout.
     """
     masks: dict[str, Any] = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask}
-    # In a CPU's decoding step `masked_scores` shifts the scores, which are smaller than the keys.
-    if query.dim() == 5 and (query.is_cuda or query.size(2) > 1 or need_weights):
-        key = _with_previous_keys(key, query.size(3), key_padding_mask)
-        query = query.flatten(3)  # (N, H, T, J * dk)
     if need_weights:
         return attend_reference(query, key, value, scale=scale, dropout=dropout, **masks)
     if not need_row_sums and _fusible(query, key, value, dropout):
         heads = _attend_fused(query, key, value, scale=scale, dropout=dropout, **masks)
         return Attended(heads[..., : value.size(3)])
-    weights = softmax(masked_scores(query, key, scale=scale, **masks))  # (N, H, T, S)
+    scores = scores_of(query, key, scale)
+    return attend_scores(
+        scores, value, dropout=dropout, need_row_sums=need_row_sums, **masks
+    )
+
+
+def scores_of(query: Tensor, key: Tensor, scale: float) -> Tensor:
+    """(N, H, T, dk), (B, Hk, S, dk) -> Q K^T * scale (N, H, T, S), by one product a key head."""
+    grouped = _group_rows(query, *key.shape[:2])  # (B, Hk, R, dk)
+    grouped = grouped if scale == 1 else grouped * scale
+    products = torch.matmul(grouped, key.transpose(-2, -1))  # (B, Hk, R, S)
+    return _ungroup_rows(products, query.shape)
+
+
+def attend_scores(
+    scores: Tensor,
+    value: Tensor,
+    *,
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Mask | None = None,
+    dropout: float = 0.0,
+    need_weights: bool = False,
+    need_row_sums: bool = False,
+) -> Attended:
+    """Return softmax(scores + mask) V of each head: (N, H, T, S), (B, Hv, S, dv) -> `Attended`."""
+    weights = softmax(hide(scores, key_padding_mask, attn_mask))  # (N, H, T, S)
     dropped = drop(weights, dropout) if dropout else weights
     grouped = _group_rows(dropped, *value.shape[:2])  # (B, Hv, R, S)
     heads = torch.matmul(grouped, value)  # (B, Hv, R, dv)
-    row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
-    return Attended(_ungroup_rows(heads, query.shape), row_sums=row_sums)
+    return Attended(
+        _ungroup_rows(heads, scores.shape),
+        weights if need_weights else None,
+        dropped.sum(dim=-1, keepdim=True) if need_row_sums else None,
+    )
 
 
 def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
@@ -77,16 +98,13 @@ def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
     dropout. For a single query it takes 1.1 to 3 times as long as separate steps (torch 2.13, 25 to
     400 keys), and 1.5 to 8 times in bfloat16 with gradients (10 to 256 keys).
     """
-    query_width = query.shape[3:].numel()  # in a CPU's step J * dk, which no kernel takes
     key_width, value_width = key.size(3), value.size(3)
     same_heads = key.size(1) == value.size(1)
     if query.is_cuda:
-        fits = query_width == key_width >= value_width
-        return fits and (same_heads or key.size(1) == 1)
+        return key_width >= value_width and (same_heads or key.size(1) == 1)
     trains_bf16 = torch.is_grad_enabled() and query.dtype == torch.bfloat16
     slow = query.size(2) == 1 or (trains_bf16 and key.size(2) < _FUSED_BF16_KEYS)
-    same_width = query_width == key_width == value_width
-    return same_width and same_heads and dropout == 0 and not slow
+    return key_width == value_width and same_heads and dropout == 0 and not slow
 
 
 def _attend_fused(
@@ -127,50 +145,6 @@ def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> 
         return F.scaled_dot_product_attention(query, key, value, **options)
     with sdpa_kernel(_WITHOUT_CUDNN):
         return F.scaled_dot_product_attention(query, key, value, **options)
-
-
-def masked_scores(
-    query: Tensor,
-    key: Tensor,
-    *,
-    scale: float,
-    key_padding_mask: Tensor | None,
-    attn_mask: Mask | None,
-) -> Tensor:
-    """Return Q K^T * scale (N, H, T, S), masked; shapes of arguments as in :func:`attend`."""
-    sentences, key_heads = key.shape[:2]
-    parts = 1
-    if query.dim() == 5:
-        parts = query.size(3)  # J
-        query = query.transpose(2, 3).flatten(2, 3)  # (N, H, J * T, dk)
-    grouped = _group_rows(query, sentences, key_heads)  # (B, Hk, R, dk)
-    grouped = grouped if scale == 1 else grouped * scale
-    products = torch.matmul(grouped, key.transpose(-2, -1))  # (B, Hk, R, S)
-    scores = _ungroup_rows(products, query.shape)  # (N, H, J * T, S)
-    if parts > 1:
-        scores = _sum_shifted(scores, parts, key_padding_mask)
-    return hide(scores, key_padding_mask, attn_mask)
-
-
-def _with_previous_keys(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
-    """Append to each key the keys before it: (B, Hk, S, d) -> (B, Hk, S, count * d)."""
-    if padding is not None:
-        key = key.masked_fill(padding.bool()[:, None, :, None], 0.0)
-    length = key.size(2)
-    padded = F.pad(key, (0, 0, count - 1, 0))  # (B, Hk, count - 1 + S, d)
-    shifted = [padded.narrow(2, count - 1 - j, length) for j in range(count)]
-    return torch.cat(shifted, dim=3)
-
-
-def _sum_shifted(scores: Tensor, parts: int, padding: Tensor | None) -> Tensor:
-    """Add up the scores of the query's parts, part j moved right by j keys, to (N, H, T, S)."""
-    if padding is not None:
-        scores = fill_padding(scores, padding, 0.0)
-    length = scores.size(3)
-    total, *others = scores.unflatten(2, (parts, -1)).unbind(2)  # (N, H, T, S) each
-    for j, part in enumerate(others, 1):
-        total = total + F.pad(part, (j, 0))[..., :length]
-    return total
 
 
 def softmax(scores: Tensor) -> Tensor:

@@ -7,7 +7,10 @@ Parameters without biases: 2 C n d + kdim g d + vdim g d; MQA with n d = C: 2 C^
 
 import math
 
+from torch import Tensor
+
 from fairseq_mhe.attention.base import Attention, Option
+from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
 
 _KV_HEADS_HELP = (
     "key/value heads, a divisor of the number of heads (default: for gqa 2, or 1 for an odd "
@@ -27,10 +30,19 @@ def check_kv_heads(num_heads: int, kv_heads: int) -> None:
 class MultiQueryAttention(Attention):
     """Every head has its own queries; all heads read one key head and one value head."""
 
-    projects_together = True
-
     def build(self) -> None:
         self.project(self.num_heads, kv_heads=1)
+
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        queries = heads_of(self.q_proj, x, self.num_heads)
+        groups = (
+            heads_of(self.k_proj, y, self.kv_heads),
+            heads_of(self.v_proj, y, self.kv_heads),
+        )
+        size = self.num_heads // self.kv_heads
+        keys, values = ([head for head in heads for _ in range(size)] for heads in groups)
+        heads, weights = attend_heads(queries, keys, values, mask)
+        return affine(self.out_proj, heads), weights
 
 
 class GroupedQueryAttention(MultiQueryAttention):

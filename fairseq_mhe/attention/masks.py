@@ -64,19 +64,16 @@ def joined(
     return mask
 
 
-def fill_padding(scores: Tensor, padding: Tensor, number: float) -> Tensor:
-    """Replace scores (N, H, T, S) by ``number`` where a key is padding (B, S); B divides N."""
-    by_sentence = scores.unflatten(0, (len(padding), -1))  # (B, N / B, H, T, S)
-    hidden = padding.bool()[:, None, None, None]  # (B, 1, 1, 1, S)
-    return by_sentence.masked_fill(hidden, number).flatten(0, 1)
-
-
 def hide(
     scores: Tensor, key_padding_mask: Tensor | None, attn_mask: Mask | None
 ) -> Tensor:
-    """Return scores (N, H, T, S) with -inf at padding (B, S) and where a query must not look."""
+    """Apply padding (B, S) and a mask (T, S) to scores (N, H, T, S); B divides N."""
     if attn_mask is not None:
         scores = scores + as_additive(attn_mask, scores.dtype)
     if key_padding_mask is not None:
-        scores = fill_padding(scores, key_padding_mask, float("-inf"))
+        by_sentence = scores.unflatten(
+            0, (len(key_padding_mask), -1)
+        )  # (B, N / B, H, T, S)
+        hidden = key_padding_mask.bool()[:, None, None, None]  # (B, 1, 1, 1, S)
+        scores = by_sentence.masked_fill(hidden, float("-inf")).flatten(0, 1)
     return scores

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn.functional import rms_norm
 
 from fairseq_mhe.attention.base import Attention, Option, split_heads
-from fairseq_mhe.attention.written_out import WrittenOut, head_projections
+from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
+from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
 
 NORM_EPS = 1e-6
 _RANK_HELP = "rank of the queries of all heads (default: 2 x width of a head)"
@@ -28,7 +29,9 @@ class FactorizedQueryAttention(Attention):
         Option("attention_query_rank", _RANK_HELP),
         Option("attention_query_norm", _NORM_HELP, str, "rms", ("rms", "none")),
     )
-    no_heads = "its queries are normalised, which no projection does"
+    not_foldable_because: str | None = (
+        "its queries are normalised, which no projection does"
+    )
     linear_heads = False
     query_rank: int  # r
     query_norm: str
@@ -36,6 +39,8 @@ class FactorizedQueryAttention(Attention):
     def build(self) -> None:
         if self.query_rank is None:
             self.query_rank = 2 * self.head_dim
+        if self.query_norm == "none":
+            self.not_foldable_because = None
         self.project(self.num_heads, kv_heads=1)
         self.q_down_proj = self.input_linear(self.embed_dim, self.query_rank)  # A
         self.q_proj = self.linear(self.query_rank, self.num_heads * self.head_dim)  # B
@@ -47,13 +52,22 @@ class FactorizedQueryAttention(Attention):
             latent = rms_norm(latent, (self.query_rank,), eps=NORM_EPS)
         return split_heads(self.q_proj(latent), self.num_heads)
 
-    def written_out(self) -> WrittenOut:
+    def plain_heads(self) -> PlainHeads:
         """Without the norm, A B_i is the projection of a head's queries."""
-        if self.query_norm != "none":
-            return super().written_out()  # raises UserError
-        heads = WrittenOut.of_projections(self)
+        heads = PlainHeads.of_projections(self)
         down, down_bias = head_projections(self.q_down_proj, 1)  # (1, r, C), (1, r)
-        bias = (heads.query @ down_bias.unsqueeze(2)).squeeze(
-            2
-        ) + heads.query_bias  # (n, d)
-        return replace(heads, query=heads.query @ down, query_bias=bias)
+        bias = (heads.query @ down_bias.unsqueeze(2)).squeeze(2)  # (n, d)
+        return replace(
+            heads, query=heads.query @ down, query_bias=bias + heads.query_bias
+        )
+
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        latent = affine(self.q_down_proj, x)  # (T, B, r)
+        if self.query_norm == "rms":
+            mean_square = latent.square().mean(dim=-1, keepdim=True)
+            latent = latent / (mean_square + NORM_EPS).sqrt()
+        queries = heads_of(self.q_proj, latent, self.num_heads)
+        keys = [affine(self.k_proj, y)] * self.num_heads
+        values = [affine(self.v_proj, y)] * self.num_heads
+        heads, weights = attend_heads(queries, keys, values, mask)
+        return affine(self.out_proj, heads), weights

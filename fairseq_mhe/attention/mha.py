@@ -7,13 +7,14 @@ Parameters without biases: 2 C n d + kdim n d + vdim n d, or 4 C^2 if n d = kdim
 
 from typing import Any
 
+from torch import Tensor
+
 from fairseq_mhe.attention.base import Attention
+from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
 
 
 class MultiheadAttention(Attention):
     """Every head has its own projections. Names and initial values of weights are fairseq's."""
-
-    projects_together = True
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
         """Split the one projection for q, k and v of fairseq 0.8 and before, as fairseq does."""
@@ -21,9 +22,16 @@ class MultiheadAttention(Attention):
             packed = state_dict.pop(
                 f"{name}.in_proj_{parameter}", None
             )  # (3 C, C) or (3 C,)
-            if packed is not None:
-                parts = packed.chunk(3)
-                for layer, part in zip(
-                    ("q_proj", "k_proj", "v_proj"), parts, strict=True
-                ):
-                    state_dict[f"{name}.{layer}.{parameter}"] = part
+            if packed is None:
+                continue
+            query, key, value = packed.chunk(3)
+            state_dict[f"{name}.q_proj.{parameter}"] = query
+            state_dict[f"{name}.k_proj.{parameter}"] = key
+            state_dict[f"{name}.v_proj.{parameter}"] = value
+
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        queries = heads_of(self.q_proj, x, self.num_heads)
+        keys = heads_of(self.k_proj, y, self.num_heads)
+        values = heads_of(self.v_proj, y, self.num_heads)
+        heads, weights = attend_heads(queries, keys, values, mask)
+        return affine(self.out_proj, heads), weights

@@ -7,14 +7,15 @@ Parameters without biases: 2 C n d + kdim r + 2 r n d; with r = 2 d and n d = C:
 
 The code never computes K_i and V_i, since X W_Q^i (c W_UK^i)^T = (X W_Q^i W_UK^i^T) c^T and, for
 attention weights A, A (c W_UV^i) = (A c) W_UV^i. So c is one key and value head of width r, shared
-by all heads. The paper's form is ``mla`` in tests/attention/equations.py.
+by all heads. ``equation`` is the paper's form.
 """
 
 import torch
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, Option, join_heads, split_heads
-from fairseq_mhe.attention.written_out import Projection, WrittenOut, head_projections
+from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
+from fairseq_mhe.attention.plain_heads import PlainHeads, bias_of, head_projections
 
 _LATENT_DIM_HELP = (
     "numbers cached for a position, from which all heads compute keys and values "
@@ -61,18 +62,33 @@ class LatentAttention(Attention):
         values = head_by_head(heads, up.transpose(1, 2))  # (B, n, T, d)
         return self.out_proj(join_heads(values))
 
-    def written_out(self) -> WrittenOut:
-        """The products of W_D with W_UK^i and W_UV^i are the weights of keys and values."""
-        down, bias = head_projections(self.down_proj, 1)  # (1, r, kdim), (1, r)
+    def plain_heads(self) -> PlainHeads:
+        """The latent vector is key and value; W_Q^i takes W_UK^i, and W_O takes W_UV^i."""
+        latent, latent_bias = head_projections(self.down_proj, 1)  # (1, r, kdim), (1, r)
+        query, query_bias = head_projections(self.q_proj, self.num_heads)  # (n, d, C)
+        key_up, _ = head_projections(self.k_up_proj, self.num_heads)  # (n, d, r)
+        value_up, _ = head_projections(self.v_up_proj, self.num_heads)  # (n, d, r)
+        output = self.out_proj.weight.detach().double()  # (C, n d)
+        output = output.unflatten(1, (self.num_heads, -1)).transpose(0, 1)  # (n, C, d)
+        return PlainHeads(
+            query=key_up.transpose(1, 2) @ query,  # (n, r, C)
+            query_bias=(query_bias.unsqueeze(1) @ key_up).squeeze(1),  # (n, r)
+            key=latent,
+            key_bias=latent_bias,
+            value=latent,
+            value_bias=latent_bias.expand(self.num_heads, -1),
+            output=output @ value_up,  # (n, C, r)
+            output_bias=bias_of(self.out_proj),
+            scale=self.scaling,
+        )
 
-        def of_input(up: Projection) -> Projection:
-            weight, _ = up  # (n, d, r)
-            return weight @ down, (weight @ bias.unsqueeze(2)).squeeze(2)
-
-        query = head_projections(self.q_proj, self.num_heads)
-        key = head_projections(self.k_up_proj, self.num_heads)
-        value = head_projections(self.v_up_proj, self.num_heads)
-        return WrittenOut.of(self, query, of_input(key), of_input(value))
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        latent = affine(self.down_proj, y)  # (S, B, r)
+        queries = heads_of(self.q_proj, x, self.num_heads)
+        keys = heads_of(self.k_up_proj, latent, self.num_heads)
+        values = heads_of(self.v_up_proj, latent, self.num_heads)
+        heads, weights = attend_heads(queries, keys, values, mask)
+        return affine(self.out_proj, heads), weights
 
 
 def head_by_head(x: Tensor, weights: Tensor) -> Tensor:

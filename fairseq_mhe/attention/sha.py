@@ -5,28 +5,45 @@ with H repeated n times. This is MHE without head embeddings.
 Parameters without biases: C d + kdim d + vdim d + n d C.
 """
 
+from dataclasses import replace
+
 from torch import Tensor
 from torch.nn.functional import linear
 
 from fairseq_mhe.attention.base import Attention
+from fairseq_mhe.attention.equations import Result, affine, attend_heads
+from fairseq_mhe.attention.plain_heads import PlainHeads
 
 
 class SingleHeadAttention(Attention):
     """One head; the sum of W_O's n blocks replaces n copies of the head."""
 
     shared_projection_init = "packed"
-    projects_together = True
-    written_out = Attention.written_out  # kept, although `merge` is a hook: n equal heads
 
     def build(self) -> None:
         self.project(1, kv_heads=1)
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, 1, T, d) -> (T, B, C)."""
-        weight = self.compute_once(self.summed_output_weight)
-        return linear(heads.squeeze(1).transpose(0, 1), weight, self.out_proj.bias)
-
-    def summed_output_weight(self) -> Tensor:
-        """(C, d): the sum of the blocks that W_O has for each copy of the head."""
         blocks = self.out_proj.weight.unflatten(1, (self.num_heads, -1))  # (C, n, d)
-        return blocks.sum(dim=1)
+        return linear(
+            heads.squeeze(1).transpose(0, 1), blocks.sum(dim=1), self.out_proj.bias
+        )
+
+    def plain_heads(self) -> PlainHeads:
+        """One head, with the sum of W_O's blocks as its output."""
+        heads = PlainHeads.of_projections(self)  # n equal ones
+        return replace(
+            heads,
+            query=heads.query[:1],
+            query_bias=heads.query_bias[:1],
+            value_bias=heads.value_bias[:1],
+            output=heads.output.sum(dim=0, keepdim=True),
+        )
+
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        queries = [affine(self.q_proj, x)] * self.num_heads
+        keys = [affine(self.k_proj, y)] * self.num_heads
+        values = [affine(self.v_proj, y)] * self.num_heads
+        heads, weights = attend_heads(queries, keys, values, mask)
+        return affine(self.out_proj, heads), weights

@@ -12,9 +12,10 @@ The cache holds a and b. The code never computes K_i and V_i: a score is sum_r a
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_mhe.attention.base import Attention, Option
+from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
 from fairseq_mhe.attention.fused import drop, softmax
 from fairseq_mhe.attention.masks import Mask, hide
 from fairseq_mhe.attention.reference import Attended
@@ -28,7 +29,9 @@ class TensorProductAttention(Attention):
     """Heads weigh R shared keys and R shared values of each position by numbers of their own."""
 
     OPTIONS = (*Attention.OPTIONS, Option("tpa_rank", _RANK_HELP, default=1))
-    no_heads = "its keys and values are products of two projections of the input"
+    not_foldable_because = (
+        "its keys and values are products of two projections of the input"
+    )
     shared_projection_init = "head"
     tpa_rank: int
 
@@ -78,3 +81,19 @@ class TensorProductAttention(Attention):
         vectors = cached[:, 0, :, :width].unflatten(2, (rank, -1)).transpose(1, 2)
         numbers = cached[:, 0, :, width:].unflatten(2, (-1, rank)).permute(0, 2, 3, 1)
         return vectors, numbers[:, None, :, None]
+
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        def heads(vectors: nn.Linear, numbers: nn.Linear) -> list[Tensor]:
+            b = affine(vectors, y).unflatten(2, (self.tpa_rank, -1))  # (S, B, R, d)
+            a = affine(numbers, y).unflatten(2, (self.num_heads, -1))  # (S, B, n, R)
+            return [
+                (a[:, :, i].unsqueeze(3) * b).mean(dim=2) for i in range(self.num_heads)
+            ]
+
+        queries = heads_of(self.q_proj, x, self.num_heads)
+        keys, values = (
+            heads(self.k_proj, self.k_head_proj),
+            heads(self.v_proj, self.v_head_proj),
+        )
+        outputs, weights = attend_heads(queries, keys, values, mask)
+        return affine(self.out_proj, outputs), weights

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention.base import Attention, Option, join_heads, split_heads
-from fairseq_mhe.attention.written_out import WrittenOut, head_projections
+from fairseq_mhe.attention.equations import Result, affine, average
+from fairseq_mhe.attention.plain_heads import PlainHeads, bias_of, head_projections
 
 _HEAD_RANK_HELP = "rank over heads (default: 4, at most the number of heads)"
 _QUERY_RANK_HELP = "width of shared queries and values (default: width of a head)"
@@ -41,6 +42,10 @@ class TuckerAttention(Attention):
     tucker_head_rank: int  # a
     tucker_query_rank: int  # b
     tucker_key_rank: int  # c
+    score_weights: nn.Parameter  # (n, a), u
+    score_matrices: nn.Parameter  # (a, b, c), C_j
+    output_weights: nn.Parameter  # (n, a), v
+    output_matrices: nn.Parameter  # (a, b, c), D_j
 
     def build(self) -> None:
         a = self.tucker_head_rank = self.tucker_head_rank or min(4, self.num_heads)
@@ -84,21 +89,37 @@ class TuckerAttention(Attention):
         matrices = self.head_matrices("output").flatten(0, 1)  # (n b, c)
         return self.out_proj(join_heads(heads) @ matrices)
 
-    def written_out(self) -> WrittenOut:
+    def plain_heads(self) -> PlainHeads:
         """Queries contain M_i and the output N_i; keys and values are the same for all heads."""
-        n = self.num_heads
-        scores, outputs = (
-            self.head_matrices(name).detach().double() for name in ("score", "output")
-        )
+        scores = self.head_matrices("score").detach().double()  # (n, b, c)
+        outputs = self.head_matrices("output").detach().double()
         query, query_bias = head_projections(self.q_proj, 1)  # (1, b, C), (1, b)
-        output = self.out_proj.weight.detach().double()  # (C, c)
-        bias = self.out_proj.bias
-        return WrittenOut(
-            scores.transpose(1, 2) @ query,  # (n, c, C)
-            (query_bias.unsqueeze(1) @ scores).squeeze(1),  # (n, c)
-            *head_projections(self.k_proj, 1, n),
-            *head_projections(self.v_proj, 1, n),
-            output @ outputs.transpose(1, 2),  # (n, C, b)
-            output.new_zeros(len(output)) if bias is None else bias.detach().double(),
-            self.scaling,
+        key, key_bias = head_projections(self.k_proj, 1)
+        value, value_bias = head_projections(self.v_proj, 1)
+        return PlainHeads(
+            query=scores.transpose(1, 2) @ query,  # (n, c, C)
+            query_bias=(query_bias.unsqueeze(1) @ scores).squeeze(1),  # (n, c)
+            key=key,
+            key_bias=key_bias,
+            value=value,
+            value_bias=value_bias.expand(self.num_heads, -1),
+            output=self.out_proj.weight.detach().double()
+            @ outputs.transpose(1, 2),  # (n, C, b)
+            output_bias=bias_of(self.out_proj),
+            scale=self.scaling,
         )
+
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        """All sums over the ranks written out."""
+        q, k, v = affine(self.q_proj, x), affine(self.k_proj, y), affine(self.v_proj, y)
+        scores, outputs = [], []
+        for i in range(self.num_heads):
+            matrix = torch.einsum("a,abc->bc", self.score_weights[i], self.score_matrices)
+            scores.append(
+                torch.einsum("tbq,qk,sbk->bts", q, matrix, k) * self.head_dim**-0.5
+            )
+            outputs.append(
+                torch.einsum("a,abc->bc", self.output_weights[i], self.output_matrices)
+            )
+        heads, weights = average(scores, [v] * self.num_heads, mask)  # (T, B, n b)
+        return affine(self.out_proj, heads @ torch.cat(outputs)), weights

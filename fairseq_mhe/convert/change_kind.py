@@ -40,7 +40,7 @@ def convert(
     the error of each sublayer fitted by a CP decomposition. UserError if options do not fit.
     """
     source = material.source
-    heads = {name: module.written_out() for name, _, module in sublayers(source.model)}
+    heads = {name: module.folded() for name, _, module in sublayers(source.model)}
     bias = any(attention.biased for attention in heads.values())
     options = source.options_of_kind(kind, bias, **sizes)
     model = build_ours(options, source.task())

@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.conv import TAPS
-from fairseq_mhe.attention.written_out import WrittenOut
+from fairseq_mhe.attention.plain_heads import PlainHeads
 from fairseq_mhe.convert.cp import Components, decompose
 from fairseq_mhe.convert.moments import Inputs
 
@@ -54,11 +53,11 @@ class Problem:
     components: Components | None = None
 
     def __init__(
-        self, new: Attention, heads: WrittenOut, inputs: Inputs, iterations: int = 100
+        self, new: Attention, heads: PlainHeads, inputs: Inputs, iterations: int = 100
     ) -> None:
         """``iterations``: the most rounds of least squares for a CP decomposition."""
         self.new: Any = new
-        self.heads = heads = heads.scaled(new.scaling)
+        self.heads = heads = heads.separate(new.num_heads).scaled(new.scaling)
         self.inputs = inputs
         self.iterations = iterations
         query = heads.query  # (n, k, C)
@@ -163,14 +162,6 @@ def fit_mhe_mul(p: Problem) -> Parameters:
     return parameters
 
 
-def fit_mhe_conv(p: Problem) -> Parameters:
-    """Fit mhe_conv like MHE-Mul, with 0 as the taps of earlier keys."""
-    parameters, factors = p.fit_factors()
-    zeros = [torch.zeros_like(factors)] * (TAPS - 1)
-    parameters["taps"] = torch.stack([factors, *zeros], dim=1)  # (n, 3, d)
-    return parameters
-
-
 def fit_mhe_add(p: Problem) -> Parameters:
     """Fit MHE-Add, whose head i has the score (W_Q x + e_i)^T W_K y.
 
@@ -237,7 +228,6 @@ FIT = {
     "mhe_add": fit_mhe_add,
     "mqa": fit_grouped,
     "gqa": fit_grouped,
-    "mhe_conv": fit_mhe_conv,
     "collaborative": fit_collaborative,
 }
 

@@ -69,7 +69,7 @@ def stock_sublayer(attention: Attention) -> dict[str, Tensor]:
             f"{heads} heads do not divide the model's width {width}, but fairseq's own attention "
             "requires it: this model has no stock form"
         )
-    return attention.written_out().of_width(width // heads).stock_parameters()
+    return attention.folded().stock_parameters(heads, width // heads)
 
 
 def fold(material: Material, output: Path) -> tuple[LogitDifference, int | None]:

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.backends import mkldnn as onednn
 from torch.nn import functional as F
 
-from fairseq_mhe.attention.mhe import ScaledLinear
 from fairseq_mhe.common.cpu import has_fast_bf16
 
 #: Packing pays from this size of weight. (torch 2.13, 2 cores of an AMD EPYC, 1 to 3,200 rows:
@@ -35,22 +34,17 @@ class PackedLinear(nn.Linear):
     INPUTS: tuple[torch.dtype, ...] = (torch.float32,)  # these use the packed copy
 
     def __init__(self, linear: nn.Linear) -> None:
-        # All attributes are shared: the parameters and, of a `ScaledLinear`, its product.
-        vars(self).update(vars(linear))
+        nn.Module.__init__(self)  # nn.Linear's would allocate another weight
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
         self._packed: Any = self._pack()
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
         on_cpu = x.device.type == "cpu" and x.dtype in self.INPUTS
         if torch.is_grad_enabled() or not on_cpu:
-            return F.linear(x, self.matrix, self.bias)
+            return F.linear(x, self.weight, self.bias)
         return self._multiply(x, self._packed)
-
-    @property
-    def matrix(self) -> Tensor:
-        """The matrix (out, in) that multiplies inputs; a `ScaledLinear`'s includes its factors."""
-        weight: Tensor = getattr(self, "product", self.weight)
-        return weight
 
     @property
     def packed_bytes(self) -> int:
@@ -58,7 +52,7 @@ class PackedLinear(nn.Linear):
         return self.ITEM_SIZE * self.weight.numel()
 
     def _pack(self) -> Any:
-        return torch.ops.mkldnn._reorder_linear_weight(self.matrix.detach())
+        return torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, packed, self.bias, "none", [], "")
@@ -73,7 +67,7 @@ class Bf16Linear(PackedLinear):
 
     def _pack(self) -> Any:
         bias = None if self.bias is None else self.bias.detach().bfloat16()
-        weight = self.matrix.detach().bfloat16()
+        weight = self.weight.detach().bfloat16()
         return torch.ops.mkldnn._reorder_linear_weight(weight), bias
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
@@ -98,7 +92,7 @@ class Bf16Logits(Bf16Linear):
         x, batch = x.flatten(0, -2), x.shape[:-1]  # (N, C)
         logits = super()._multiply(x, packed)  # (N, V)
         best = _greatest(logits)  # (N, k)
-        weights = self.matrix[best]  # (N, k, C)
+        weights = self.weight[best]  # (N, k, C)
         exact = torch.einsum("nkc,nc->nk", weights, x)  # (N, k)
         if self.bias is not None:
             exact += self.bias[best]
@@ -134,7 +128,7 @@ class Int8Linear(PackedLinear):
     ITEM_SIZE = 1
 
     def _pack(self) -> Any:
-        weight = self.matrix.detach()
+        weight = self.weight.detach()
         greatest = weight.abs().amax(dim=1)  # (out,)
         scales = greatest.clamp(min=torch.finfo(weight.dtype).tiny) / 127
         zeros = torch.zeros(self.out_features, dtype=torch.int64)
@@ -171,8 +165,7 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     child: Any
     for parent in list(model.modules()):
         for name, child in parent.named_children():
-            plain = type(child) in (nn.Linear, ScaledLinear)
-            if plain and child.weight.numel() >= WORTH_PACKING:
+            if type(child) is nn.Linear and child.weight.numel() >= WORTH_PACKING:
                 chosen = layer_class
                 if layer_class is Bf16Linear and name == "fc1":
                     chosen = Bf16Inner

@@ -3,7 +3,6 @@
 import argparse
 import functools
 import os
-from collections import defaultdict
 from textwrap import shorten
 from typing import Any, Self
 from unittest.mock import patch
@@ -373,19 +372,13 @@ class MHEModel(BaseFairseqModel):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run fairseq's forward pass; with --cuda-graphs replay a graph if one fits the batch."""
-        if not _trains_on_gpu(next(self.parameters())):
-            return super().forward(*args, **kwargs)
-        if self._may_use_graphs(args, kwargs):
+        if _trains_on_gpu(next(self.parameters())) and self._may_use_graphs(args, kwargs):
             if self._graphs is None:
                 self._graphs = graphs.Graphs(self)
             tokens = [kwargs[name] for name in _TOKENS if name in kwargs]
             features = self._graphs(*tokens)
             if features is not None:
                 return self.decoder.output_layer(features), {"attn": None}
-        # Folded weights serve one forward pass, but checkpointing runs the layers forward again.
-        if not getattr(self.args, "checkpoint_activations", False):
-            for sublayers in self._sublayers_by_shape:
-                sublayers[0].fold_together(sublayers)
         return super().forward(*args, **kwargs)
 
     def _may_use_graphs(self, args: Any, kwargs: Any) -> bool:
@@ -407,16 +400,6 @@ class MHEModel(BaseFairseqModel):
             _Features(self), named, tokens, tie_weights=False
         )
         return features
-
-    @functools.cached_property
-    def _sublayers_by_shape(self) -> list[list[Attention]]:
-        """The attention sublayers by kind and shapes; each group folds its weights together."""
-        groups: dict[Any, list[Attention]] = defaultdict(list)
-        for module in self.modules():
-            if isinstance(module, Attention):
-                shapes = [parameter.shape for parameter in module.parameters()]
-                groups[type(module), *shapes].append(module)
-        return list(groups.values())
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:

@@ -64,13 +64,6 @@ def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=[False, True], ids=["path for CPUs", "path for GPUs"])
-def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Run a test on the code paths for CPUs and for GPUs; the CPU computes both."""
-    monkeypatch.setattr(Tensor, "is_cuda", property(lambda self: request.param))
-    return request.param
-
-
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest) -> str:
     """Run a test for every place of attention in a Transformer."""

@@ -4,25 +4,14 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
-from torch import Tensor
 
-from fairseq_mhe.attention.fused import attend, masked_scores, softmax
+from fairseq_mhe.attention.fused import attend, scores_of, softmax
 from fairseq_mhe.attention.masks import CausalMask, as_additive, padded_on_the_right
 from fairseq_mhe.attention.reference import attend_reference
 from tests.attention.conftest import Operators, random, right_padding
 
 # Float64 sums in another order.
 EXACT = {"rtol": 0, "atol": 1e-12}
-
-
-def with_taps(q: Tensor, k: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return queries (N, H, T, J * dk), and for each key the J keys up to it side by side."""
-    if q.dim() == 4:
-        return q, k
-    if padding is not None:
-        k = k.masked_fill(padding[:, None, :, None], 0.0)
-    before = [torch.nn.functional.pad(k, (0, 0, j, 0))[:, :, : k.size(2)] for j in range(q.size(3))]
-    return q.flatten(3), torch.cat(before, dim=3)
 
 
 @settings(max_examples=60)
@@ -32,18 +21,16 @@ def with_taps(q: Tensor, k: Tensor, padding: Tensor | None) -> tuple[Tensor, Ten
     kv_heads=st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4])),
     lengths=st.tuples(st.integers(1, 6), st.integers(1, 6)),
     widths=st.tuples(st.integers(1, 5), st.integers(1, 5)),
-    taps=st.integers(1, 3),
     padded=st.booleans(),
     masking=st.sampled_from(["none", "boolean", "float"]),
     contiguous=st.booleans(),
 )
 def test_equals_the_reference(
-    sentences, beam, kv_heads, lengths, widths, taps, padded, masking, contiguous
+    sentences, beam, kv_heads, lengths, widths, padded, masking, contiguous
 ) -> None:
     (key_heads, value_heads), (queries, keys), (dk, dv) = kv_heads, lengths, widths
-    q = random(queries, sentences * beam, 4, taps * dk).permute(1, 2, 0, 3)  # as split_heads
+    q = random(queries, sentences * beam, 4, dk).permute(1, 2, 0, 3)  # as split_heads
     q = q.contiguous() if contiguous else q
-    q = q.unflatten(3, (taps, dk)) if taps > 1 else q
     k = random(sentences, key_heads, keys, dk, seed=1)
     v = random(sentences, value_heads, keys, dv, seed=2)
     padding = right_padding(sentences, keys) if padded else None
@@ -55,7 +42,7 @@ def test_equals_the_reference(
         mask[:, 0] = False
         mask = as_additive(mask, torch.float64) if masking == "float" else mask
     arguments = {"scale": 0.7, "key_padding_mask": padding, "attn_mask": mask}
-    expected = attend_reference(*with_taps(q, k, padding), v, **arguments)
+    expected = attend_reference(q, k, v, **arguments)
     assert as_additive(q, q.dtype) is q, "numbers to add to the scores, not only 0 and -inf"
     for needs in ({}, {"need_row_sums": True}, {"need_weights": True}):
         attended = attend(q, k, v, **needs, **arguments)
@@ -150,10 +137,10 @@ def test_the_plain_softmax_is_computed_in_float32(keys: int, dtype: torch.dtype)
     q = 4 * random(2, 4, 9, 8, dtype=dtype)
     k, v = (4 * random(2, 4, keys, 8, dtype=dtype, seed=seed) for seed in (1, 2))
     with Operators() as operators:
-        weights = softmax(masked_scores(q, k, scale=0.5, key_padding_mask=None, attn_mask=None))
+        weights = softmax(scores_of(q, k, 0.5))
         attend(q, k, v, scale=0.5, need_row_sums=True)
     assert {out.dtype for name, out in operators.calls if "softmax" in name} == {torch.float32}
-    scores = masked_scores(q, k, scale=0.5, key_padding_mask=None, attn_mask=None)
+    scores = scores_of(q, k, 0.5)
     assert scores.dtype == weights.dtype == dtype
     # Half a unit in the last place, and a few units of float32.
     rounded = {"rtol": 0.505 * torch.finfo(dtype).eps, "atol": 2**-25}

@@ -201,7 +201,7 @@ def test_a_fold_that_is_not_exact_is_not_kept(
 ) -> None:
     """Red if a fold with a small error passes the comparison."""
     # This fold leaves out the head embeddings, which are small.
-    monkeypatch.setattr(MHEAdd, "written_out", Attention.written_out)
+    monkeypatch.setattr(MHEAdd, "plain_heads", Attention.plain_heads)
     source = make_source(attention="mhe_add")
     with torch.no_grad():
         for name, parameter in source.model.named_parameters():

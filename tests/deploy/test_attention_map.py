@@ -13,7 +13,6 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.deploy.attention_map import AttentionMap, attention_map, draw, encode
 from fairseq_mhe.deploy.trained import open_trained
 from fairseq_mhe.deploy.translator import Translator
-from tests.attention.equations import EQUATIONS
 from tests.fixtures.checkpoints import stir
 from tests.fixtures.models import make_dictionary, make_model
 from tests.fixtures.small_runs import SMALL, run_of
@@ -51,7 +50,7 @@ def test_weights_equal_the_plain_equation(kind: str, place: str) -> None:
         assert weights.shape == (heads, queries, keys)
         torch.testing.assert_close(weights.sum(-1), torch.ones(heads, queries), rtol=0, atol=1e-6)
         with torch.no_grad():
-            _, expected = EQUATIONS[kind](sublayer, query, key, hidden)
+            _, expected = sublayer.equation(query, key, hidden)
         torch.testing.assert_close(weights, expected.squeeze(1), rtol=0, atol=1e-5)
     assert not torch.allclose(attention.layers[0], attention.layers[1])
 

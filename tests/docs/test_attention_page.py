@@ -19,14 +19,14 @@ from torch import Tensor
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, build_attention
+from fairseq_mhe.attention.equations import affine, attend_heads, heads_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.options import TransformerMHEConfig, kind_options
 from fairseq_mhe.runs.processes import OWN_USER_DIR
-from tests.attention import equations
-from tests.attention.conftest import gpu, place  # noqa: F401
-from tests.attention.test_variants import (  # noqa: F401
+from tests.attention.conftest import place  # noqa: F401
+from tests.attention.test_kinds import (  # noqa: F401
     test_decoding_step_by_step_equals_all_at_once,
     test_dropout_of_attention_weights_is_the_papers,
     test_equals_the_plain_equation,
@@ -117,11 +117,11 @@ def test_the_table_of_options_repeats_the_help_of_fairseq_train() -> None:
 
 def qk_shared(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Kitaev et al. 2020, section 2: one projection, keys of length 1."""
-    width = layer.embed_dim // layer.num_heads
-    queries = layer.qk_proj(x).split(width, dim=-1)
-    keys = [key / key.norm(dim=-1, keepdim=True) for key in layer.qk_proj(y).split(width, dim=-1)]
-    values = layer.v_proj(y).split(width, dim=-1)
-    return equations._dot(layer, queries, keys, values, mask)
+    n = layer.num_heads
+    queries, keys = heads_of(layer.qk_proj, x, n), heads_of(layer.qk_proj, y, n)
+    keys = [key / key.norm(dim=-1, keepdim=True) for key in keys]
+    heads, weights = attend_heads(queries, keys, heads_of(layer.v_proj, y, n), mask)
+    return affine(layer.out_proj, heads), weights
 
 
 @pytest.fixture
@@ -130,10 +130,10 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     user_dir = tmp_path / "my_attention"
     user_dir.mkdir()
     (user_dir / "__init__.py").write_text(EXAMPLE, encoding="utf-8")
-    monkeypatch.setitem(equations.EQUATIONS, NEW, qk_shared)
     monkeypatch.setattr(sys, "path", list(sys.path))
     try:
         utils.import_user_module(argparse.Namespace(user_dir=str(user_dir)))
+        KINDS[NEW].equation = qk_shared
         yield user_dir
     finally:
         KINDS.pop(NEW, None)
@@ -179,7 +179,7 @@ def test_conversions_refuse_a_kind_without_stock_form_in_one_line(
     command, *options = words
     out = checkpoint.with_name("out")
     assert refused(command, checkpoint, out, *options) == (
-        f"fairseq-mhe {command}: error: {NEW} attention is not written out as ordinary heads: "
+        f"fairseq-mhe {command}: error: {NEW} attention is not written as plain heads: "
         "its keys are normalised, which no projection does; use the model in fairseq as it is\n"
     )
     assert not out.exists()

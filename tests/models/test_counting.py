@@ -69,7 +69,13 @@ def test_cache_bytes_equal_those_of_a_beam_search(options: dict) -> None:
     assert step == TARGET
 
 
-@pytest.mark.parametrize("options", MODELS, ids=str)
+#: A decoding step filters queries, but a forward pass filters keys, which takes no multiply-adds.
+FILTERED = {"mhe_conv", "mqa_conv", "mha_conv"}
+
+
+@pytest.mark.parametrize(
+    "options", [options for options in MODELS if options["attention"] not in FILTERED], ids=str
+)
 def test_costs_equal_the_multiply_adds_of_a_forward_pass(options: dict) -> None:
     """Each target token attends to all of them, because the kernel computes masked scores, too."""
     model = make_model(**options)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairseq_mhe.attention.mhe import ScaledLinear
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models import packed
 from fairseq_mhe.models.packed import Bf16Inner, Bf16Linear, Bf16Logits, Int8Linear, PackedLinear
@@ -140,19 +139,6 @@ def test_a_precision_that_cannot_run_is_refused(precision: str, monkeypatch: Any
     wide(generation_precision="auto").make_generation_fast_()
     with pytest.raises(UserError, match="unknown generation_precision 'bf61'; choose one of: "):
         wide(generation_precision="bf61").make_generation_fast_()
-
-
-@each_kind
-@torch.no_grad()
-def test_factors_of_inputs_are_packed_with_the_weight(kind: Any, tolerance: Any) -> None:
-    """As in generation with head embeddings; the layer keeps its parameters."""
-    layer, factors, x = nn.Linear(12, 20), 1 + 0.5 * torch.randn(12), torch.randn(4, 12)
-    layer_packed = kind(ScaledLinear(layer, factors))
-    torch.testing.assert_close(layer_packed(x), layer(x * factors), **tolerance)
-    with torch.enable_grad():  # uses the weight that is not packed
-        torch.testing.assert_close(layer_packed(x), layer(x * factors), **TOLERANCE)
-    assert layer_packed.state_dict().keys() == layer.state_dict().keys()
-    assert torch.equal(layer_packed.weight, layer.weight)
 
 
 @each_kind

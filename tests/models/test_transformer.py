@@ -7,7 +7,7 @@ import torch
 from fairseq.modules import FairseqDropout, gelu
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import KINDS, cache
+from fairseq_mhe.attention import cache
 from fairseq_mhe.models.transformer import FastDropout
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
@@ -38,23 +38,6 @@ def test_mha_with_biases_is_fairseqs_transformer(
         results.append((word_logits(model, batch), memory, hypotheses))
         monkeypatch.setattr(Tensor, "is_cuda", property(lambda self: gpu))
     torch.testing.assert_close(results[1], results[0], rtol=0, atol=2e-5)
-
-
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_training_on_gpus_has_the_same_gradients(kind: str, biased: bool, monkeypatch: Any) -> None:
-    """The code for GPUs, with joined products and folded factors, runs on the CPU here, twice."""
-    options = {"attention_bias": biased, "encoder_attention_heads": 2 if biased else 4}
-    model = make_model(attention=kind, **options).double()
-    batch, gradients = make_batch(), []
-    for gpu in (False, True, True):
-        monkeypatch.setattr(Tensor, "is_cuda", property(lambda self, gpu=gpu: gpu))
-        model.zero_grad()
-        word_logits(model, batch).square().sum().backward()
-        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
-    expected, *on_gpu = gradients
-    for actual in on_gpu:
-        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"len_penalty": 0.6, "beam_size": 7}])

@@ -41,6 +41,6 @@ def test_serving_measures_every_engine(
     assert all(len(row["rates"]) == 2 and min(row["rates"]) > 0 for row in rows)
     assert rows[0]["ratio"] == 1
     no_heads = Mock(side_effect=UserError("no stock form"))
-    monkeypatch.setattr(KINDS["mhe_mul"], "written_out", no_heads)
+    monkeypatch.setattr(KINDS["mhe_mul"], "folded", no_heads)
     assert main([*words, "--run", str(run_of("mhe_mul"))]) == 0
     assert "ctranslate2 is left out: no stock form" in capsys.readouterr().out

@@ -9,7 +9,6 @@ from torch import Tensor
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.masks import CausalMask, as_additive
 from tests.attention.conftest import EMBED_DIM, HEADS, make_layer, random, right_padding
-from tests.attention.equations import EQUATIONS
 
 # Both sides compute in float64; only the order of additions differs.
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -33,14 +32,14 @@ def inputs(place: str) -> tuple[Tensor, Tensor]:
     return x, random(S, B, EMBED_DIM, seed=1) if place == "cross" else x
 
 
-def equation(kind: str, layer, x: Tensor, y: Tensor, padding: Tensor | None = None, causal=False):
+def equation(layer, x: Tensor, y: Tensor, padding: Tensor | None = None, causal=False):
     """Return output (T, B, C) and weights (H, B, T, S) of the paper's equation."""
     mask = torch.zeros(x.size(1), x.size(0), y.size(0), dtype=torch.bool)
     if padding is not None:
         mask |= padding[:, None, :]
     if causal:
         mask |= torch.ones(x.size(0), y.size(0), dtype=torch.bool).triu(1)
-    return EQUATIONS[kind](layer, x, y, mask)
+    return layer.equation(x, y, mask)
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -57,7 +56,7 @@ def test_equals_the_plain_equation(
         mask = mask.hidden.to(torch.bool if mask_kind == "boolean" else torch.uint8)
     elif mask_kind == "float":
         mask = as_additive(mask, torch.float64)
-    expected, expected_weights = equation(kind, layer, x, y, padding, mask is not None)
+    expected, expected_weights = equation(layer, x, y, padding, mask is not None)
     arguments = {"key_padding_mask": padding, "attn_mask": mask, "static_kv": place == "cross"}
     fused, none = layer(x, y, y, need_weights=False, **arguments)
     stepwise, weights = layer(x, y, y, need_head_weights=True, **arguments)
@@ -72,13 +71,13 @@ def test_equals_the_plain_equation(
     torch.testing.assert_close(mean_weights.transpose(0, 1)[real], by_query.mean(-2), **EXACT)
 
 
-def test_gradients_equal_the_plain_equations(kind: str, place: str, gpu: bool) -> None:
+def test_gradients_equal_the_plain_equations(kind: str, place: str) -> None:
     layer = make_layer(kind)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
     leaves = [*layer.parameters(), x.requires_grad_(), y.requires_grad_()]
     real = slice(None) if place == "cross" else ~padding.t()  # padded queries are undefined
-    loss = equation(kind, layer, x, y, padding)[0][real].square().sum()
+    loss = equation(layer, x, y, padding)[0][real].square().sum()
     expected = torch.autograd.grad(loss, leaves)
     out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=False)
     gradients = torch.autograd.grad(out[real].square().sum(), leaves)
@@ -95,9 +94,11 @@ def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool, gpu: bool) -> None:
-    """The CPU path returns attention weights; the GPU path, made fast for generation, does not."""
-    layer = make_layer(kind, bias=gpu)
+@pytest.mark.parametrize("weights_too", [False, True])
+def test_decoding_step_by_step_equals_all_at_once(
+    kind: str, padded: bool, weights_too: bool
+) -> None:
+    layer = make_layer(kind, bias=weights_too)
     x, mask = random(T, B, EMBED_DIM), CausalMask(T)
     padding = torch.zeros(B, T, dtype=torch.bool)
     given: dict = {"need_head_weights": True}
@@ -106,9 +107,8 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool, gpu: 
         padding[:, -1] = False
         mask, given["key_padding_mask"] = mask.hidden, padding
     whole, whole_weights = layer(x, attn_mask=mask, **given)
-    if gpu:
-        layer.make_generation_fast_()
-    given |= {"incremental_state": {}, "need_weights": not gpu, "need_head_weights": not gpu}
+    given |= {"incremental_state": {}, "need_weights": weights_too}
+    given["need_head_weights"] = weights_too
     for t in range(T):
         if padded:
             given["key_padding_mask"] = padding[:, t : t + 1]
@@ -116,7 +116,7 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool, gpu: 
             out, weights = layer(x[t : t + 1], **given)
         real = ~padding[:, t]
         torch.testing.assert_close(out[0][real], whole[t][real], **EXACT)
-        if not gpu:
+        if weights_too:
             expected = whole_weights[:, real, t, : t + 1]
             torch.testing.assert_close(weights[:, real, 0], expected, **EXACT)
 
@@ -209,8 +209,8 @@ def test_dropout_of_attention_weights_is_the_papers(
     """With dropped weights W' the output is concat_i(W'_i V_i) W_O, V_i as in the paper."""
     layer = make_layer(kind, dropout=0.25).train()  # not F.dropout's default of 0.5
     x = random(T, B, EMBED_DIM)
-    undropped, weights = equation(kind, layer, x, x)
-    heads = layer.queries(x).size(1)  # H, or 1 if one head with its dropped weights is repeated
+    undropped, weights = equation(layer, x, x)
+    heads = 1 if kind == "sha" else HEADS  # sha repeats its head, with its dropped weights
     by_sentence = weights[:heads].transpose(0, 1).contiguous()  # (B, H or 1, T, S), as in the layer
     torch.manual_seed(3)
     dropped = torch.nn.functional.dropout(by_sentence, 0.25)
@@ -220,7 +220,7 @@ def test_dropout_of_attention_weights_is_the_papers(
     replay = iter(dropped.transpose(0, 1).expand(HEADS, -1, -1, -1))
     with monkeypatch.context() as patch:
         patch.setattr(torch, "softmax", lambda scores, dim: next(replay))
-        expected, _ = equation(kind, layer, x, x)
+        expected, _ = equation(layer, x, x)
     torch.testing.assert_close(out, expected, **EXACT)
     torch.testing.assert_close(layer.eval()(x, x, x)[0], undropped, **EXACT)
     assert not torch.allclose(undropped, expected)
@@ -233,11 +233,10 @@ def test_keys_of_another_width_equal_the_plain_equation(kind: str) -> None:
     layer = make_layer(kind, kdim=10, vdim=10)
     x, y = random(T, B, EMBED_DIM), random(S, B, 10)
     out, _ = layer(x, y, y, need_weights=False)
-    torch.testing.assert_close(out, equation(kind, layer, x, y)[0], **EXACT)
+    torch.testing.assert_close(out, equation(layer, x, y)[0], **EXACT)
 
 
-def test_values_of_another_width_than_keys_are_read(kind: str, gpu: bool) -> None:
-    """A path that projected the keys' input to values would stop at the width of 6."""
+def test_values_of_another_width_than_keys_are_read(kind: str) -> None:
     if KINDS[kind].keys_are_values:
         with pytest.raises(ValueError, match="kdim 10 and vdim 6 must be equal"):
             make_layer(kind, kdim=10, vdim=6)

@@ -1,0 +1,182 @@
+"""A sublayer folded into plain heads that compute exactly the same, with float64 weights."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_mhe.common.errors import UserError
+
+#: Weights (heads, d, in) and biases (heads, d).
+Projection = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class PlainHeads:
+    """H query heads that read Hk key heads and Hv value heads; Hk and Hv divide H.
+
+    At a position with the inputs x (C,) and y (M,), head i has the query q_i = query_i x +
+    query_bias_i, and reads the key k = key_j y + key_bias_j of j = i // (H / Hk) and the value v_i
+    = value_l y + value_bias_i of l = i // (H / Hv). It is softmax(scale q_i k^T) v_i. The output is
+    the sum over heads of ``output_i`` times head i, plus ``output_bias``.
+
+    Where keys are also values, ``key`` and ``value`` are one tensor.
+    """
+
+    query: Tensor  # (H, dk, C)
+    query_bias: Tensor  # (H, dk)
+    key: Tensor  # (Hk, dk, M)
+    key_bias: Tensor  # (Hk, dk)
+    value: Tensor  # (Hv, dv, M)
+    value_bias: Tensor  # (H, dv), one for each query head
+    output: Tensor  # (H, C, dv)
+    output_bias: Tensor  # (C,)
+    scale: float
+
+    @classmethod
+    def of(
+        cls, layer: Any, query: Projection, key: Projection, value: Projection
+    ) -> Self:
+        """Return heads with these projections, and with W_O and the scale of an attention layer."""
+        output = layer.out_proj.weight.detach().double()
+        output = output.unflatten(1, (layer.num_heads, -1)).transpose(0, 1)  # (H, C, dv)
+        value_weight, bias = value
+        value_bias = bias.repeat_interleave(len(output) // len(bias), dim=0)  # (H, dv)
+        return cls(
+            *query,
+            *key,
+            value_weight,
+            value_bias,
+            output,
+            bias_of(layer.out_proj),
+            layer.scaling,
+        )
+
+    @classmethod
+    def of_projections(cls, layer: Any) -> Self:
+        """Return an attention layer's heads; if they share a query, each gets a copy of it."""
+        weight, bias = head_projections(layer.q_proj, layer.query_heads)
+        copies = layer.num_heads // layer.query_heads
+        query = weight.repeat_interleave(copies, 0), bias.repeat_interleave(copies, 0)
+        key = head_projections(layer.k_proj, layer.kv_heads)
+        value = head_projections(layer.v_proj, layer.kv_heads)
+        return cls.of(layer, query, key, value)
+
+    @property
+    def biased(self) -> bool:
+        """Whether any bias differs from zero."""
+        biases = (self.query_bias, self.key_bias, self.value_bias, self.output_bias)
+        return any(bool(bias.any()) for bias in biases)
+
+    def scaled(self, scale: float) -> Self:
+        """Return the same heads with another scale of the scores; the queries compensate for it."""
+        factor = self.scale / scale
+        query = self.query * factor
+        query_bias = self.query_bias * factor
+        return replace(self, query=query, query_bias=query_bias, scale=scale)
+
+    def separate(self, heads: int) -> Self:
+        """Return so many heads, each with a key and a value of its own: H, or n copies of one."""
+        copies = heads // len(self.query)  # n if H is 1, else 1
+
+        def spread(x: Tensor) -> Tensor:
+            return x.repeat_interleave(heads // len(x), dim=0)
+
+        return replace(
+            self,
+            query=spread(self.query),
+            query_bias=spread(self.query_bias),
+            key=spread(self.key),
+            key_bias=spread(self.key_bias),
+            value=spread(self.value),
+            value_bias=spread(self.value_bias),
+            output=spread(self.output) / copies,
+        )
+
+    def of_width(self, width: int) -> Self:
+        """Return separate heads of this width, scaled by width ** -0.5; UserError if none fit."""
+        query, key = _of_width(
+            torch.cat(
+                (self.query, self.query_bias.unsqueeze(2)), dim=2
+            ),  # (H, dk, C + 1)
+            torch.cat((self.key, self.key_bias.unsqueeze(2)), dim=2),  # (H, dk, M + 1)
+            width,
+            "keys",
+        )
+        output, value = _of_width(
+            self.output.transpose(1, 2),  # (H, dv, C)
+            torch.cat(
+                (self.value, self.value_bias.unsqueeze(2)), dim=2
+            ),  # (H, dv, M + 1)
+            width,
+            "values",
+        )
+        heads = replace(
+            self,
+            query=query[..., :-1],
+            query_bias=query[..., -1],
+            key=key[..., :-1],
+            key_bias=key[..., -1],
+            value=value[..., :-1],
+            value_bias=value[..., -1],
+            output=output.transpose(1, 2),
+        )
+        return heads.scaled(width**-0.5)
+
+    def stock_parameters(self, heads: int, width: int) -> dict[str, Tensor]:
+        """Return fairseq's ``MultiheadAttention`` with so many heads by parameter, in float32.
+
+        Raises UserError if the heads do not fit into heads of this width.
+        """
+        stock = self.separate(heads).of_width(width)
+        parameters = {}
+        for name in ("query", "key", "value"):
+            weight = getattr(stock, name)
+            bias = getattr(stock, f"{name}_bias")
+            parameters[f"{name[0]}_proj.weight"] = weight.flatten(0, 1)  # (n d, in)
+            parameters[f"{name[0]}_proj.bias"] = bias.flatten()  # (n d,)
+        parameters["out_proj.weight"] = stock.output.transpose(0, 1).flatten(
+            1
+        )  # (C, n d)
+        parameters["out_proj.bias"] = stock.output_bias
+        return {name: x.float().contiguous() for name, x in parameters.items()}
+
+
+def head_projections(layer: nn.Linear, heads: int) -> Projection:
+    """Return the projections of the heads that ``layer`` computes: (heads, d, in), (heads, d)."""
+    weight = layer.weight.detach().double().unflatten(0, (heads, -1))
+    return weight, bias_of(layer).unflatten(0, (heads, -1))
+
+
+def bias_of(layer: nn.Linear) -> Tensor:
+    """Return the bias (out,) of a layer in float64, zeros if it has none."""
+    if layer.bias is None:
+        return layer.weight.new_zeros(layer.out_features, dtype=torch.float64)
+    return layer.bias.detach().double()
+
+
+def _of_width(
+    left: Tensor, right: Tensor, width: int, name: str
+) -> tuple[Tensor, Tensor]:
+    """Return factors (n, width, a), (n, width, b) with the products of (n, w, a) and (n, w, b).
+
+    The products are left_i^T right_i. Narrow factors are padded with zeros. The products of wide
+    factors have a low rank in some kinds (a latent vector wider than a head); their truncated SVD
+    is then exact. Else UserError.
+    """
+    missing = width - left.size(1)
+    if missing >= 0:
+        left, right = (nn.functional.pad(x, (0, 0, 0, missing)) for x in (left, right))
+        return left, right
+    left_basis, left_size = torch.linalg.qr(left.transpose(1, 2))  # (n, a, w), (n, w, w)
+    right_basis, right_size = torch.linalg.qr(right.transpose(1, 2))
+    u, sizes, v = torch.linalg.svd(left_size @ right_size.transpose(1, 2))
+    rounding = 1e-12 * sizes[:, :1]
+    if (sizes[:, width:] > rounding).any():
+        what = f"heads with {name} {left.size(1)} wide do not fit into heads {width} wide"
+        raise UserError(f"{what} without loss: approximate them by convert")
+    roots = sizes[:, :width].sqrt().unsqueeze(1)  # (n, 1, width)
+    left = left_basis @ u[..., :width] * roots
+    right = right_basis @ v[:, :width].transpose(1, 2) * roots
+    return left.transpose(1, 2), right.transpose(1, 2)
