@@ -90,7 +90,8 @@ def longest_operators(work: Work, on_gpu: bool) -> list[tuple[str, float, int]]:
         microseconds = (
             event.self_device_time_total if on_gpu else event.self_cpu_time_total
         )
-        rows.append((event.key, microseconds / 1e6, event.count))
+        if microseconds > 0:  # on a GPU the host's calls have none
+            rows.append((event.key, microseconds / 1e6, event.count))
     rows.sort(key=lambda row: -row[1])
     everything = ("all", sum(row[1] for row in rows), sum(row[2] for row in rows))
     return [everything, *rows[:_LONGEST]]

@@ -22,21 +22,24 @@ class Variant:
     kind: str = ""
     #: Of generation: generation_precision of a kind, weights of stock, compute type of CTranslate2.
     precision: str = ""
-    is_tuned: bool = True  # for CPUs, as our commands tune them
-    has_cudnn: bool = (
-        True  # whether torch may choose cuDNN's attention, which our kinds avoid
-    )
-    has_graphs: bool = True  # whether a kind runs by CUDA graphs on a GPU
-    implementation: str = (
-        ""  # --attn-implementation of stock, which newer versions of fairseq have
-    )
+    #: For CPUs, as our commands tune them.
+    is_tuned: bool = True
+    #: Whether torch may choose cuDNN's attention; our kinds avoid it anyway.
+    has_cudnn: bool = True
+    #: Whether a kind runs by CUDA graphs on a GPU.
+    has_graphs: bool = True
+    #: --attn-implementation of stock, which newer versions of fairseq have.
+    implementation: str = ""
     by_ctranslate2: bool = False
 
     def begin(self) -> None:
         """Set what the process of this variant needs before its first product."""
         if self.is_tuned:
             keep_freed_memory()
-            os.environ.update(tuning())  # oneDNN reads its variable later
+            variables = tuning()
+            # glibc reads it when a process starts, and `keep_freed_memory` obeys it.
+            variables.pop("GLIBC_TUNABLES", None)
+            os.environ.update(variables)
         if not self.has_cudnn:
             torch.backends.cuda.enable_cudnn_sdp(False)
         if not self.has_graphs:
