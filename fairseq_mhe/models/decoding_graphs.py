@@ -5,12 +5,13 @@ A graph reads and writes fixed addresses. So a step has room for more sentences 
 positions, which count as padding until they are used.
 """
 
+import os
 import weakref
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_mhe.attention.cache import KeyValueCache, sentence_order
 from fairseq_mhe.models.recording import Recordings, Shape, round_up
@@ -22,6 +23,16 @@ _KEPT_STEPS = 16  # each holds memory for the caches of a batch
 LEASE = "lease of a decoding step"
 
 Caches = Mapping[Any, KeyValueCache]  # by sublayer
+
+
+def generates_by_graphs(decoder: Any, tokens: Tensor) -> bool:
+    """Return whether graphs may run a search, unless FAIRSEQ_MHE_CUDA_GRAPHS=0 forbids it."""
+    on_gpu = tokens.is_cuda and os.environ.get("FAIRSEQ_MHE_CUDA_GRAPHS") != "0"
+    # fairseq's adaptive embedding and its embedding of characters wait for the GPU.
+    table = type(decoder.embed_tokens) is nn.Embedding
+    fits = table and decoder.embed_positions is not None
+    searches = not (decoder.training or decoder.need_attn or torch.is_grad_enabled())
+    return on_gpu and fits and searches
 
 
 class DecodingGraphs(Recordings):

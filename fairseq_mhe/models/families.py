@@ -15,8 +15,9 @@ from torch import Tensor
 from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import architectures, graphs, language_models, tasks
 from fairseq_mhe.models.architectures import ROWS, Row
+from fairseq_mhe.models.model import MHEModel
 from fairseq_mhe.models.options import check_options, kinds, plain_options, set_defaults
-from fairseq_mhe.models.transformer import MHEModel, TransformerMHEModel
+from fairseq_mhe.models.transformer import TransformerMHEModel
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import pad
 from torch.utils._pytree import tree_leaves
 
@@ -57,7 +58,7 @@ def _check_gpus(options: Mapping[str, Any], gpus: int) -> None:
 
 
 class Graphs(Recordings):
-    """Runs ``model.compute_features`` by graphs, from the second batch of a shape on."""
+    """Runs `compute_features` of a ``model`` by graphs, from the second batch of a shape on."""
 
     def __init__(self, model: Any) -> None:
         #: None for a shape that occurred once.
@@ -159,7 +160,7 @@ class _Graph:
         ]
         self.features, self.grad_features = graphs.features(sentences, lengths[-1])
         self._computed: Any = None  # features, between the two recordings
-        self.compute: Callable[..., Tensor] = graphs.module.compute_features
+        self.model = graphs.module
         # New leaves: those of a batch that waits for its backward pass belong to another stream.
         self.weights = {
             name: nn.Parameter(weight.detach()) for name, weight in graphs.weights.items()
@@ -171,7 +172,7 @@ class _Graph:
         self.backward = graphs.recorder.record(self._backward)
 
     def _forward(self) -> None:
-        self._computed = self.compute(self.weights, *self.tokens)
+        self._computed = compute_features(self.model, self.weights, *self.tokens)
         self.features.copy_(self._computed.detach())
 
     def _backward(self) -> None:
@@ -189,6 +190,37 @@ class _Graph:
                 buffers.append(self.gradients[index])
                 gradients.append(gradient)
         torch._foreach_copy_(buffers, gradients)
+
+
+def compute_features(
+    model: Any, weights: Mapping[str, Tensor], *tokens: Tensor
+) -> Tensor:
+    """tokens (B, S) and (B, T), or (B, T) alone -> (B, T, C); (B, T) is padded on the right.
+
+    ``weights`` take the place of the model's parameters of these names.
+    """
+    named = {f"model.{name}": weight for name, weight in weights.items()}
+    # With tie_weights torch does not restore embed_tokens, a module of both sides.
+    features: Tensor = functional_call(_Features(model), named, tokens, tie_weights=False)
+    return features
+
+
+class _Features(nn.Module):
+    """A ``model`` without its output layer, as a module of its own for `functional_call`."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *tokens: Tensor) -> Tensor:
+        """(B, S) and (B, T), or (B, T) alone -> (B, T, C); (B, T) is padded on the right."""
+        *source, target = tokens
+        memory = self.model.encoder(*source) if source else None
+        features, _ = self.model.decoder.extract_features(
+            target, memory, right_padded=True
+        )
+        result: Tensor = features
+        return result
 
 
 class _Pass:

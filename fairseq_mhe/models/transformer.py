@@ -1,34 +1,25 @@
 """fairseq's Transformer with our attention; the language models reuse its encoder and decoder."""
 
-import argparse
 import functools
-import os
-from textwrap import shorten
 from typing import Any, Self
-from unittest.mock import patch
 
 import torch
-from fairseq.dataclass import FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import BaseFairseqModel, register_model
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import register_model
 from fairseq.models import transformer as stock
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
-from fairseq.modules import FairseqDropout, gelu, transformer_layer
+from fairseq.modules import transformer_layer
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn import functional as F
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cache import sentence_order
-from fairseq_mhe.attention.fused import drop
 from fairseq_mhe.attention.masks import CausalMask, padded_on_the_right
-from fairseq_mhe.common.errors import UserError, one_clear_line
-from fairseq_mhe.models import graphs
 from fairseq_mhe.models import options as our_options
 from fairseq_mhe.models.architectures import MODEL_NAME
-from fairseq_mhe.models.decoding_graphs import LEASE, DecodingGraphs
-from fairseq_mhe.models.packed import pack_linears
+from fairseq_mhe.models.decoding_graphs import LEASE, DecodingGraphs, generates_by_graphs
+from fairseq_mhe.models.model import MHEModel
 
 
 class EncoderLayer(transformer_layer.TransformerEncoderLayerBase):
@@ -56,12 +47,19 @@ class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         """Ignore fairseq's call, which would set ``need_attn``: `Decoder` chooses the layer."""
 
 
+def _wrapped(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
+    """Add activation checkpointing and FSDP to a layer, as fairseq's ``build_*_layer`` do."""
+    if cfg.checkpoint_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+    smallest = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+    return fsdp_wrap(layer, min_num_params=smallest)
+
+
 class Encoder(stock.TransformerEncoderBase):
     """fairseq's encoder with our layers; in beam search its output has one row per sentence."""
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
-        with patch.object(transformer_layer, "TransformerEncoderLayerBase", EncoderLayer):
-            return super().build_encoder_layer(cfg)
+        return _wrapped(EncoderLayer(cfg, return_fc=self.return_fc), cfg)
 
     def forward_scriptable(
         self,
@@ -121,8 +119,7 @@ class Decoder(stock.TransformerDecoderBase):
         self.need_attn = True
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        with patch.object(transformer_layer, "TransformerDecoderLayerBase", DecoderLayer):
-            return super().build_decoder_layer(cfg, no_encoder_attn)
+        return _wrapped(DecoderLayer(cfg, no_encoder_attn), cfg)
 
     def reorder_incremental_state_scripting(self, state: Any, new_order: Tensor) -> None:
         """Reorder the cache of every sublayer by the row indices ``new_order`` (N,)."""
@@ -280,147 +277,6 @@ class Decoder(stock.TransformerDecoderBase):
         """Return attention weights from now on only if ``need_attn`` (--print-alignment)."""
         self.need_attn = need_attn
         self._decoding_graphs = None  # its layers compute in another way from now on
-
-
-def generates_by_graphs(decoder: Decoder, tokens: Tensor) -> bool:
-    """Return whether graphs may run a search, unless FAIRSEQ_MHE_CUDA_GRAPHS=0 forbids it."""
-    on_gpu = tokens.is_cuda and os.environ.get("FAIRSEQ_MHE_CUDA_GRAPHS") != "0"
-    # fairseq's adaptive embedding and its embedding of characters wait for the GPU.
-    table = type(decoder.embed_tokens) is nn.Embedding
-    fits = table and decoder.embed_positions is not None
-    searches = not (decoder.training or decoder.need_attn or torch.is_grad_enabled())
-    return on_gpu and fits and searches
-
-
-def _trains_on_gpu(x: Tensor) -> bool:
-    """Return whether x is on a GPU and autograd is on."""
-    return x.is_cuda and torch.is_grad_enabled()
-
-
-class FastDropout(FairseqDropout):
-    """fairseq's dropout module with our `drop`, which draws bfloat16 masks faster on a CPU."""
-
-    def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        active = self.p > 0 and (self.training or self.apply_during_inference)
-        return drop(x, self.p) if active else x
-
-
-def _use_fast_modules(model: nn.Module) -> None:
-    """Replace fairseq's dropout, and its GELU (Hendrycks and Gimpel 2016, arXiv 1606.08415).
-
-    Both are slow in bfloat16: torch's GELU takes a fifth of the time. In float32 and bfloat16 its
-    values equal fairseq's to the bit. Gradients do, too, on CPUs with AVX-512; elsewhere they are
-    equal up to float32 rounding.
-    """
-    module: Any
-    for module in list(model.modules()):
-        if getattr(module, "activation_fn", None) is gelu:
-            module.activation_fn = F.gelu
-        for name, child in module.named_children():
-            if type(child) is FairseqDropout:
-                setattr(module, name, FastDropout(child.p, child.module_name))
-
-
-class _Features(nn.Module):
-    """A ``model`` without its output layer, as a module of its own for `functional_call`."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, *tokens: Tensor) -> Tensor:
-        """(B, S) and (B, T), or (B, T) alone -> (B, T, C); (B, T) is padded on the right."""
-        *source, target = tokens
-        memory = self.model.encoder(*source) if source else None
-        features, _ = self.model.decoder.extract_features(
-            target, memory, right_padded=True
-        )
-        result: Tensor = features
-        return result
-
-
-#: Arguments of a model's forward pass that hold tokens (B, S) and (B, T).
-_TOKENS = "src_tokens", "prev_output_tokens"
-
-
-class MHEModel(BaseFairseqModel):
-    """Base of our models; a model lists it before fairseq's class, whose methods it extends."""
-
-    PLACES: tuple[str, ...]  # keys of options.PLACES at which the model has attention
-    CONFIG: type[FairseqDataclass]  # declares the model's options
-    args: argparse.Namespace  # the options that the model was built from
-    generation_precision = "float32"  # format of large weights in generation on a CPU
-    _graphs: graphs.Graphs | None = None
-
-    @classmethod
-    def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the options of ``CONFIG`` without defaults: those come from the architecture."""
-        gen_parser_from_dataclass(parser, cls.CONFIG(), delete_default=True)
-
-    @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> Self:
-        """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
-        options = our_options.plain_options(cfg)
-        with one_clear_line():
-            graphs.check_options(vars(options))
-            model = cls.assemble(options, task)
-        model.args = options
-        # None if convert built the options.
-        model.generation_precision = options.generation_precision or "float32"
-        _use_fast_modules(model)
-        return model
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run fairseq's forward pass; with --cuda-graphs replay a graph if one fits the batch."""
-        if _trains_on_gpu(next(self.parameters())) and self._may_use_graphs(args, kwargs):
-            if self._graphs is None:
-                self._graphs = graphs.Graphs(self)
-            tokens = [kwargs[name] for name in _TOKENS if name in kwargs]
-            features = self._graphs(*tokens)
-            if features is not None:
-                return self.decoder.output_layer(features), {"attn": None}
-        return super().forward(*args, **kwargs)
-
-    def _may_use_graphs(self, args: Any, kwargs: Any) -> bool:
-        """Return whether a graph may run a call: --cuda-graphs is set, it passes only tokens."""
-        enabled = self.training and getattr(self.args, "cuda_graphs", False)
-        only_tokens = not args and kwargs.keys() <= {*_TOKENS, "src_lengths"}
-        # Autocast caches converted weights; hooks (of fairseq's NanDetector) must see every layer.
-        eager = torch.is_autocast_enabled() or self._forward_hooks
-        return enabled and only_tokens and not eager
-
-    def compute_features(self, weights: dict[str, Tensor], *tokens: Tensor) -> Tensor:
-        """tokens (B, S) and (B, T), or (B, T) alone -> (B, T, C); (B, T) is padded on the right.
-
-        ``weights`` take the place of the model's parameters of these names.
-        """
-        named = {f"model.{name}": weight for name, weight in weights.items()}
-        # With tie_weights torch does not restore embed_tokens, a module of both sides.
-        features: Tensor = functional_call(
-            _Features(self), named, tokens, tie_weights=False
-        )
-        return features
-
-    @classmethod
-    def assemble(cls, options: Any, task: Any) -> Self:
-        """Build the model from complete options by fairseq's ``build_model`` with our parts."""
-        return super().build_model(options, task)
-
-    def make_generation_fast_(self, **kwargs: Any) -> None:
-        super().make_generation_fast_(**kwargs)
-        with one_clear_line():
-            pack_linears(self, self.generation_precision)
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Load as fairseq does; raise UserError for weights of another kind, row or vocabulary."""
-        try:
-            return super().load_state_dict(*args, **kwargs)
-        except RuntimeError as error:
-            difference = shorten(str(error).partition("\n")[2], 200, placeholder=" ...")
-            raise UserError(
-                f"the checkpoint is not of this model: {difference}; use the --arch, --attention "
-                "and dictionary it was trained with, or another --save-dir"
-            ) from None
 
 
 # Registered without CONFIG: fairseq would apply its defaults before the architecture's values.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.models import decoding_graphs, recording
-from fairseq_mhe.models.transformer import generates_by_graphs
+from fairseq_mhe.models.decoding_graphs import generates_by_graphs
 from tests.fixtures import tape
 from tests.fixtures.language import ADAPTIVE, make_language_model
 from tests.fixtures.models import make_batch, make_model, search

@@ -8,7 +8,7 @@ from fairseq.modules import FairseqDropout, gelu
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import cache
-from fairseq_mhe.models.transformer import FastDropout
+from fairseq_mhe.models.model import FastDropout
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -138,3 +138,14 @@ def test_every_dropout_and_gelu_of_a_model_is_replaced() -> None:
     assert all(module.apply_during_inference for module in dropouts)
     relu = make_model(activation_fn="relu").encoder.layers[0].activation_fn
     assert relu(torch.tensor(-1.0)) == 0
+
+
+@pytest.mark.parametrize("side", ["Encoder", "Decoder", "EncoderLayerBase", "DecoderLayerBase"])
+def test_retain_dropout_modules_names_the_same_modules_as_in_fairseq(side: str) -> None:
+    dropping = []
+    for model in (make_model("transformer"), make_model(attention="mha", attention_bias=True)):
+        retained = [f"Transformer{side}"]
+        model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=retained)
+        modules = model.named_modules()
+        dropping.append([n for n, m in modules if getattr(m, "apply_during_inference", False)])
+    assert dropping[0] == dropping[1] != []
