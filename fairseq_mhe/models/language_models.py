@@ -109,7 +109,7 @@ class TransformerLMMHEModel(MHEModel, transformer_lm.TransformerLanguageModel):
     def assemble(cls, options: Any, task: Any) -> Self:
         """Build as ``TransformerLanguageModel.build_model`` does, but with our decoder."""
         options.max_target_positions = _positions(options, task)
-        _check_tied_adaptive_weights(options)
+        _check_embedding(options)
         embed_tokens = cls.build_input_embedding(options, task.source_dictionary)
         decoder = Decoder(
             options, task.target_dictionary, embed_tokens, no_encoder_attn=True
@@ -139,10 +139,21 @@ class TransformerLMMHEModel(MHEModel, transformer_lm.TransformerLanguageModel):
         return cls.build_embedding(options, dictionary, options.decoder_input_dim)
 
 
+def _check_embedding(options: argparse.Namespace) -> None:
+    """Raise ValueError if options of the input embedding and of the output do not fit together."""
+    if options.adaptive_input and not options.adaptive_input_cutoff:
+        raise ValueError("--adaptive-input needs --adaptive-input-cutoff: add it")
+    has_table = not (options.adaptive_input or options.character_embeddings)
+    needs_table = options.adaptive_softmax_cutoff is None
+    if options.share_decoder_input_output_embed and needs_table and not has_table:
+        other = "adaptive-input" if options.adaptive_input else "character-embeddings"
+        both = f"--share-decoder-input-output-embed and --{other}"
+        raise ValueError(f"{both} do not go together: leave one out")
+    if options.tie_adaptive_weights:
+        _check_tied_adaptive_weights(options)
+
+
 def _check_tied_adaptive_weights(options: argparse.Namespace) -> None:
-    """Raise ValueError if --tie-adaptive-weights ties an input and a softmax that differ."""
-    if not options.tie_adaptive_weights:
-        return
     if not options.adaptive_input:
         raise ValueError("--tie-adaptive-weights needs --adaptive-input: add it")
     pairs = [

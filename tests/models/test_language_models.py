@@ -62,9 +62,14 @@ def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
         ({"adaptive_input": False}, "--tie-adaptive-weights needs --adaptive-input"),
         ({"adaptive_softmax_cutoff": "10"}, "equal --adaptive-input-cutoff and --adaptive-softmax"),
         ({"decoder_output_dim": 8}, "equal --decoder-input-dim and --decoder-output-dim"),
+        ({"adaptive_input_cutoff": None}, "--adaptive-input needs --adaptive-input-cutoff"),
+        (
+            {"adaptive_softmax_cutoff": None, "share_decoder_input_output_embed": True},
+            "--share-decoder-input-output-embed and --adaptive-input do not go together",
+        ),
     ],
 )
-def test_tied_adaptive_weights_of_different_shapes_are_refused(changed: dict, message: str) -> None:
+def test_embeddings_and_outputs_that_do_not_fit_are_refused(changed: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         make_language_model(LM[0], **{**ADAPTIVE, **changed})
 
