@@ -89,6 +89,7 @@ def number_from(low: float, high: float = sys.float_info.max) -> Callable[[str],
 
 number = number_from(0)
 positive = at_least(1)
+threads = at_least(1, 1024)  # OpenMP crashes if it is asked for many thousands
 #: The range of seeds that both numpy and fairseq accept.
 seed = at_least(0, 2**32 - 1)
 

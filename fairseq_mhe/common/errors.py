@@ -59,6 +59,7 @@ def show_as_one_line() -> None:
 def exit_status(name: str, command: Callable[[], int | None]) -> int:
     """Run a command and return its exit status: 2 after UserError or OSError, 130 after Ctrl-C."""
     try:
+        replace_closed_streams()
         try:
             return command() or 0
         finally:
@@ -78,6 +79,27 @@ def exit_status(name: str, command: Callable[[], int | None]) -> int:
         print(one_line(f"{name}: error: {where}: {reason}"), file=sys.stderr)
         _discard_output()
         return 2
+    except RuntimeError as error:
+        if "Symlink loop" not in str(error):  # pathlib's
+            raise
+        print(f"{name}: error: {one_line(error)}; give another path", file=sys.stderr)
+        return 2
+
+
+def replace_closed_streams() -> None:
+    """Open /dev/null for closed standard streams; UserError if standard output is one of them.
+
+    Otherwise the next file that is opened would get a stream's number, and with it what libraries
+    print.
+    """
+    output_is_closed = sys.stdout is None
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if output_is_closed:
+        raise UserError(
+            "standard output is closed: redirect it to a file or to /dev/null"
+        )
 
 
 def _discard_output() -> None:

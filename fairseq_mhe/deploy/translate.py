@@ -1,6 +1,7 @@
 """``fairseq-mhe translate``: translate plain text, one line of output for each line."""
 
 import contextlib
+import os
 import queue
 import sys
 import threading
@@ -10,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.arguments import positive, threads
 from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_output
@@ -49,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--batch-tokens", type=positive, metavar="N", help=help_)
     help_ = "data folder that a checkpoint was trained on"
     add("--data", type=Path, metavar="DATA", help=help_)
-    add("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
+    add("--threads", type=threads, metavar="N", help="CPU threads (default: all cores)")
     add("--cpu", action="store_true", help="do not use a GPU")
 
 
@@ -62,6 +63,8 @@ def run(args: Namespace) -> None:
     streams = [
         p for p in paths if p is STANDARD_INPUT or p.is_fifo() or p.is_char_device()
     ]
+    if STANDARD_INPUT in paths and sys.stdin.name == os.devnull:
+        raise UserError("standard input is closed: pipe text into it, or name a file")
     # Regular files are read twice, so that a missing file or invalid text is reported first.
     total = sum(1 for path in paths if path not in streams for _ in read_lines(path))
     names = ("data", "engine", "precision", "cpu", "threads")

@@ -12,6 +12,7 @@ from typing import TypeVar
 from fairseq_mhe.common.child import end_with_parent
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import tracked
+from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.text import text_blocks
 
 #: The number of items from which on progress is shown; fewer items take only seconds.
@@ -37,6 +38,9 @@ def ordered_map(
         results = ordered_map(function, items, workers)
         yield from tracked(results, name, total, "chunks")
         return
+    workers = min(
+        workers, 4 * cores()
+    )  # all are started at once, and more are not faster
     items = iter(items)
     first = list(islice(items, 2))
     items = chain(first, items)

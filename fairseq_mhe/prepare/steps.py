@@ -58,7 +58,7 @@ def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, li
     """
     archives = {path: archive_of(path) for path in chain(*files.values())}
     hashes = sha256_of_all([archives[path] or path for path in archives], workers)
-    hashes_by_name = {}
+    hashes_by_name: dict[str, list[str]] = {}
     for name, paths in files.items():
         hashes_by_name[name] = []
         for path in paths:
