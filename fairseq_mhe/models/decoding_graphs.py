@@ -66,10 +66,11 @@ class DecodingGraphs(Recordings):
                 return None
             state[LEASE] = self._first_lease(caches, length, encoder_out)
         elif state[LEASE] and length > state[LEASE].step.length:
-            previous = state[LEASE].step
-            state[LEASE] = self._longer_lease(previous, length, encoder_out)
-            if state[LEASE] is None:
-                state |= previous.plain_caches(length - 1)
+            longer = self._longer_lease(state[LEASE].step, length, encoder_out)
+            if longer is None:
+                leave_graphs(state, length)
+            else:
+                state[LEASE] = longer
         lease = state[LEASE]
         if lease is None:
             return None
@@ -132,6 +133,13 @@ class DecodingGraphs(Recordings):
         lease = _Lease(step)
         step.lease = weakref.ref(lease)
         return lease
+
+
+def leave_graphs(state: dict[Any, Any], length: int) -> None:
+    """Let a search go on without graphs from its ``length``-th position on."""
+    if lease := state.get(LEASE):
+        state |= lease.step.plain_caches(length - 1)
+        state[LEASE] = None
 
 
 class _Lease:

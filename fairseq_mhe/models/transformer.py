@@ -18,7 +18,12 @@ from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.masks import CausalMask, padded_on_the_right
 from fairseq_mhe.models import options as our_options
 from fairseq_mhe.models.architectures import MODEL_NAME
-from fairseq_mhe.models.decoding_graphs import LEASE, DecodingGraphs, generates_by_graphs
+from fairseq_mhe.models.decoding_graphs import (
+    LEASE,
+    DecodingGraphs,
+    generates_by_graphs,
+    leave_graphs,
+)
 from fairseq_mhe.models.model import MHEModel
 
 
@@ -163,6 +168,8 @@ class Decoder(stock.TransformerDecoderBase):
             )
             if logits is not None:
                 return logits, {"attn": None}
+        elif incremental_state is not None:
+            leave_graphs(incremental_state, prev_output_tokens.size(1))
         x, extra = self.extract_features(
             prev_output_tokens, encoder_out, incremental_state, **options
         )

@@ -234,6 +234,22 @@ def test_a_search_goes_on_without_graphs_if_a_recording_runs_out_of_memory(
     assert len(tries) == length // 8
 
 
+def test_a_search_by_graphs_goes_on_without_them_where_gradients_are_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (model,) = models_of(1)
+    results = []
+    for graphs_allowed in "10":
+        monkeypatch.setenv("FAIRSEQ_MHE_CUDA_GRAPHS", graphs_allowed)
+        with torch.no_grad():
+            search = Forced(model, batch_of(3, 7))
+            steps = [search.step() for _ in range(5)]
+        with torch.enable_grad():
+            steps += [search.step().detach() for _ in range(5)]
+        results.append(torch.cat(steps, dim=1))
+    torch.testing.assert_close(*results, rtol=0, atol=1e-4)
+
+
 #: Embeddings that ask the GPU for a value.
 ASKING = {
     "adaptive": ADAPTIVE,
