@@ -82,7 +82,7 @@ class DecodingGraphs(Recordings):
         self, caches: Caches, length: int, encoder_out: Any
     ) -> "_Lease | None":
         """Return a step with room for ``length`` positions that holds what is cached so far."""
-        if self.addresses.changed() or not self.recorder.half_is_free():
+        if self.snapshot.changed() or not self.recorder.half_is_free():
             self.forget()  # without old graphs there may be memory for new ones
         padded = caches[self.sublayers[0]].padding is not None
         if padded or not _all_plain(caches) or not self.recorder.half_is_free():

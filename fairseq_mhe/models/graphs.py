@@ -119,7 +119,7 @@ class Graphs(Recordings):
             return None
         if self._open_pass():
             return None
-        if self.addresses.changed():
+        if self.snapshot.changed():
             self.forget()
         graph = self.by_shape[shape]
         if graph is None and not self.recorder.has_memory(self._peak_memory):

@@ -75,27 +75,32 @@ class Recorder:
         return free + unused - self.pool_bytes > total / 2
 
 
-class Addresses:
-    """Where the parameters and buffers of a module lay at first, and which of them were trained."""
+class Snapshot:
+    """What recordings take for granted of a module.
+
+    That is where its parameters and buffers lie, which of them are trained, and which of its parts
+    are in training mode.
+    """
 
     def __init__(self, module: nn.Module) -> None:
-        self._places: list[tuple[dict[str, Any], str]] = []
-        for child in module.modules():
-            for tensors in (child._parameters, child._buffers):
-                names = [name for name, tensor in tensors.items() if tensor is not None]
-                self._places += [(tensors, name) for name in names]
+        self._modules = list(module.modules())
+        self._tensors: list[tuple[dict[str, Any], str]] = []  # holder and name of each
+        for child in self._modules:
+            for holder in (child._parameters, child._buffers):
+                names = [name for name, tensor in holder.items() if tensor is not None]
+                self._tensors += [(holder, name) for name in names]
         self._first = self._now()
 
     def changed(self) -> bool:
-        """Return whether a tensor has moved (as by ``model.half()``), or was frozen."""
+        """Return whether something differs now, as after ``model.half()``."""
         return self._now() != self._first
 
-    def _now(self) -> list[tuple[int, bool]]:
-        now = []
-        for tensors, name in self._places:
-            tensor = tensors[name]
-            now.append((tensor.data_ptr(), tensor.requires_grad))
-        return now
+    def _now(self) -> tuple[list[Any], list[Any]]:
+        tensors = []
+        for holder, name in self._tensors:
+            tensor = holder[name]
+            tensors.append((tensor.data_ptr(), tensor.requires_grad))
+        return tensors, [child.training for child in self._modules]
 
 
 class Recordings:
@@ -116,7 +121,7 @@ class Recordings:
     def forget(self) -> None:
         """Drop all recordings."""
         self.recorder = Recorder()
-        self.addresses = Addresses(self.module)
+        self.snapshot = Snapshot(self.module)
 
     def try_to_record(self, shape: Shape, make: Callable[[], Made]) -> Made | None:
         """Return what ``make`` records for a shape; None if the GPU's memory is too small for it.

@@ -202,10 +202,19 @@ def thaw(model: nn.Module) -> None:
     model.decoder.embed_tokens.weight.requires_grad = True
 
 
-@pytest.mark.parametrize(("first", "then"), [(nn.Module.float, nn.Module.double), (freeze, thaw)])
-def test_a_graph_is_recorded_again_if_weights_move_or_are_trained_again(
-    first: Any, then: Any
-) -> None:
+def start_dropping(model: nn.Module) -> None:
+    model.encoder.dropout_module.p = 0.5
+
+
+def stop_dropping(model: nn.Module) -> None:
+    model.encoder.eval()
+
+
+CHANGES = [(nn.Module.float, nn.Module.double), (freeze, thaw), (start_dropping, stop_dropping)]
+
+
+@pytest.mark.parametrize(("first", "then"), CHANGES)
+def test_a_graph_is_recorded_again_if_the_model_changed(first: Any, then: Any) -> None:
     model, batch = model_of(), batch_of(5, 7)
     for change in (first, then):
         change(model)
