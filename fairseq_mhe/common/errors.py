@@ -1,6 +1,7 @@
 """Errors that a user's input causes, and how commands show them as one line."""
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -58,6 +59,13 @@ def show_as_one_line() -> None:
 
 def exit_status(name: str, command: Callable[[], int | None]) -> int:
     """Run a command and return its exit status: 2 after UserError or OSError, 130 after Ctrl-C."""
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - it is closed, as by `2>&-`
+    if sys.stdout is None:
+        print(f"{name}: error: standard output is closed", file=sys.stderr)
+        return 2
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # A terminal that is not UTF-8 lacks characters such as ±.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         replace_closed_streams()
         try:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
 from fairseq_mhe.common.arguments import as_words, positive
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, atomic_path
 from fairseq_mhe.common.progress import tracked
 from fairseq_mhe.common.quiet import quiet_fairseq
@@ -43,7 +44,12 @@ def convert(
     heads = {name: module.folded() for name, _, module in sublayers(source.model)}
     bias = any(attention.biased for attention in heads.values())
     options = source.options_of_kind(kind, bias, **sizes)
-    model = build_ours(options, source.task())
+    try:
+        model = build_ours(options, source.task())
+    except RuntimeError as error:  # torch's, if it has too little memory
+        raise UserError(
+            f"cannot build a model of {kind}: {error}; give smaller sizes"
+        ) from None
     inputs = material.inputs()
     fitted, layers = {}, []
     new = list(sublayers(model))

@@ -9,6 +9,12 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores, cpu_flags, omp_threads, require
 from fairseq_mhe.runs.decoding import Decoding
 
+#: The message about a model whose weights are finite, but too large.
+NOT_FINITE = (
+    "the scores of translations are not finite, as after a training that diverged: use an earlier "
+    "checkpoint"
+)
+
 
 class Translation(NamedTuple):
     """A hypothesis: its text (an engine returns subwords with spaces between them), and its score.
@@ -51,7 +57,7 @@ class CTranslate2Engine:
             self._translator = ctranslate2.Translator(str(folder), device, **options)
             if on_gpu:  # only a translation shows whether CUDA's libraries are missing
                 self._translator.translate_batch([["a"]], max_decoding_length=1)
-        except (RuntimeError, ValueError) as error:
+        except (IndexError, RuntimeError, ValueError) as error:
             advice = "choose another precision, or get the bundle again"
             advice = "use --cpu" if on_gpu else advice
             problem = f"CTranslate2 cannot load {folder}: {error}"

@@ -19,6 +19,7 @@ from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.convert.to_ctranslate2 import convert_source
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.ctranslate2_engine import (
+    NOT_FINITE,
     CTranslate2Engine,
     NBest,
     Sentences,
@@ -145,7 +146,10 @@ class FairseqEngine:
         if self._cuda:
             batch = utils.move_to_cuda(batch)
         generator = task.build_generator([self._model], decoding)
-        results = task.inference_step(generator, [self._model], batch)
+        try:
+            results = task.inference_step(generator, [self._model], batch)
+        except AssertionError:  # the search has found no hypothesis with a score
+            raise UserError(NOT_FINITE) from None
         translations: NBest = [[] for _ in sentences]
         for index, hypotheses in zip(batch["id"].tolist(), results, strict=True):
             for hypothesis in hypotheses[:nbest]:

@@ -1,5 +1,7 @@
 """Translate plain text in Python: a `Translator` loads a bundle, a run folder or a checkpoint."""
 
+import math
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +14,7 @@ import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import (
+    NOT_FINITE,
     CTranslate2Engine,
     NBest,
     Sentences,
@@ -25,6 +28,8 @@ from fairseq_mhe.runs.decoding import Decoding
 ENGINES = ("auto", "fairseq", "ctranslate2")
 #: Format of a bundle -> the engines that read it.
 _READERS = {"fairseq": ENGINES, "ctranslate2": ("auto", "ctranslate2")}
+#: A wider beam needs more memory than it is worth, and overflows numbers in CTranslate2.
+WIDEST_BEAM = 1000
 PRECISIONS = ("float32", "fp16", "bf16", "int8", "auto")
 
 
@@ -65,6 +70,8 @@ class Translator:
         ``threads`` for the whole process. UserError if a file or package is missing or damaged.
         """
         path = Path(model)
+        if threads:  # of very many, CTranslate2 crashes
+            threads = min(threads, os.cpu_count() or 1)
         for value, known in ((engine, ENGINES), (precision, PRECISIONS)):
             if value not in known:
                 raise UserError(f"{value!r} is unknown: choose one of {', '.join(known)}")
@@ -122,6 +129,8 @@ class Translator:
             raise TypeError("lines is not a list of strings: give a list of sentences")
         beam = beam or self.decoding.beam
         max_tokens = batch_tokens or self.decoding.max_tokens
+        if beam > WIDEST_BEAM:
+            raise UserError(f"a beam of {beam} is too wide: take at most {WIDEST_BEAM}")
         if count > beam:
             problem = f"a beam of {beam} has no {count} translations of a line"
             raise UserError(f"{problem}: take a larger beam, or fewer")
@@ -169,6 +178,8 @@ class Translator:
         for batch in batches:
             subwords = [sentences[index] for index in batch]
             hypotheses = self._engine.translate(subwords, decoding, count)
+            if not all(math.isfinite(best.score) for best, *_ in hypotheses):
+                raise UserError(NOT_FINITE)
             results.update(zip(batch, hypotheses, strict=True))
         return [results[index] for index in range(len(sentences))]
 

@@ -115,6 +115,10 @@ FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
     "other sizes": (with_options(encoder_attention="mqa"), "is not of this model"),
     "an unknown kind": (with_options(attention="mlp"), "unknown attention 'mlp'"),
     "heads as text": (with_options(encoder_attention_heads="four"), "cannot build a model from"),
+    "dropout as text": (with_options(dropout="text"), "its option dropout is 'text'"),
+    "very many layers": (with_options(encoder_layers=10**9), "encoder_layers is 1000000000"),
+    "very many positions": (with_options(max_source_positions=10**13), "memory"),
+    "a very wide model": (with_options(encoder_ffn_embed_dim=10**13), "memory"),
 }
 
 

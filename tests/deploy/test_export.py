@@ -271,6 +271,7 @@ def test_a_file_without_permission_is_not_called_damaged(exported: Path, tmp_pat
     [
         ("model.safetensors", b"{", "my bundle cannot be read .*get the bundle again"),
         ("model.bin", b"\x06", "cannot load .*my bundle: .*, or get the bundle again"),
+        ("model.bin", bytes(9000), "cannot load .*my bundle: .*, or get the bundle again"),
         ("config.json", b'{"attention": "mine"}', r"unknown .*'mine'; .*with --user-dir\)$"),
         ("dict.en.txt", b"\xff", "my bundle cannot be read .*get the bundle again"),
         ("dict.en.txt", b"", "my bundle cannot be read .* it has 4 and .*get the bundle again"),

@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -157,3 +158,40 @@ def test_options_reach_the_search_and_output_is_utf_8_on_any_terminal(
     assert stream.read() == "Grüße\n"
     options = search.call_args.kwargs
     assert (options["beam"], options["batch_tokens"]) == (7, 99)
+
+
+@pytest.mark.parametrize(("closed", "name"), [("<&-", "input"), (">&-", "output")])
+def test_a_closed_standard_stream_is_one_line(brief: Path, closed: str, name: str) -> None:
+    line = f"{shlex.join([PYTHON, *command(brief)[1:]])} {closed}"
+    done = subprocess.run(
+        ["bash", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, timeout=300
+    )
+    assert done.returncode == 2
+    errors = done.stderr.decode().splitlines()
+    assert len(errors) == 1
+    assert f"standard {name} is closed" in errors[0]
+
+
+def test_a_terminal_without_the_sign_gets_another(capsys: pytest.CaptureFixture[str]) -> None:
+    """Scores have a plus-minus sign, which ASCII lacks."""
+    code = "import fairseq_mhe_cli, sys; from fairseq_mhe.common.errors import exit_status\n"
+    code += "sys.exit(exit_status('name', lambda: print('21.3 \u00b1 0.4')))"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([PYTHON, "-c", code], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "21.3 \\xb1 0.4\n")
+
+
+@pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
+def test_a_beam_wider_than_memory_is_refused(
+    brief: Path, text: Path, engine: str, refused: Refused
+) -> None:
+    words = ["translate", brief, text, "--engine", engine, "--cpu", "--beam"]
+    assert "at most 1000" in refused(*words, "1000000000000000")
+
+
+def test_very_many_threads_are_no_crash(brief: Path, text: Path, expected: list[str]) -> None:
+    line = [PYTHON, "-m", "fairseq_mhe_cli", "translate", str(brief), str(text), "--cpu"]
+    line += ["--threads", "100000", "--engine", "ctranslate2"]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(expected)

@@ -242,6 +242,16 @@ def test_anything_but_strings_is_a_type_error(translator: Translator, lines: Any
         translator.translate(lines)
 
 
+@pytest.mark.parametrize("engine", ["fairseq", "auto"])
+def test_weights_that_are_finite_but_huge_are_named(tmp_path: Path, engine: str) -> None:
+    state = read_checkpoint(run_of("mhe_mul") / "model.pt")
+    state["model"] = {name: 1e30 * weight for name, weight in state["model"].items()}
+    save_checkpoint(state, tmp_path / "huge.pt")
+    huge = load(tmp_path / "huge.pt", data=SMALL / "data", engine=engine)
+    with pytest.raises(UserError, match="scores of translations are not finite"):
+        huge.translate(SOURCES[:1])
+
+
 def test_several_threads_may_share_a_translator(narrow: Translator) -> None:
     expected = narrow.translate(SOURCES)
     with ThreadPoolExecutor(3) as threads:
