@@ -22,7 +22,10 @@ _INIT_HELP = (
     "and mhe_add, head for mhe_conv)"
 )
 #: Methods on which `plain_heads` depends.
-_HOOKS = {"forward", "project_inputs", "queries", "keys_values", "attend", "merge"}
+_HOOKS = {
+    *("forward", "project_inputs", "queries", "keys_values", "attend", "merge"),
+    *("_get_input_buffer", "reorder_incremental_state"),
+}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_mhe.attention.fused import drop
+from fairseq_mhe.attention.generation import use_generation_form
 from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import graphs
 from fairseq_mhe.models import options as our_options
@@ -110,12 +111,21 @@ class MHEModel(BaseFairseqModel):
         return super().build_model(options, task)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
+        """Fold attention into plain heads and pack weights; no weights can be loaded afterwards."""
+        if self._is_generation_fast:
+            return
         super().make_generation_fast_(**kwargs)
+        use_generation_form(self)
         with one_clear_line():
             pack_linears(self, self.generation_precision)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Load as fairseq does; raise UserError for weights of another kind, row or vocabulary."""
+        if self._is_generation_fast:
+            raise UserError(
+                "make_generation_fast_() has folded this model's weights: load the checkpoint into "
+                "a new model"
+            )
         try:
             return super().load_state_dict(*args, **kwargs)
         except RuntimeError as error:

@@ -1,7 +1,8 @@
 """Linear layers for CPU inference whose weights are packed once, in float32, bf16 or int8."""
 
+import copy
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,13 @@ class PackedLinear(nn.Linear):
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
         self._packed: Any = self._pack()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy all but the packed weight: nothing changes it, and torch cannot copy it."""
+        copied = type(self).__new__(type(self))
+        memo |= {id(self): copied, id(self._packed): self._packed}
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""

@@ -1,6 +1,5 @@
 """fairseq's Transformer with our attention; the language models reuse its encoder and decoder."""
 
-import functools
 from typing import Any, Self
 
 import torch
@@ -138,11 +137,14 @@ class Decoder(stock.TransformerDecoderBase):
         for sublayer in self.sublayers_with_cache:
             sublayer.reorder_incremental_state(state, new_order)
 
-    @functools.cached_property
+    @property
     def sublayers_with_cache(self) -> list[Any]:
         """The sublayers that have a cache; fairseq searches all modules in each decoding step."""
-        modules = self.layers.modules()
-        return [m for m in modules if hasattr(m, "reorder_incremental_state")]
+        names = "self_attn", "encoder_attn"
+        sublayers = [
+            getattr(layer, name, None) for layer in self.layers for name in names
+        ]
+        return [sublayer for sublayer in sublayers if sublayer is not None]
 
     def forward(
         self,

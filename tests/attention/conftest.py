@@ -1,5 +1,6 @@
 """Layers, inputs and fixtures that the attention tests share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention
+from fairseq_mhe.attention.generation import GenerationAttention
 
 EMBED_DIM, HEADS, MEMORY_DIM = 24, 4, 24
 PLACES = ("encoder", "decoder", "cross")
@@ -22,6 +24,13 @@ def make_layer(kind: str, dtype: torch.dtype = torch.float64, **options) -> Atte
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.4)
     return layer.eval()
+
+
+def fast(layer: Attention, place: str) -> Attention:
+    """Return the form in which a sublayer decodes in this place: its own without plain heads."""
+    if layer.why_not_foldable():
+        return layer
+    return GenerationAttention(layer, of_itself=place != "cross").eval()
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
@@ -62,6 +71,12 @@ def right_padding(batch: int, length: int) -> Tensor:
 def kind(request: pytest.FixtureRequest) -> str:
     """Run a test for every kind of attention."""
     return request.param
+
+
+@pytest.fixture(params=["trained", "fast"])
+def form(request: pytest.FixtureRequest) -> Callable[[Attention, str], Attention]:
+    """Run a test for sublayers as they are trained, and as they generate."""
+    return fast if request.param == "fast" else lambda layer, place: layer
 
 
 @pytest.fixture(params=PLACES)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fairseq_mhe.attention import Attention, build_attention
 from fairseq_mhe.attention.masks import CausalMask
-from tests.attention.conftest import HEADS, PLACES, right_padding
+from tests.attention.conftest import HEADS, PLACES, fast, right_padding
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 #: Greatest allowed difference, relative to the greatest number: fp16 has 11 bits, bf16 8.
@@ -62,7 +62,7 @@ def test_decoding_steps_equal_float32(kind: str, place: str, precision: str) -> 
     decoder, padding = place == "decoder", right_padding(B, S)
     masks = {"attn_mask": CausalMask(T)} if decoder else {"key_padding_mask": padding}
     expected, _ = layer(x.float(), (x if decoder else y).float(), **masks)
-    layer.to(DEVICE, dtype).make_generation_fast_()
+    layer = fast(layer, place).to(DEVICE, dtype)
     arguments = {"incremental_state": {}, "static_kv": not decoder, "need_weights": False}
     if not decoder:
         arguments |= {"key": y.to(DEVICE), "key_padding_mask": padding.to(DEVICE)}

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from fairseq_mhe.attention import KINDS
+from fairseq_mhe.attention import KINDS, build_attention
 from fairseq_mhe.attention.masks import CausalMask, as_additive
-from tests.attention.conftest import EMBED_DIM, HEADS, make_layer, random, right_padding
+from tests.attention.conftest import EMBED_DIM, HEADS, fast, make_layer, random, right_padding
 
 # Both sides compute in float64; only the order of additions differs.
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -21,6 +21,7 @@ MASKS = [
 random_search = given(
     data=st.data(),
     kind=st.sampled_from(sorted(KINDS)),
+    is_fast=st.booleans(),
     beam=st.integers(1, 4),
     sentences=st.integers(1, 3),
 )
@@ -46,7 +47,7 @@ def equation(layer, x: Tensor, y: Tensor, padding: Tensor | None = None, causal=
 @pytest.mark.parametrize(("place", "mask_kind"), MASKS)
 @pytest.mark.parametrize("bias", [False, True])
 def test_equals_the_plain_equation(
-    kind: str, place: str, padded: bool, mask_kind: str, bias: bool
+    kind: str, form, place: str, padded: bool, mask_kind: str, bias: bool
 ) -> None:
     layer = make_layer(kind, bias=bias)
     x, y = inputs(place)
@@ -57,6 +58,7 @@ def test_equals_the_plain_equation(
     elif mask_kind == "float":
         mask = as_additive(mask, torch.float64)
     expected, expected_weights = equation(layer, x, y, padding, mask is not None)
+    layer = form(layer, place)
     arguments = {"key_padding_mask": padding, "attn_mask": mask, "static_kv": place == "cross"}
     fused, none = layer(x, y, y, need_weights=False, **arguments)
     stepwise, weights = layer(x, y, y, need_head_weights=True, **arguments)
@@ -96,7 +98,7 @@ def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("weights_too", [False, True])
 def test_decoding_step_by_step_equals_all_at_once(
-    kind: str, padded: bool, weights_too: bool
+    kind: str, form, padded: bool, weights_too: bool
 ) -> None:
     layer = make_layer(kind, bias=weights_too)
     x, mask = random(T, B, EMBED_DIM), CausalMask(T)
@@ -107,6 +109,7 @@ def test_decoding_step_by_step_equals_all_at_once(
         padding[:, -1] = False
         mask, given["key_padding_mask"] = mask.hidden, padding
     whole, whole_weights = layer(x, attn_mask=mask, **given)
+    layer = form(layer, "decoder")
     given |= {"incremental_state": {}, "need_weights": weights_too}
     given["need_head_weights"] = weights_too
     for t in range(T):
@@ -124,10 +127,11 @@ def test_decoding_step_by_step_equals_all_at_once(
 @settings(max_examples=25)
 @random_search
 def test_any_beam_reordering_equals_recomputing(
-    data: st.DataObject, kind: str, beam: int, sentences: int
+    data: st.DataObject, kind: str, is_fast: bool, beam: int, sentences: int
 ) -> None:
     """In self-attention the cache follows hypotheses that are copied and dropped."""
-    layer = make_layer(kind)
+    plain = make_layer(kind, bias=True)
+    layer = fast(plain, "decoder") if is_fast else plain
     history = random(1, sentences * beam, EMBED_DIM)  # (t, N, C), all inputs of each hypothesis
     state: dict = {}
     layer(history[-1:], incremental_state=state)
@@ -137,17 +141,18 @@ def test_any_beam_reordering_equals_recomputing(
         new = random(1, len(order), EMBED_DIM, seed=step + 1)
         history = torch.cat((history[:, order], new))
         out, _ = layer(new, incremental_state=state, need_weights=False)
-        recomputed, _ = layer(history, attn_mask=CausalMask(len(history)), need_weights=False)
+        recomputed, _ = plain(history, attn_mask=CausalMask(len(history)), need_weights=False)
         torch.testing.assert_close(out[0], recomputed[-1], **EXACT)
 
 
 @settings(max_examples=25)
 @random_search
 def test_cross_attention_shares_the_row_of_a_sentence(
-    data: st.DataObject, kind: str, beam: int, sentences: int
+    data: st.DataObject, kind: str, is_fast: bool, beam: int, sentences: int
 ) -> None:
     """One row of keys for a sentence equals one row for each hypothesis, after any reordering."""
-    layer = make_layer(kind)
+    plain = make_layer(kind, bias=True)
+    layer = fast(plain, "cross") if is_fast else plain
     memory, padding = random(S, sentences, EMBED_DIM, seed=1), right_padding(sentences, S)
     owner = torch.arange(sentences).repeat_interleave(beam)  # the sentence of each hypothesis
     state: dict = {}
@@ -156,7 +161,7 @@ def test_cross_attention_shares_the_row_of_a_sentence(
         given = {"static_kv": True, "need_head_weights": True}
         cached = {"incremental_state": state, "key_padding_mask": None if step else padding}
         out, weights = layer(x, memory, **cached, **given)
-        expected = layer(x, memory[:, owner], key_padding_mask=padding[owner], **given)
+        expected = plain(x, memory[:, owner], key_padding_mask=padding[owner], **given)
         torch.testing.assert_close((out, weights), expected, **EXACT)
         order = torch.tensor(data.draw(beam_orders(len(owner), beam)))
         layer.reorder_incremental_state(state, order)
@@ -176,9 +181,9 @@ def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
+def test_padding_does_not_matter(kind: str, form, place: str, side: str) -> None:
     """Other numbers at padded positions do not change the output of real queries."""
-    layer = make_layer(kind)
+    layer = form(make_layer(kind), place)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
     padding = padding if side == "right" else padding.flip(1)
@@ -191,8 +196,8 @@ def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
-def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
-    layer = make_layer(kind)
+def test_the_future_does_not_matter(kind: str, form, need_weights: bool) -> None:
+    layer = form(make_layer(kind), "decoder")
     x, given = random(T, B, EMBED_DIM), {"attn_mask": CausalMask(T), "need_weights": need_weights}
     before, _ = layer(x, **given)
     for t in range(T - 1):
@@ -226,21 +231,33 @@ def test_dropout_of_attention_weights_is_the_papers(
     assert not torch.allclose(undropped, expected)
 
 
-def test_keys_of_another_width_equal_the_plain_equation(kind: str) -> None:
-    """Cross-attention may read an encoder of another width."""
+@pytest.mark.parametrize("grad", [False, True])
+def test_other_widths_equal_the_plain_equation(kind: str, form, grad: bool) -> None:
+    """Cross-attention may read an encoder of another width, and heads may have any width."""
     if kind == "el":
         pytest.skip("EL-attention slices its input, which must be as wide as the heads together")
-    layer = make_layer(kind, kdim=10, vdim=10)
+    layer = make_layer(kind, kdim=10, vdim=10, head_dim=5, bias=True)
     x, y = random(T, B, EMBED_DIM), random(S, B, 10)
-    out, _ = layer(x, y, y, need_weights=False)
-    torch.testing.assert_close(out, equation(layer, x, y)[0], **EXACT)
+    expected = equation(layer, x, y)[0]
+    with torch.set_grad_enabled(grad):
+        out, _ = form(layer, "cross")(x, y, y, need_weights=False)
+    torch.testing.assert_close(out, expected, **EXACT)
 
 
-def test_values_of_another_width_than_keys_are_read(kind: str) -> None:
+def test_values_of_another_width_than_keys_are_read(kind: str, form) -> None:
     if KINDS[kind].keys_are_values:
         with pytest.raises(ValueError, match="kdim 10 and vdim 6 must be equal"):
             make_layer(kind, kdim=10, vdim=6)
         return
     layer = make_layer(kind, kdim=10, vdim=6)
-    out, _ = layer(random(T, B, EMBED_DIM), random(S, B, 10), random(S, B, 6))
-    assert out.shape == (T, B, EMBED_DIM)
+    x, keys, values = random(T, B, EMBED_DIM), random(S, B, 10), random(S, B, 6)
+    expected, _ = layer(x, keys, values, need_weights=True)
+    out, _ = form(layer, "cross")(x, keys, values, need_weights=False)
+    torch.testing.assert_close(out, expected, **EXACT)
+
+
+def test_a_state_dict_restores_the_output(kind: str) -> None:
+    layer, x = make_layer(kind, bias=True), random(T, B, EMBED_DIM)
+    other = build_attention(kind, EMBED_DIM, HEADS, bias=True).double().eval()
+    other.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(other(x)[0], layer(x)[0], rtol=0, atol=0)

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.conv import TAPS
 from fairseq_mhe.attention.masks import CausalMask
-from tests.attention.conftest import Operators, make_layer, random
+from tests.attention.conftest import Operators, fast, make_layer, random
 
 WIDTH, HEADS, SENTENCES, BEAM, PAST = 256, 8, 2, 3, 60
 ROWS = SENTENCES * BEAM
@@ -32,6 +32,7 @@ def numbers(*shape: int) -> Tensor:
 def after_many_steps(kind: str, place: str) -> tuple[Attention, dict[str, Any]]:
     """Return a sublayer whose cache has ``PAST`` positions, and its arguments besides the query."""
     layer = make_layer(kind, dtype=torch.float32, embed_dim=WIDTH, num_heads=HEADS)
+    layer = fast(layer, place)
     arguments: dict[str, Any] = {"incremental_state": {}, "need_weights": False}
     if place == "cross":
         memory = numbers(PAST, SENTENCES, WIDTH)
@@ -40,6 +41,17 @@ def after_many_steps(kind: str, place: str) -> tuple[Attention, dict[str, Any]]:
     else:
         layer(numbers(PAST, ROWS, WIDTH), attn_mask=CausalMask(PAST), **arguments)
     return layer, arguments
+
+
+@pytest.mark.parametrize("place", ["decoder", "cross"])
+def test_mhe_decodes_as_multi_query_attention(place: str) -> None:
+    """Red if a step calls operators for the head embeddings."""
+    counts = {}
+    for kind in ("mqa", "mhe_mul", "mhe_add"):
+        layer, arguments = after_many_steps(kind, place)
+        counts[kind] = len(work_of_a_step(layer, arguments).written)
+    assert counts["mhe_mul"] == counts["mqa"]
+    assert counts["mhe_add"] <= counts["mqa"]
 
 
 @torch.no_grad()
@@ -62,13 +74,9 @@ def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
     parts = TAPS if hasattr(layer, "taps") else 1  # a filter multiplies queries by its taps
     # Scores, queries or heads; a kind with a context computes them for earlier inputs, too.
     bound = ROWS * HEADS * parts * max(keys, widest, (1 + 2 * layer.context) * widest)
-    if kind == "tucker":  # tucker writes the matrices of its heads
-        bound = max(bound, HEADS * layer.head_dim**2)
     if place == "decoder":
         bound = max(bound, cache.key.numel(), cache.value.numel())
-    # mhe_mul and sha compute another W_O, which does not grow with the cache.
-    weights = {layer.out_proj.weight.nbytes, layer.out_proj.weight.nbytes // HEADS}
-    written = max(n for n in work.written if n not in weights)
+    written = max(work.written)
     assert written <= bound * FLOAT_BYTES
     if cache.value.size(1) == 1:
         assert written < HEADS * widest * rows * keys * FLOAT_BYTES
@@ -87,5 +95,6 @@ def test_a_reorder_writes_exactly_the_cache(kind: str) -> None:
     cache = layer._get_input_buffer(state)
     size = storage_bytes(cache)
     earlier = ROWS * layer.context * WIDTH
-    assert size == (ROWS * PAST * layer.cached_values + earlier) * FLOAT_BYTES
+    cached = make_layer(kind, embed_dim=WIDTH, num_heads=HEADS).cached_values
+    assert size == (ROWS * PAST * cached + earlier) * FLOAT_BYTES
     assert sum(n for n in work.written if n > order.numel() * order.element_size()) == size

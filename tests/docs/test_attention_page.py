@@ -25,7 +25,7 @@ from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.options import TransformerMHEConfig, kind_options
 from fairseq_mhe.runs.processes import OWN_USER_DIR
-from tests.attention.conftest import place  # noqa: F401
+from tests.attention.conftest import form, place  # noqa: F401
 from tests.attention.test_kinds import (  # noqa: F401
     test_decoding_step_by_step_equals_all_at_once,
     test_dropout_of_attention_weights_is_the_papers,

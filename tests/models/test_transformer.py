@@ -1,5 +1,6 @@
 """The model: equal to fairseq's own where it must be, and the same in every way of decoding."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -7,8 +8,10 @@ import torch
 from fairseq.modules import FairseqDropout, gelu
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import cache
+from fairseq_mhe.attention import KINDS, cache
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.model import FastDropout
+from tests.fixtures.checkpoints import stir
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -149,3 +152,71 @@ def test_retain_dropout_modules_names_the_same_modules_as_in_fairseq(side: str) 
         modules = model.named_modules()
         dropping.append([n for n, m in modules if getattr(m, "apply_during_inference", False)])
     assert dropping[0] == dropping[1] != []
+
+
+PLACEMENTS = {"moved afterwards": False, "moved before": True}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("first", PLACEMENTS.values(), ids=PLACEMENTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fast_model_computes_the_same(kind: str, first: bool, dtype: torch.dtype) -> None:
+    """In any order of .to() and make_generation_fast_(), with autograd and without it."""
+    model, batch = stir(make_model(attention=kind, attention_bias=True)), make_batch()
+    expected = word_logits(model, batch).detach()
+    fast = copy.deepcopy(model)
+    if first:
+        fast = fast.to(dtype)
+    fast.make_generation_fast_()
+    fast = fast.to(dtype)
+    fast.make_generation_fast_()  # the second call changes nothing
+    tolerance = 1e-5 if dtype == torch.float64 else 0.1 * float(expected.abs().max())
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            logits = word_logits(fast, batch)
+        torch.testing.assert_close(logits.float(), expected, rtol=0, atol=tolerance)
+    with torch.no_grad():
+        assert torch.equal(word_logits(copy.deepcopy(fast), batch), logits)
+    fast.float()
+    torch.testing.assert_close(word_logits(fast, batch), expected, rtol=0, atol=tolerance)
+    if dtype == torch.float64:
+        hypotheses = [h["tokens"].tolist() for each in search([model], batch) for h in each]
+        found = [h["tokens"].tolist() for each in search([fast], batch) for h in each]
+        assert found == hypotheses
+
+
+def test_a_fast_model_refuses_other_weights() -> None:
+    model = make_model()
+    weights = model.state_dict()
+    model.load_state_dict(weights)
+    model.make_generation_fast_()
+    with pytest.raises(UserError, match="load the checkpoint into a new model"):
+        model.load_state_dict(weights)
+
+
+def test_a_kind_of_a_user_generates_by_its_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Red if plain heads of the parent class take the place of an overridden hook."""
+
+    class Doubled(KINDS["mhe_mul"]):
+        def queries(self, x: Tensor) -> Tensor:
+            return 2 * super().queries(x)
+
+    monkeypatch.setitem(KINDS, "doubled", Doubled)
+    model, batch = stir(make_model(attention="doubled")), make_batch()
+    expected = word_logits(model, batch)
+    model.make_generation_fast_()
+    torch.testing.assert_close(word_logits(model, batch), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("modules", [None, ["MultiheadAttention"], ["TransformerEncoder"]])
+def test_attention_weights_are_dropped_in_generation_if_that_is_retained(modules: Any) -> None:
+    options = {"attention": "mhe_add", "attention_dropout": 0.5, "dropout": 0.0}
+    model, batch = stir(make_model(**options)), make_batch()
+    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=modules)
+    differs = not torch.equal(word_logits(model, batch), word_logits(model, batch))
+    assert differs == (modules != ["TransformerEncoder"])
+
+
+def test_print_shows_kind_heads_and_widths() -> None:
+    text = str(make_model(attention="mhe_mul"))
+    assert "mhe_mul, heads=4, head_dim=4, embed_dim=16" in text
