@@ -46,7 +46,7 @@ def test_a_profile_names_the_operators_that_take_longest() -> None:
     matrix = torch.ones(300, 300)
     (everything, *named) = longest_operators(lambda: (matrix @ matrix).neg_(), on_gpu=False)
     seconds = [seconds for _, seconds, _ in named]
-    assert named[0][0] == "aten::mm"
+    assert {"aten::mm", "aten::neg_"} <= {name for name, *_ in named}
     assert seconds == sorted(seconds, reverse=True)
     assert everything[1] == pytest.approx(sum(seconds))
 

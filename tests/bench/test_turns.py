@@ -81,7 +81,11 @@ def test_begin_warms_up_and_only_a_tuned_peak_returns_freed_memory(
     monkeypatch.setattr("fairseq_mhe.bench.benchmark.keep_freed_memory", keep)
     benchmark.begin(CELL)
     peak = [(2**20,), "repetition", ()] if variant.is_tuned else ["repetition"]
-    assert log == ["prepare", *["repetition"] * WARM_UPS, *peak]
+    first = ["prepare", *["repetition"] * WARM_UPS, *peak]
+    assert log == ["prepare", "repetition", *first], "libraries start by a small pass"
+    log.clear()
+    benchmark.begin(CELL)  # the second cell
+    assert log == first
     log.clear()
     benchmark.turn()
     assert log == ["repetition"]
