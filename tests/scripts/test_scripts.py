@@ -107,7 +107,7 @@ def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: i
     tests_of_gpus = [Path(name).relative_to(sandbox.repository) for name in tests[2:]]
     assert all((REPOSITORY / name).is_file() for name in tests_of_gpus)
     parsed = [cli.build_parser(call[1]).parse_args(call[1:]) for call in calls]
-    training, generation, quickstart, _ = parsed
+    training, large, generation, quickstart, _ = parsed
     assert {args.device for args in parsed if hasattr(args, "device")} == {device}
     assert quickstart.precision == {"cuda": "fp16", "cpu": "auto"}[device]
     corpus = cli.build_parser("corpus").parse_args(prepare[1:])
@@ -116,7 +116,8 @@ def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: i
     assert generation.ctranslate2 == (not left_out)
     assert training.profile
     assert generation.profile
-    for args in (training, generation):
+    assert max(training.max_tokens) < min(large.max_tokens)
+    for args in (training, large, generation):
         benchmark = BENCHMARKS[args.bench]
         assert benchmark.variants(from_options(benchmark.options, args)), "UserError"
         assert args.repetitions >= (3 if device == "cuda" else 1)
@@ -128,7 +129,7 @@ def test_gpu_check_skips_steps_without_time_left(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     done = sandbox.run("--minutes", "0", script="scripts/gpu_check.sh", NOT_INSTALLED="0")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("failed, or no time was left") == 6
+    assert done.stderr.count("failed, or no time was left") == 7
     for minutes in ("abc", "08", "-1", "9" * 30):
         done = sandbox.run("--minutes", minutes, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
         assert (done.returncode, done.stdout) == (2, "")
