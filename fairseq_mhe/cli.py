@@ -13,14 +13,14 @@ from fairseq_mhe.common.cpu import sleep_sooner
 from fairseq_mhe.common.errors import UserError, exit_status
 from fairseq_mhe.common.files import yaml_beside
 from fairseq_mhe.common.quiet import quieten_start_up
-from fairseq_mhe.common.system import versions
+from fairseq_mhe.common.system import EXTRAS, how_to_install, versions
 from fairseq_mhe.common.tables import listed
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
 #: Name -> module and line of help, in the order of ``fairseq-mhe --help``.
 SUBCOMMANDS = yaml_beside(__file__, "commands.yaml")
 #: Subcommands that register our models themselves, because they rarely need fairseq.
-_WITHOUT_FAIRSEQ = ("prepare", "corpus", "params", "translate")
+_WITHOUT_FAIRSEQ = ("prepare", "params", "translate")
 
 
 def without_user_dir(argv: list[str]) -> list[str]:
@@ -99,10 +99,17 @@ def run_subcommand(
     chosen = next((word for word in words if not word.startswith("-")), "")
 
     def command() -> int | None:
-        load_user_dir()
-        args = build(chosen).parse_args(words or ["--help"])
-        args.typed = argv  # reports name the command that wrote them
-        return args.function(args)
+        try:
+            load_user_dir()
+            args = build(chosen).parse_args(words or ["--help"])
+            args.typed = argv  # reports name the command that wrote them
+            return args.function(args)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in EXTRAS:
+                raise
+            problem = f"{package} is not installed, which this command needs"
+            raise UserError(f"{problem}: {how_to_install(package)}") from None
 
     return exit_status(f"{program} {chosen}".rstrip(), command)
 

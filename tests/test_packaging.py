@@ -8,9 +8,13 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import fairseq
 import pytest
 import yaml
 
+import fairseq_mhe
+from fairseq_mhe import cli
+from fairseq_mhe.common.system import EXTRAS
 from tests.fixtures.processes import WITHOUT_FAIRSEQ, python
 
 REPOSITORY = Path(__file__).parents[1]
@@ -65,3 +69,35 @@ def test_without_fairseq_one_line_says_so(words: list[str], status: int) -> None
     assert done.returncode == status, done.stderr
     assert done.stderr.startswith(expected) if status else not done.stderr
     assert len(done.stderr.splitlines()) == (1 if status else 0)
+
+
+def test_each_optional_package_is_in_the_extra_that_its_message_names() -> None:
+    for package, extra in EXTRAS.items():
+        listed = PROJECT["optional-dependencies"][extra]
+        assert any(re.match(rf"{package}\b", requirement) for requirement in listed), package
+
+
+def test_a_plain_installation_has_the_plugin_and_other_commands_name_their_extra() -> None:
+    """The page lists the commands that need no extra."""
+    page = (REPOSITORY / "docs" / "install.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"`fairseq-mhe` with (.*?)\.", page, re.DOTALL)
+    absent = [package for package in EXTRAS if package != "scipy"]  # fairseq brings scipy
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({absent}))"
+    runs = set()
+    for name in cli.SUBCOMMANDS:
+        words = [name, "--help"]
+        main = f"import fairseq_mhe_cli; sys.exit(fairseq_mhe_cli.main({words}))"
+        done = python(f"{blocked}; {main}")
+        if done.returncode == 0:
+            runs.add(name)
+        else:
+            assert re.fullmatch(r".*pip install 'fairseq-mhe\[\w+\]'\n", done.stderr), done.stderr
+    assert {*re.findall(r"`([\w-]+)`", listed)} <= runs
+
+
+def test_the_installed_fairseq_is_a_supported_one() -> None:
+    """Run with another environment (PYTHON), this tests another version."""
+    pinned = [r.split(";")[0] for r in PROJECT["optional-dependencies"]["fairseq"]]
+    versions = {requirement.partition("==")[2] for requirement in pinned}
+    assert versions == {*fairseq_mhe.SUPPORTED_FAIRSEQ}
+    assert fairseq.__version__ in versions

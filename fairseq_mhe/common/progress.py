@@ -1,20 +1,19 @@
-"""Progress and the time left: live rows on a terminal, otherwise a line now and then."""
+"""Progress and the time left: live rows on a terminal, otherwise a line now and then.
+
+rich is loaded when a command makes a `Board`: many commands only `say` something.
+"""
+
+from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Task, TaskID
 
 #: Seconds between two drawings on a terminal, and between two reports in lines.
 _DRAW_EVERY, _LINE_EVERY = 0.1, 15.0
@@ -39,6 +38,9 @@ class Board:
     def __init__(
         self, unit: str = "", names: Iterable[str] = (), console: Console | None = None
     ) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
         self.console = console or Console(stderr=True)
         self._terminal = self.console.is_terminal
         self._unit = unit and f" {unit}"

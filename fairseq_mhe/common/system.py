@@ -15,6 +15,18 @@ from fairseq_mhe.common.errors import UserError
 _GIB = 2**30
 _CGROUP = Path("/sys/fs/cgroup")  # in version 2 it has the limits of a container
 _PACKAGE = Path(__file__).parents[1]
+#: Optional packages that we import -> the extra of pyproject.toml that installs them.
+EXTRAS = {
+    "ctranslate2": "convert",
+    "tensorly": "convert",
+    "tokenizers": "huggingface",
+    "transformers": "huggingface",
+    "streamlit": "demo",
+    **dict.fromkeys(
+        ("langcodes", "matplotlib", "regex", "requests", "rich"), "experiments"
+    ),
+    **dict.fromkeys(("sacremoses", "safetensors", "scipy", "urllib3"), "experiments"),
+}
 #: Packages whose versions are written into each run.
 _PACKAGES = (
     *("fairseq-mhe", "torch", "ve-fairseq", "fairseq"),
@@ -51,7 +63,12 @@ def memory() -> int:
 def require(package: str) -> None:
     """Raise UserError if an optional package is not installed."""
     if importlib.util.find_spec(package) is None:
-        raise UserError(f"{package} is not installed: pip install {package}")
+        raise UserError(f"{package} is not installed: {how_to_install(package)}")
+
+
+def how_to_install(package: str) -> str:
+    """Return how to install an optional package: the command for its extra."""
+    return f"pip install 'fairseq-mhe[{EXTRAS[package]}]'"
 
 
 @functools.cache  # the look-up searches files, and a table needs it for each of its runs

@@ -31,18 +31,21 @@ def refused(sandbox: Sandbox, message: str, *words: str, **environment: str) -> 
     assert sandbox.installs() == 0
 
 
-def put_uv(sandbox: Sandbox, fetched: Path) -> None:
-    """Put a uv on the PATH that knows only environment.sh's command, and copies ``fetched``."""
+def make_uv(path: Path, fetched: Path) -> Path:
+    """Write a uv that knows only environment.sh's command, and copies ``fetched``."""
     known = "venv --seed --python 3.12 -- "
-    uv = sandbox.bin / "uv"
-    uv.write_text(
+    path.write_text(
         f'#!/usr/bin/env bash\n[[ "$*" == "{known}"* ]] && "{fetched}" -m venv -- "${{!#}}"\n'
     )
-    uv.chmod(0o755)
+    path.chmod(0o755)
+    return path
 
 
-def only_other_pythons(sandbox: Sandbox) -> None:
-    for name, version in (("python3", "3.13"), ("python3.12", "3.10"), ("python3.11", "3.13")):
+def only_other_pythons(sandbox: Sandbox, newest: str = "3.14") -> None:
+    for name, version in (
+        *(("python3", newest), ("python3.12", "3.10")),
+        *(("python3.11", "3.14"), ("python3.13", "3.10")),
+    ):
         sandbox.python(name, version)
 
 
@@ -57,7 +60,7 @@ def test_installs_once_and_again_after_a_change_of_versions(sandbox: Sandbox) ->
         done = sandbox.run(*words)
         assert done.stdout.splitlines() == [*RAN, *words], done.stderr
     (package,) = pip_words(sandbox)
-    assert package.endswith("-c constraints.txt -e .[fairseq]")
+    assert package.endswith("-c constraints.txt -e .[experiments,fairseq]")
     assert (sandbox.repository / ".venv" / "pyvenv.cfg").exists()
     for name in ("pyproject.toml", "constraints.txt"):
         before = sandbox.installs()
@@ -78,7 +81,7 @@ def test_without_a_gpu_torch_is_installed_without_cuda(sandbox: Sandbox) -> None
     assert "cannot get torch without CUDA" in done.stderr
     torch, package = pip_words(sandbox)
     assert torch.endswith(f"-c constraints.txt --no-deps --timeout 15 --retries 1 {CPU_INDEX}")
-    assert package.endswith("-e .[fairseq]")
+    assert package.endswith("-e .[experiments,fairseq]")
 
 
 @pytest.mark.parametrize(
@@ -117,35 +120,69 @@ def test_the_first_suitable_python_makes_the_environment(sandbox: Sandbox) -> No
     """uv is not used if a Python is suitable."""
     for name, version in (("python3", "3.13"), ("python3.12", "3.13"), ("python3.11", "3.11")):
         sandbox.python(name, version)
-    put_uv(sandbox, Path("nowhere"))
+    make_uv(sandbox.bin / "uv", Path("nowhere"))
     done = sandbox.run("--venv", "my environment")
     assert "with python3.11" in done.stderr
     assert (sandbox.bin / "my environment" / "pyvenv.cfg").exists()
 
 
-@pytest.mark.skipif(shutil.which("uv") is not None, reason="uv is on the PATH")
-def test_without_a_suitable_python_the_error_names_uv(sandbox: Sandbox) -> None:
-    only_other_pythons(sandbox)
-    refused(sandbox, "Python 3.11 or 3.12 is needed: install it, or uv (http")
+@pytest.fixture
+def without_uv() -> None:
+    if shutil.which("uv"):
+        pytest.skip("uv is on the PATH")
 
 
-def test_uv_fetches_a_python_if_none_is_suitable(sandbox: Sandbox, tmp_path: Path) -> None:
-    only_other_pythons(sandbox)
-    put_uv(sandbox, stub(tmp_path / "fetched", "3.12"))
-    failed = sandbox.run(NO_VENV="1")
-    assert (failed.returncode, failed.stdout) == (2, "")
-    assert "uv cannot make a virtual environment: see above (" in failed.stderr
-    done = sandbox.run("--limit", "5")
+@pytest.mark.usefixtures("without_uv")
+@pytest.mark.parametrize(
+    ("newest", "more"),
+    [("3.14", {}), ("3.13", {"CXX": "no-compiler"}), ("3.13", {"NO_HEADERS": "1"})],
+)
+def test_without_python_network_and_compiler_one_line_says_what_to_install(
+    sandbox: Sandbox, newest: str, more: dict[str, str]
+) -> None:
+    only_other_pythons(sandbox, newest)
+    done = sandbox.run(**more)
+    _, error = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "install Python 3.12" in error
+    assert sandbox.installs() == 0
+    assert not (sandbox.repository / ".venv").exists()
+
+
+@pytest.mark.parametrize("on_the_path", [True, False])
+def test_uv_fetches_a_python_if_none_is_suitable(
+    sandbox: Sandbox, tmp_path: Path, on_the_path: bool
+) -> None:
+    """uv is on the PATH, or PyPI's is used; Python 3.13 and a compiler come later."""
+    only_other_pythons(sandbox, "3.13")
+    place = sandbox.bin / "uv" if on_the_path else tmp_path / "of PyPI"
+    uv = make_uv(place, stub(tmp_path / "fetched", "3.12"))
+    done = sandbox.run("--limit", "5", PYPI_UV=str(uv))
     assert done.stdout.splitlines() == [*RAN, "--limit", "5"], done.stderr
+    assert "with uv" in done.stderr
     assert sandbox.run().stderr == ""
     assert sandbox.installs() == 1
+
+
+@pytest.mark.usefixtures("without_uv")
+@pytest.mark.parametrize("named", [True, False])
+def test_on_python_313_fairseq_is_compiled(sandbox: Sandbox, named: bool) -> None:
+    """Its build imports torch, so torch is installed first, and no build is isolated."""
+    only_other_pythons(sandbox, "3.13")
+    more = {"PYTHON": "python3"} if named else {}
+    done = sandbox.run("--limit", "5", CXX="sh", **more)
+    assert done.stdout.splitlines() == [*RAN, "--limit", "5"], done.stderr
+    *_, tools, package = pip_words(sandbox)
+    assert {"torch", "setuptools>=77,<81", "cython<3.2"} < set(tools.split())
+    assert package.endswith("--no-build-isolation -e .[experiments,fairseq]")
+    assert sandbox.run(CXX="sh", **more).stderr == ""
 
 
 def test_the_variable_python_is_obeyed(sandbox: Sandbox, tmp_path: Path) -> None:
     """A relative path counts from the folder of the call, although test.sh changes the folder."""
     sandbox.python("python3", "3.12")
     for other in (str(stub(tmp_path / "old", "3.10")), "nowhere"):
-        refused(sandbox, f"$PYTHON ({other}) is no Python 3.11 or 3.12: set it to", PYTHON=other)
+        refused(sandbox, f"$PYTHON ({other}) is no Python", PYTHON=other)
     (sandbox.bin / "my env").mkdir()
     mine = stub(sandbox.bin / "my env" / "python", "3.11")
     for _ in range(2):
@@ -177,5 +214,7 @@ def test_a_folder_with_other_content_is_refused(sandbox: Sandbox, version: str |
     (mine / "thesis.tex").touch()
     if version:
         stub(mine / "bin" / "python", version)
-    refused(sandbox, "mine has no Python 3.11 or 3.12: remove it, or name another", "--venv=mine")
+    refused(
+        sandbox, "mine has no Python 3.11, 3.12, 3.13: remove it, or name another", "--venv=mine"
+    )
     assert {path.name for path in mine.iterdir()} == {"bin", "thesis.tex"}
