@@ -12,7 +12,7 @@ set -- "${options[@]}"
 options=() out="$repository/runs/gpu" data="" minutes=8 status=0 limit=()
 ctranslate2=(--ctranslate2) without=(--without-graphs)
 sizes=(--row base --device cuda --threads 1)
-training=(--attention "mha,mhe_mul" --max-tokens "4096,16384,65536" --dtype bf16 --batches 5 --first-epoch 60 --repetitions 3)
+training=(--dtype bf16 --batches 5 --first-epoch 60 --repetitions 3) kinds="mha,mhe_mul" tokens="4096,16384" most_tokens=65536
 generation=(--attention "mha,mhe_mul" --beams 5 --sentences 100 --batch-sizes 32 --dtype fp16 --repetitions 3)
 quickstart=(--precision fp16 --updates 200) translation=(--engine fairseq --precision fp16)
 while (($#)); do
@@ -23,7 +23,7 @@ while (($#)); do
         --cpu)
             limit=(--limit 200) quickstart=(--limit 200 --updates 20 --cpu) translation=(--cpu) without=()
             sizes=(--row tiny --device cpu --threads 1 --vocab-size 10000)
-            training=(--attention mha --max-tokens 512 --batches 1 --repetitions 1)
+            training=(--batches 1 --repetitions 1) kinds=mha tokens=512 most_tokens=1024
             generation=(--attention "mha,mhe_mul" --beams 2 --sentences 3 --batch-sizes 2 --repetitions 1)
             ;;
         *) fail "unknown option $1: --help lists them" ;;
@@ -45,7 +45,7 @@ part() {
 
 if [[ -z "$data" ]]; then
     data="$out/corpus"
-    part -m fairseq_mhe.prepare.corpora home_assistant_en_de "${limit[@]}" --out "$data"
+    part -m fairseq_mhe.cli corpus home_assistant_en_de "${limit[@]}" --out "$data"
 fi
 part -m pytest -q "$repository"/tests/{attention/test_devices,models/test_graphs,models/test_decoding_graphs}.py
 # CTranslate2 opens the cuBLAS of CUDA 12; torch for CUDA 13 brings another.
@@ -53,11 +53,15 @@ if [[ "${sizes[*]}" == *cuda* ]] && ! "$python" -P -c 'import ctypes, torch; cty
     echo "gpu_check.sh: CTranslate2 is left out: pip install nvidia-cublas-cu12, and name its folder in LD_LIBRARY_PATH" >&2
     ctranslate2=() status=1
 fi
-for report in "$out"/{training,generation}.{json,md}; do # bench would refuse those of other software
+for report in "$out"/{training,training-large,generation}.{json,md}; do # bench would refuse those of other software
     [[ ! -e "$report" ]] || mv --backup=numbered -- "$report" "$report.earlier"
 done
 # Stock fairseq runs in each of its settings. The profile names what takes longest, and where the host waits for the GPU.
-part -m fairseq_mhe_cli bench training "${sizes[@]}" "${training[@]}" "${without[@]}" --profile --data "$data" --out "$out/training"
+training+=("${without[@]}" --profile --data "$data")
+part -m fairseq_mhe_cli bench training "${sizes[@]}" --attention "$kinds" --max-tokens "$tokens" "${training[@]}" --out "$out/training"
+# One kind: graphs of large batches hold tens of GiB in each process.
+part -m fairseq_mhe_cli bench training "${sizes[@]}" --attention mhe_mul --max-tokens "$most_tokens" "${training[@]}" \
+    --out "$out/training-large"
 part -m fairseq_mhe_cli bench generation "${sizes[@]}" "${generation[@]}" "${without[@]}" "${ctranslate2[@]}" --profile \
     --out "$out/generation"
 part -m fairseq_mhe_cli quickstart --attention mhe_mul "${quickstart[@]}" --out "$out/quickstart"

@@ -91,8 +91,6 @@ class Attention(nn.Module):
     linear_heads = True
     #: Whether keys and values are the same tensor, cached once.
     keys_are_values = False
-    #: How many inputs before its own position a query reads.
-    context = 0
     #: Whether ``merge`` needs the sum of each row of weights, which is not 1 after dropout.
     needs_row_sums = False
     #: Initial scale of the input projections (see `gain`); None: fairseq's, which depends on width.

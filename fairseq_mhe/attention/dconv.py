@@ -30,7 +30,6 @@ class DepthwiseConvAttention(Attention):
     """
 
     not_foldable_because = "its queries, keys and values read several positions"
-    context = TAPS - 1
     q_taps: nn.Parameter  # (3, n d), of the query
     k_taps: nn.Parameter
     v_taps: nn.Parameter
@@ -78,8 +77,8 @@ class DepthwiseConvAttention(Attention):
             query = key if own else query
         earlier = 0  # inputs of earlier steps before the query
         if cache is not None:
-            query = cache.after_earlier(query, self.context)
-            earlier = self.context
+            query = cache.after_earlier(query, TAPS - 1)
+            earlier = TAPS - 1
         queries = self.queries(query)[:, :, earlier:]
         if own:
             keys, values = self.keys_values(query, query)

@@ -1,7 +1,7 @@
 """``fairseq-mhe convert``: give a trained model a smaller kind of attention, fitted to its own.
 
-``fairseq-mhe to-collaborative`` does the same with collaborative attention of any width D, exactly
-for D = n d: Cordonnier, Loukas & Jaggi 2020, section 3.3 (arXiv 2006.16362).
+Collaborative attention of width D is exact for D = n d: Cordonnier, Loukas & Jaggi 2020,
+section 3.3 (arXiv 2006.16362).
 """
 
 import argparse
@@ -10,29 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
-from fairseq_mhe.common.arguments import as_words, positive
+from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, atomic_path
 from fairseq_mhe.common.progress import tracked
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.compare import Material, add_data, open_material
-from fairseq_mhe.convert.fit import FIT, Problem
+from fairseq_mhe.convert.fit import FIT, ROUNDS, Problem
 from fairseq_mhe.convert.fold import add_files, check_arguments, with_sublayers
 from fairseq_mhe.models.build import build_ours, sublayers
 from fairseq_mhe.models.families import training_options
 from fairseq_mhe.models.options import size_options
 
-#: Kinds that ``convert --to`` accepts; ``to-collaborative`` converts to the remaining kind.
-TARGETS = tuple(kind for kind in FIT if kind != "collaborative")
-#: Most rounds of least squares in ``to-collaborative``.
-_ROUNDS = 200
+#: Kinds that ``convert --to`` accepts.
+TARGETS = tuple(FIT)
 _SENTENCES = 1000
 _USE_OF_DATA = "data folder: train weights the errors of the fit, valid measures the loss"
 
 
 def convert(
-    output: Path, kind: str, material: Material, iterations: int = 100, **sizes: Any
+    output: Path, kind: str, material: Material, iterations: int = ROUNDS, **sizes: Any
 ) -> Json:
     """Write the material's source with attention of ``kind`` at all places to ``output``.
 
@@ -40,6 +38,8 @@ def convert(
     names. Returns a report of JSON values: the model's options, how it differs from its source, and
     the error of each sublayer fitted by a CP decomposition. UserError if options do not fit.
     """
+    if kind not in FIT:
+        raise UserError(f"no fit to {kind} is known: choose one of {', '.join(FIT)}")
     source = material.source
     heads = {name: module.folded() for name, _, module in sublayers(source.model)}
     bias = any(attention.biased for attention in heads.values())
@@ -77,7 +77,7 @@ def convert(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser, "run folder, or any fairseq checkpoint", "checkpoint to write")
     add = parser.add_argument
-    help_ = f"new kind of attention: {', '.join(TARGETS)} (or use to-collaborative)"
+    help_ = f"new kind of attention: {', '.join(TARGETS)}"
     add("--to", required=True, choices=TARGETS, metavar="KIND", help=help_)
     for dest, (option, kinds) in size_options().items():
         if set(kinds) & set(TARGETS):
@@ -90,29 +90,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Convert the checkpoint, and print how the new model differs from it."""
     sizes = {flag: getattr(args, flag, None) for flag in size_options()}
-    _convert_and_report(args, args.to, **sizes)
-
-
-def to_collaborative_arguments(parser: argparse.ArgumentParser) -> None:
-    output = "checkpoint to write: the model with collaborative attention"
-    add_files(parser, "run folder, or any fairseq checkpoint", output)
-    help_ = "width of the shared queries and keys; exact at heads times head width"
-    parser.add_argument("--dim", type=positive, required=True, metavar="D", help=help_)
-    add_data(parser, _USE_OF_DATA, _SENTENCES)
-
-
-def to_collaborative(args: argparse.Namespace) -> None:
-    """Decompose the scores of trained heads, and print how the new model differs."""
-    options = {"iterations": _ROUNDS, "collaborative_dim": args.dim}
-    _convert_and_report(args, "collaborative", **options)
-
-
-def _convert_and_report(args: argparse.Namespace, kind: str, **options: Any) -> None:
+    kind = args.to
     check_arguments(args)
     with quiet_fairseq():
         source = open_source(args.input)
         material = open_material(source, args.data, args.sentences or _SENTENCES)
-        report = convert(args.output, kind, material, **options)
+        report = convert(args.output, kind, material, **sizes)
     print(f"{args.output}: {kind} from {source.attention_summary}, by least squares")
     difference = f"largest difference of a logit {report['logits']['largest']:.2g}"
     if report["loss"] is not None:

@@ -17,6 +17,8 @@ from fairseq_mhe.attention.plain_heads import PlainHeads
 from fairseq_mhe.convert.cp import Components, decompose
 from fairseq_mhe.convert.moments import Inputs
 
+#: Most rounds of least squares for a CP decomposition.
+ROUNDS = 200
 #: Parameters of a sublayer by their names in its module, in float64.
 Parameters = dict[str, Tensor]
 
@@ -53,7 +55,7 @@ class Problem:
     components: Components | None = None
 
     def __init__(
-        self, new: Attention, heads: PlainHeads, inputs: Inputs, iterations: int = 100
+        self, new: Attention, heads: PlainHeads, inputs: Inputs, iterations: int = ROUNDS
     ) -> None:
         """``iterations``: the most rounds of least squares for a CP decomposition."""
         self.new: Any = new
@@ -162,41 +164,6 @@ def fit_mhe_mul(p: Problem) -> Parameters:
     return parameters
 
 
-def fit_mhe_add(p: Problem) -> Parameters:
-    """Fit MHE-Add, whose head i has the score (W_Q x + e_i)^T W_K y.
-
-    e_i is free, so W_Q mean(x) + e_i can fit the head's scores at the mean of x by itself. W_Q fits
-    how scores vary around this mean. As it serves all heads, it fits the mean of their scores.
-    """
-    heads = p.heads
-    n, _, width = heads.query.shape  # width: C
-    mean = p.inputs.query.mean  # (C,)
-    root = Root.of(p.inputs.query.covariance)
-    mean_scores = p.scores[:, :width].mean(dim=0)  # (C, M)
-    query_at_mean = heads.query @ mean + heads.query_bias  # (n, k)
-    scores_at_mean = (query_at_mean.unsqueeze(1) @ heads.key).squeeze(1)  # (n, M)
-    # The n heads share the mean scores, so a squared error of these counts n times.
-    weighted = n**0.5 * root.matrix @ mean_scores  # (C, M)
-    rows = torch.cat((weighted, scores_at_mean))  # (C + n, M)
-    (queries,), key = low_rank(rows.unsqueeze(0), p.memory_root, p.new.head_dim)
-    query = (root.inverse @ queries[:width] / n**0.5).T  # (d, C), W_Q
-    shift = queries[width:] - query @ mean  # (n, d), e_i
-    output, value = low_rank(p.outputs, p.memory_root, p.new.head_dim)
-    value = value.unsqueeze(0)  # (1, d, M)
-    query = pad(query, (0, 1))  # (d, C + 1), without biases
-    parameters = p.parameters(query, key, value, output)
-    # The smallest value shifts that give the output's constant; a bias adds the remainder.
-    constant = p.output_constant(value, output)  # (C,)
-    joined = parameters["out_proj.weight"]  # (C, n d)
-    shifts = torch.linalg.pinv(joined) @ constant  # (n d,)
-    if p.new.bias:
-        parameters["out_proj.bias"] = constant - joined @ shifts
-    parameters["query_embedding"] = shift
-    parameters["key_embedding"] = torch.zeros_like(shift)
-    parameters["value_embedding"] = shifts.unflatten(0, (n, -1))
-    return parameters
-
-
 def fit_collaborative(p: Problem) -> Parameters:
     """Fit collaborative attention: its scores are a CP decomposition, exact for D = n d."""
     heads = p.heads
@@ -223,9 +190,9 @@ def fit_collaborative(p: Problem) -> Parameters:
     return parameters
 
 
+#: Kind -> the function that fits it; these are the kinds of ``convert --to``.
 FIT = {
     "mhe_mul": fit_mhe_mul,
-    "mhe_add": fit_mhe_add,
     "mqa": fit_grouped,
     "gqa": fit_grouped,
     "collaborative": fit_collaborative,

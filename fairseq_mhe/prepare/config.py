@@ -104,8 +104,9 @@ class PrepareConfig(TextOptions):
         "drop training pairs with a side of over N tokens (no tokeniser: 8 N characters, no "
         "spaces: 4 N)",
     )
+    # Moses' own default. It keeps the embedded corpus, where one word may be six.
     max_ratio: float | None = option(
-        1.5,
+        9.0,
         "drop training pairs if one side is over X times as long as the other",
         type=number_from(1),
         metavar="X",

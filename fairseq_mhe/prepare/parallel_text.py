@@ -49,7 +49,11 @@ _WARN_ABOVE = 10  # percent of dropped pairs
 #: With the tokeniser and --hold-out, these options determine what cleaning writes.
 _CLEANING = ("max_tokens", "max_ratio", "punctuation", "lowercase")
 #: Why a pair of train is dropped: the key of its count -> the words of messages.
-_REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
+_REASONS = {
+    "empty": "empty",
+    "too_long": "too long (--max-tokens)",
+    "ratio": "of unlike lengths (--max-ratio)",
+}
 _LONGEST_WORD = 1000  # characters; its subwords could exceed fairseq's 1,024 positions
 
 

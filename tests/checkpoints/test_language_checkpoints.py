@@ -1,4 +1,4 @@
-"""``fold``, ``convert`` and ``to-collaborative`` accept checkpoints of language models."""
+"""``fold`` and ``convert`` accept checkpoints of language models."""
 
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,9 @@ def test_scales_that_fairseq_loses_are_not_folded(tmp_path: Path, scale: str, ca
     assert "has no stock form: fairseq's own model loses" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("line", ["convert --to mhe_mul", "to-collaborative --dim 16"])
+@pytest.mark.parametrize(
+    "line", ["convert --to mhe_mul", "convert --to collaborative --collaborative-dim 16"]
+)
 @each_family
 def test_a_stock_checkpoint_is_converted(
     family: tuple, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -28,7 +28,6 @@ COMMANDS = {
     "inspect": ["inspect", "IN"],
     "fold": ["fold", "IN", "OUT"],
     "convert": ["convert", "--to", "mqa", "IN", "OUT"],
-    "to-collaborative": ["to-collaborative", "--dim", "8", "IN", "OUT"],
     "to-ctranslate2": ["to-ctranslate2", "IN", "--data", "DATA", "--out", "OUT"],
     "average": ["average", "IN", "--output", "OUT"],
 }

@@ -170,9 +170,7 @@ def checkpoint(registered: Path, tmp_path: Path) -> Path:
     return save(tmp_path / "example.pt", make_model(attention=NEW), attention=NEW)
 
 
-@pytest.mark.parametrize(
-    "words", [["fold"], ["to-collaborative", "--dim", "4"], ["convert", "--to", "mqa"]]
-)
+@pytest.mark.parametrize("words", [["fold"], ["convert", "--to", "mqa"]])
 def test_conversions_refuse_a_kind_without_stock_form_in_one_line(
     checkpoint: Path, words: list[str], refused: Refused
 ) -> None:

@@ -25,6 +25,7 @@ def config(tmp_path: Path, corpus: dict[str, Pairs]) -> PrepareConfig:
         for name, size in sizes.items()
     }
     options |= {"train": (options["train"],), "source_lang": "en", "target_lang": "de"}
+    options["max_ratio"] = 1.5  # as for WMT14
     return PrepareConfig(out=tmp_path / "data", vocab_size=200, workers=1, **options)
 
 

@@ -14,6 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
@@ -29,7 +30,7 @@ from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
 from tests.fixtures import miniature as mini
 from tests.fixtures.miniature import Miniature, Server, remote_file, serve, write_archive
-from tests.fixtures.text import Pairs, sides
+from tests.fixtures.text import Pairs, sides, write_parallel
 from tests.prepare.conftest import LINES
 from tests.prepare.test_parallel_text import snapshot, times
 
@@ -208,15 +209,28 @@ def test_raw_equals_the_embedded_pairs(prepared: Path, corpus: dict[str, Pairs])
 def test_defaults_of_corpora_are_those_of_docs_data() -> None:
     """--vocab-size, --max-tokens, --max-ratio, --punctuation and --lowercase of each corpus."""
     recipes: dict[type[PrepareConfig], tuple[int, int, float | None, bool, bool]] = {
-        HomeAssistant: (4000, 250, None, False, False),
+        HomeAssistant: (4000, 250, 9, False, False),
         Iwslt14: (10000, 175, 1.5, False, True),
-        Multi30k: (10000, 250, None, True, False),
+        Multi30k: (10000, 250, 9, True, False),
         Wmt14: (32000, 250, 1.5, True, False),
     }
     for corpus, recipe in recipes.items():
         known = corpus()
         lengths = known.max_tokens, known.max_ratio
         assert (known.vocab_size, *lengths, known.punctuation, known.lowercase) == recipe
+
+
+def test_own_text_is_cleaned_like_the_embedded_corpus(
+    corpus: dict[str, Pairs], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No pair is lost: one German compound may translate six English words."""
+    words = ["prepare", "--source-lang", "en", "--target-lang", "de", "--vocab-size", "100"]
+    for split in SPLITS:
+        words += [f"--{split}", str(write_parallel(tmp_path / split, corpus[split]))]
+    assert cli.main([*words, "--out", str(tmp_path / "data")]) == 0
+    lines = read_manifest(tmp_path / "data")["lines"]
+    assert lines == {split: len(corpus[split]) for split in SPLITS}
+    assert "warning" not in capsys.readouterr().err
 
 
 def test_wikitext103_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.prepare.corpora import __main__ as corpora
+from fairseq_mhe import cli
+from fairseq_mhe.prepare.corpora.command import CORPORA
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.task_files import put_task
 from tests.prepare.conftest import LINES
@@ -30,11 +31,18 @@ def test_a_script_prepares_a_folder_with_a_space_in_its_name(
     assert read_manifest(data)["lines"] == {"train": 4, "valid": 4}
 
 
-def test_errors_name_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["ptb", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
-    assert corpora.main(words) == 2
+def test_errors_name_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["corpus", "ptb", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert cli.main(words) == 2
     line = capsys.readouterr().err
-    assert re.fullmatch(r"ptb\.sh: error: .*ptb\.train\.txt does not exist.*\n", line)
+    assert re.fullmatch(r"fairseq-mhe corpus: error: .*ptb\.train\.txt does not exist.*\n", line)
     with pytest.raises(SystemExit, match="2"):
-        corpora.main([*words, "a", "word"])
-    assert capsys.readouterr().err.endswith("\nptb.sh: error: unrecognized arguments: a word\n")
+        cli.main([*words, "a", "word"])
+    error = "\nfairseq-mhe corpus ptb: error: unrecognized arguments: a word\n"
+    assert capsys.readouterr().err.endswith(error)
+
+
+def test_each_corpus_has_a_script() -> None:
+    """own_corpus.sh is `fairseq-mhe prepare`."""
+    scripts = {script.stem for script in GLUE.parent.glob("*.sh")}
+    assert scripts == {*CORPORA, "own_corpus"}

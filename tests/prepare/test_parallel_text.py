@@ -25,7 +25,7 @@ from fairseq_mhe.prepare.text import write_lines
 from tests.fixtures.text import Pairs
 from tests.prepare.conftest import write_parallel
 
-MOSES = PrepareConfig(source_lang="en", target_lang="de", tokenizer="moses")
+MOSES = PrepareConfig(source_lang="en", target_lang="de", tokenizer="moses", max_ratio=1.5)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_dropped_pairs_are_counted_then_warned_of_then_refused(
         pairs = [good] * (99 - unlike_ones) + [unlike] * unlike_ones + [("", "leer")]
         write_parallel(tmp_path / share, pairs)
     prepare(replace(config, train=(tmp_path / "few",)))
-    summary = "train: 94 of 100 pairs kept, 1 empty, 5 of unlike lengths"
+    summary = "train: 94 of 100 pairs kept, 1 empty, 5 of unlike lengths (--max-ratio)"
     assert summary in capsys.readouterr().err.splitlines()
     prepare(replace(config, train=(tmp_path / "few",), max_ratio=None))
     assert "train: 99 of 100 pairs kept, 1 empty" in capsys.readouterr().err.splitlines()

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
+from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.understanding import WordsPredictionTask
-from fairseq_mhe.prepare.corpora.__main__ import OfficialTask, main
+from fairseq_mhe.prepare.corpora.official_task import OfficialTask
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import TEXT
@@ -354,6 +355,6 @@ def test_squad_sh_downloads_and_prepares(
         (tmp_path / f"squad1.{path.name}").rename(path)
     monkeypatch.setitem(TASKS, "squad1", published_as("squad1", *paths))
     words = ["squad1", "--text", str(language_text), "--mirror", server.url]
-    assert main(["squad", *words, "--out", str(tmp_path / "out")]) == 0
+    assert cli.main(["corpus", "squad", *words, "--out", str(tmp_path / "out")]) == 0
     folder = open_task(tmp_path / "out")
     assert (folder.task.name, folder.manifest["block"]) == ("squad1", 384)

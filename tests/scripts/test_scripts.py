@@ -8,7 +8,7 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.bench.run import BENCHMARKS
 from fairseq_mhe.common.arguments import from_options
-from fairseq_mhe.prepare.corpora.__main__ import CORPORA
+from fairseq_mhe.prepare.corpora.command import CORPORA
 from studies.__main__ import OTHERS, STUDIES
 from tests.fixtures.processes import python
 from tests.scripts.conftest import REPOSITORY, Sandbox
@@ -72,7 +72,7 @@ def test_every_command_has_help_without_the_extras() -> None:
     """A command that imports ctranslate2 or tensorly at its start would fail here."""
     lines = [f"studies {name}" for name in ("", *STUDIES, *OTHERS)]
     lines += [f"fairseq_mhe_cli {name}" for name in ("", *cli.SUBCOMMANDS)]
-    lines += [f"fairseq_mhe.prepare.corpora {name}" for name in CORPORA]
+    lines += [f"fairseq_mhe_cli corpus {name}" for name in CORPORA]
     rooms = [str(REPOSITORY / room) for room in ("", "scripts")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms)}
     done = python(_HELP_WITHOUT, *lines, env=environment)
@@ -107,15 +107,17 @@ def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: i
     tests_of_gpus = [Path(name).relative_to(sandbox.repository) for name in tests[2:]]
     assert all((REPOSITORY / name).is_file() for name in tests_of_gpus)
     parsed = [cli.build_parser(call[1]).parse_args(call[1:]) for call in calls]
-    training, generation, quickstart, _ = parsed
+    training, large, generation, quickstart, _ = parsed
     assert {args.device for args in parsed if hasattr(args, "device")} == {device}
     assert quickstart.precision == {"cuda": "fp16", "cpu": "auto"}[device]
-    assert (prepare[1], prepare[-1]) == ("home_assistant_en_de", str(training.data))
+    corpus = cli.build_parser("corpus").parse_args(prepare[1:])
+    assert (corpus.name, corpus.out) == ("home_assistant_en_de", training.data)
     assert training.without_graphs == generation.without_graphs == (device == "cuda")
     assert generation.ctranslate2 == (not left_out)
     assert training.profile
     assert generation.profile
-    for args in (training, generation):
+    assert max(training.max_tokens) < min(large.max_tokens)
+    for args in (training, large, generation):
         benchmark = BENCHMARKS[args.bench]
         assert benchmark.variants(from_options(benchmark.options, args)), "UserError"
         assert args.repetitions >= (3 if device == "cuda" else 1)
@@ -127,7 +129,7 @@ def test_gpu_check_skips_steps_without_time_left(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     done = sandbox.run("--minutes", "0", script="scripts/gpu_check.sh", NOT_INSTALLED="0")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("failed, or no time was left") == 6
+    assert done.stderr.count("failed, or no time was left") == 7
     for minutes in ("abc", "08", "-1", "9" * 30):
         done = sandbox.run("--minutes", minutes, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
         assert (done.returncode, done.stdout) == (2, "")

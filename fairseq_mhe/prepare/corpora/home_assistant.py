@@ -33,8 +33,6 @@ class HomeAssistant(PairCorpus):
 
     out: Path = out_option("runs/home-assistant-data")
     vocab_size: int = vocabulary(4000)
-    # No filter: the pairs are clean, and one German compound may translate five English words.
-    max_ratio: float | None = None
     limit: int | None = integer(
         None, "use N training pairs, and N/10 of valid and test each", _HELD_OUT_PART
     )

@@ -26,6 +26,7 @@ class Iwslt14(Downloads, PairCorpus):
     out: Path = out_option("runs/iwslt14-data")
     vocab_size: int = vocabulary(10000)
     max_tokens: int = 175
+    max_ratio: float | None = 1.5
     lowercase: bool = True
     hold_out: int = 23
 

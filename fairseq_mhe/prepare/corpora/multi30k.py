@@ -23,11 +23,10 @@ BPE_NAMES = {"train": "train", "valid": "valid", "test": "test.2016"}
 
 @dataclass(frozen=True)
 class Multi30k(Downloads, PairCorpus):
-    """Prepare Multi30k from the published text; no pair is dropped for its length ratio."""
+    """Prepare Multi30k from the published text; no pair is dropped."""
 
     out: Path = out_option("runs/multi30k-data")
     vocab_size: int = vocabulary(10000)
-    max_ratio: float | None = None
     punctuation: bool = True
 
     def prepare(self) -> Path:

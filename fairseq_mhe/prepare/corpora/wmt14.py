@@ -33,6 +33,7 @@ class Wmt14(Downloads, PairCorpus):
     out: Path = out_option("runs/wmt14-data")
     vocab_size: int = vocabulary(32000)
     punctuation: bool = True
+    max_ratio: float | None = 1.5
     newstest: Path | None = option(
         None,
         "folder of newstest2013.{en,de} and newstest2014.{en,de} (also .gz, .xz), to skip "

@@ -1,0 +1,62 @@
+"""The tasks of GLUE, SuperGLUE and SQuAD: download their official files and prepare them."""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fairseq_mhe.common.arguments import integer, option
+from fairseq_mhe.prepare.corpora.known import Downloads
+from fairseq_mhe.prepare.download import extract
+from fairseq_mhe.prepare.task_folder import prepare_task
+from fairseq_mhe.prepare.tasks import Task
+from fairseq_mhe.prepare.text import read_lines, write_lines
+
+
+@dataclass(frozen=True)
+class OfficialTask(Downloads):
+    """Prepare a task of GLUE, SuperGLUE or SQuAD, in the subwords of a language model."""
+
+    folder: Path | None = option(
+        None,
+        "folder of the unpacked official files, of this task or of all, to skip the download",
+        type=Path,
+    )
+    text: Path = option(
+        None, "the language model's data folder", type=Path, required=True, metavar="DATA"
+    )
+    out: Path = option(
+        None, "new task folder (default: runs/TASK-data)", type=Path, metavar="DIR"
+    )
+    block: int = integer(512, "tokens of an example, at most the model's positions", 8)
+
+    def prepare(self, task: Task) -> Path:
+        out = self.out or Path(f"runs/{task.name}-data")
+        folder = self.folder or replace(self, out=out).obtain(task)
+        return prepare_task(task, folder, self.text, out, self.block)
+
+    def obtain(self, task: Task) -> Path:
+        """Download a task's official files, return their folder; raises UserError as `unpack`."""
+
+        def unpack(paths: list[Path], work: Path) -> None:
+            if task.name == "mrpc":
+                # The second file lists the pairs of identifiers of GLUE's dev set.
+                header, *rows = read_lines(paths[0])
+                dev_pairs = list(read_lines(paths[1]))
+                dev = []
+                for row in rows:
+                    _, first, second, *_ = row.split("\t")
+                    if f"{first}\t{second}" in dev_pairs:
+                        dev.append(row)
+                train = [row for row in rows if row not in dev]
+                write_lines(work / "train.tsv", [header, *train])
+                write_lines(work / "dev.tsv", [header, *dev])
+            elif task.suite == "squad":
+                for path in paths:
+                    shutil.copy(path, work)
+            else:
+                splits = ("train", *task.scored)
+                names = [f"{task.folder}/{split}{task.suffix}" for split in splits]
+                extract(paths[0], names, work)
+
+        self.unpack(task.files, unpack)
+        return self.original
