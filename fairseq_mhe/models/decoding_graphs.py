@@ -18,6 +18,8 @@ from fairseq_mhe.models.recording import Recordings, Shape, round_up
 
 #: A step has room for at least these multiples of sentences, source and target tokens.
 _SENTENCE_MULTIPLE, _SOURCE_MULTIPLE, _TARGET_MULTIPLE = 8, 16, 32
+#: Environment variable; 0 turns these graphs off.
+_SWITCH = "FAIRSEQ_MHE_CUDA_GRAPHS"
 _KEPT_STEPS = 16  # each holds memory for the caches of a batch
 #: Key of a search's `_Lease` in its incremental state; None there: the search has no graph.
 LEASE = "lease of a decoding step"
@@ -27,7 +29,7 @@ Caches = Mapping[Any, KeyValueCache]  # by sublayer
 
 def generates_by_graphs(decoder: Any, tokens: Tensor) -> bool:
     """Return whether graphs may run a search, unless FAIRSEQ_MHE_CUDA_GRAPHS=0 forbids it."""
-    on_gpu = tokens.is_cuda and os.environ.get("FAIRSEQ_MHE_CUDA_GRAPHS") != "0"
+    on_gpu = tokens.is_cuda and os.environ.get(_SWITCH) != "0"
     # fairseq's adaptive embedding and its embedding of characters wait for the GPU.
     table = type(decoder.embed_tokens) is nn.Embedding
     fits = table and decoder.embed_positions is not None
@@ -37,6 +39,8 @@ def generates_by_graphs(decoder: Any, tokens: Tensor) -> bool:
 
 class DecodingGraphs(Recordings):
     """Runs a decoder by graphs, from the second step of a search on."""
+
+    advice = f"set {_SWITCH}=0"
 
     def __init__(self, decoder: Any) -> None:
         super().__init__(decoder)

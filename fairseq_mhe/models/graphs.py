@@ -60,6 +60,8 @@ def _check_gpus(options: Mapping[str, Any], gpus: int) -> None:
 class Graphs(Recordings):
     """Runs `compute_features` of a ``model`` by graphs, from the second batch of a shape on."""
 
+    advice = "leave --cuda-graphs out"
+
     def __init__(self, model: Any) -> None:
         #: None for a shape that occurred once.
         self.by_shape: dict[Shape, _Graph | None] = {}

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from fairseq_mhe.common.errors import UserError
+
 logger = logging.getLogger(__name__)
 
 #: A function that starts kernels.
@@ -110,6 +112,8 @@ class Recordings:
     None in their place.
     """
 
+    advice: str  # how a user turns these recordings off
+
     def __init__(self, module: Any) -> None:
         self.module = module
         self._too_large: list[Shape] = []  # their recordings ran out of memory
@@ -126,7 +130,8 @@ class Recordings:
     def try_to_record(self, shape: Shape, make: Callable[[], Made]) -> Made | None:
         """Return what ``make`` records for a shape; None if the GPU's memory is too small for it.
 
-        Then all recordings are gone, and neither this shape nor a larger one is tried again.
+        Then all recordings are gone, and neither this shape nor a larger one is tried again. Raises
+        UserError if the code cannot be recorded, as where it asks the GPU for a number.
         """
         if any(map(functools.partial(_is_as_large, shape), self._too_large)):
             return None
@@ -134,6 +139,11 @@ class Recordings:
             return make()
         except torch.OutOfMemoryError:
             self._too_large.append(shape)
+        except RuntimeError as error:  # the same code has just run without a graph
+            reason = str(error).partition("\n")[0]
+            raise UserError(
+                f"no CUDA graph can hold the code of this model ({reason}): {self.advice}"
+            ) from error
         # Only when all graphs are gone does torch return their memory, which the caller may need.
         self.forget()
         torch.cuda.empty_cache()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention import KINDS
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models import decoding_graphs, recording
 from fairseq_mhe.models.decoding_graphs import generates_by_graphs
 from tests.fixtures import tape
@@ -265,6 +266,24 @@ def test_embeddings_that_ask_the_gpu_decode_without_graphs(
     model = make_language_model("transformer_lm_mhe", **options).to(DEVICE)
     model.make_generation_fast_()
     assert_decodes_as_without_graphs(monkeypatch, model, batch_of(3, 7))
+
+
+class Asking(KINDS["mha"]):  # type: ignore[misc]
+    """A researcher's kind that asks the GPU for a number."""
+
+    def queries(self, x: Tensor) -> Tensor:
+        if x.isnan().any():
+            raise FloatingPointError
+        return super().queries(x)
+
+
+def test_a_kind_that_asks_the_gpu_is_told_how_to_decode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "asking", Asking)
+    (model,) = models_of(1, attention="asking")
+    with pytest.raises(UserError, match="FAIRSEQ_MHE_CUDA_GRAPHS=0"):
+        forced_logits(model, batch_of(3, 7))
+    monkeypatch.setenv("FAIRSEQ_MHE_CUDA_GRAPHS", "0")
+    forced_logits(model, batch_of(3, 7))
 
 
 class Counting(KINDS["mha"]):  # type: ignore[misc]
