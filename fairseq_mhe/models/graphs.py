@@ -73,6 +73,7 @@ class Graphs(Recordings):
         self._max_lengths = tree_leaves(model.max_positions())  # for S and T, or T
         self._open_pass: Callable[[], _Pass | None] = lambda: None
         self._peak_memory = 0
+        self._largest_batch = 0  # in padded tokens
         # Autograd computes the gradient of the first embedding last, when memory has peaked.
         self.parameters[0].register_post_accumulate_grad_hook(self._note_memory)
 
@@ -117,6 +118,7 @@ class Graphs(Recordings):
         """Return the graph for tokens (B, S), (B, T), or None as `__call__`; record a new one."""
         shape = self._padded_shape(tokens)
         if shape not in self.by_shape:
+            self._make_room(shape)
             self.by_shape[shape] = None
             return None
         if self._open_pass():
@@ -124,7 +126,8 @@ class Graphs(Recordings):
         if self.snapshot.changed():
             self.forget()
         graph = self.by_shape[shape]
-        if graph is None and not self.recorder.has_memory(self._peak_memory):
+        peak = self._peak_memory
+        if graph is None and not self.recorder.has_memory(peak, graph=peak):
             return None
         # Checked last, because the host waits for the GPU here.
         if not padded_on_the_right(tokens[-1].eq(self.padding)):
@@ -134,6 +137,18 @@ class Graphs(Recordings):
             if graph is not None:
                 self.by_shape[shape] = graph
         return graph
+
+    def _make_room(self, shape: Shape) -> None:
+        """Drop all graphs if this shape is larger than all before, and may not fit beside them."""
+        size = shape[0] * sum(shape[1:])
+        if size <= self._largest_batch:
+            return
+        if self._largest_batch:
+            peak = self._peak_memory * size / self._largest_batch
+            if self.recorder.pool_bytes and not self.recorder.has_memory(peak):
+                self.forget()
+                torch.cuda.empty_cache()
+        self._largest_batch = size
 
     def _padded_shape(self, tokens: tuple[Tensor, ...]) -> Shape:
         """Return the shape of the graph for tokens (B, S) and (B, T), or (B, T) alone."""

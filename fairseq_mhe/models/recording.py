@@ -64,11 +64,11 @@ class Recorder:
         finally:
             self.pool_bytes += torch.cuda.memory_reserved() - before
 
-    def has_memory(self, peak: int) -> bool:
-        """Return whether a batch of ``peak`` bytes still fits after one more recording of it."""
+    def has_memory(self, batch: float, graph: float = 0) -> bool:
+        """Return whether ``batch`` bytes fit beside the graphs, and one more of ``graph`` bytes."""
         free, _ = torch.cuda.mem_get_info()
         usable = free + torch.cuda.memory_reserved()
-        return usable > peak + max(peak, self.pool_bytes)
+        return usable > batch + max(graph, self.pool_bytes)
 
     def half_is_free(self) -> bool:
         """Return whether half of the GPU's memory is free for other work than these graphs."""

@@ -172,7 +172,29 @@ def test_a_recording_that_runs_out_of_memory_loses_no_batch(
     assert [size for size in tries if size > 8] == [24] * (1 + (part == "backward"))
 
 
-@pytest.mark.skipif(DEVICE == "cuda", reason="sets what the memory of a tape is")
+only_tapes = pytest.mark.skipif(DEVICE == "cuda", reason="sets how much memory tapes take")
+
+
+@only_tapes
+def test_graphs_are_dropped_if_a_larger_batch_may_not_fit_beside_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 100 bytes a batch takes 30, and its graphs 35. One three times as large takes 90."""
+    model = model_of()
+    for shape in ((5, 7), (5, 7)):
+        assert_trains_as_without_graphs(model, batch_of(*shape))
+    assert len(recorded(model)) == 1
+    tape.set_memory(monkeypatch, total=100, cached=35)
+    model._graphs.recorder.pool_bytes = 35
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 30)
+    assert_trains_as_without_graphs(model, batch_of(5, 7))
+    assert_trains_as_without_graphs(model, batch_of(3, 4))  # of another shape, but smaller
+    assert len(recorded(model)) == 1
+    assert_trains_as_without_graphs(model, batch_of(17, 7))
+    assert not recorded(model)
+
+
+@only_tapes
 def test_no_graph_is_recorded_if_those_before_hold_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
