@@ -1,6 +1,5 @@
-"""The base class of every kind: sizes, options, projections, fairseq's interface and the cache."""
+"""The base class of every kind: sizes, projections, fairseq's interface and the cache."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,57 +8,18 @@ from torch import Tensor, nn
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.attention.fused import attend
 from fairseq_mhe.attention.masks import Mask
+from fairseq_mhe.attention.options import HEAD_DIM, Option
 from fairseq_mhe.attention.plain_heads import PlainHeads
 from fairseq_mhe.attention.reference import Attended
 from fairseq_mhe.common.errors import UserError
 
 #: fairseq's Xavier gain: three (C, C) projections start like the parts of one (3 C, C) matrix.
 PACKED_GAIN = 2**-0.5
-_HEAD_DIM_HELP = "width of a head (default: embedding dimension / heads)"
-_INIT_HELP = (
-    "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
-    "(gain 1) or head (as large as the weights of one head in mha) (default: packed for mhe_mul "
-    "and mhe_add, head for mhe_conv)"
-)
 #: Methods on which `plain_heads` depends.
 _HOOKS = {
     *("forward", "project_inputs", "queries", "keys_values", "attend", "merge"),
     *("_get_input_buffer", "reorder_incremental_state"),
 }
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option of a kind; ``flag`` is its name on fairseq-train's command line, with underscores.
-
-    ``default``: None if the kind computes it from its sizes. ``choices``: the only allowed values.
-    """
-
-    flag: str
-    help: str
-    type: type = int
-    default: Any = None
-    choices: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.flag.removeprefix("attention_")
-
-    def value(self, given: Any) -> Any:
-        """Return ``given``, or the default for None; raise ValueError if it is not allowed."""
-        value = self.default if given is None else given
-        if self.choices and value not in self.choices:
-            known = ", ".join(self.choices)
-            raise ValueError(f"unknown {self.name} {value!r}; choose one of: {known}")
-        if self.type is int and value is not None and value < 1:
-            raise ValueError(f"{self.name} must be positive, not {value}")
-        return value
-
-
-def init_option(default: str) -> Option:
-    """Return the option that scales the initial weights of projections that several heads share."""
-    choices = "packed", "xavier", "head"
-    return Option("shared_projection_init", _INIT_HELP, str, default, choices)
 
 
 class Attention(nn.Module):
@@ -83,7 +43,7 @@ class Attention(nn.Module):
     Raises ValueError if sizes do not fit together, or the kind does not use an option.
     """
 
-    OPTIONS: tuple[Option, ...] = (Option("attention_head_dim", _HEAD_DIM_HELP),)
+    OPTIONS: tuple[Option, ...] = (HEAD_DIM,)
     #: Reason why plain heads cannot compute this kind, or None.
     not_foldable_because: str | None = None
     #: True if plain_heads is linear in the parameters: then the mean of folds is the fold of the
@@ -191,6 +151,13 @@ class Attention(nn.Module):
         layer = nn.Linear(in_features, out_features, bias and self.bias)
         nn.init.xavier_uniform_(layer.weight, gain=gain)
         return layer
+
+    def normal(self, *shape: int, std: float) -> nn.Parameter:
+        """Return a parameter of this shape, with initial values N(0, std)."""
+        parameter = nn.Parameter(torch.empty(shape))
+        if not parameter.is_meta:  # else torch loads its compiler, for a second
+            nn.init.normal_(parameter, std=std)
+        return parameter
 
     def gain(self, width: int) -> float:
         """Return the Xavier gain of a projection whose inputs are ``width`` numbers."""

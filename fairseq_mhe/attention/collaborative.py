@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from fairseq_mhe.attention.base import Attention, Option, split_heads
+from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, average, heads_of
+from fairseq_mhe.attention.options import Option
 from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
 
 _DIM_HELP = "width of the shared queries and keys (default: embedding dimension / 4)"

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from fairseq_mhe.attention.base import Attention, init_option
+from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.equations import Result, affine, average, heads_of
 from fairseq_mhe.attention.fused import attend_scores, scores_of
+from fairseq_mhe.attention.options import shared_init
 from fairseq_mhe.attention.reference import Attended
 
 #: Keys that one score reads: as many as a head of MHE has embeddings.
@@ -101,7 +102,7 @@ class MHAConv(Attention):
 class MHEConv(MHAConv):
     """All heads share one query, key and value projection, and differ only in their filters."""
 
-    OPTIONS = (*Attention.OPTIONS, init_option("head"))
+    OPTIONS = (*Attention.OPTIONS, shared_init("head"))
     shares_queries = shares_keys_values = True
 
 

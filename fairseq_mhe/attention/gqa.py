@@ -9,15 +9,9 @@ import math
 
 from torch import Tensor
 
-from fairseq_mhe.attention.base import Attention, Option
+from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
-
-_KV_HEADS_HELP = (
-    "key/value heads, a divisor of the number of heads (default: for gqa 2, or 1 for an odd "
-    "number of heads; for skv all heads)"
-)
-#: The option of kinds that have groups of heads.
-KV_HEADS = Option("attention_kv_heads", _KV_HEADS_HELP)
+from fairseq_mhe.attention.options import KV_HEADS
 
 
 def check_kv_heads(num_heads: int, kv_heads: int) -> None:

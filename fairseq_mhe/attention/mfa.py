@@ -12,8 +12,9 @@ from dataclasses import replace
 from torch import Tensor
 from torch.nn.functional import rms_norm
 
-from fairseq_mhe.attention.base import Attention, Option, split_heads
+from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
+from fairseq_mhe.attention.options import Option
 from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
 
 NORM_EPS = 1e-6

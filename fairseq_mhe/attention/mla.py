@@ -13,8 +13,9 @@ by all heads. ``equation`` is the paper's form.
 import torch
 from torch import Tensor
 
-from fairseq_mhe.attention.base import Attention, Option, join_heads, split_heads
+from fairseq_mhe.attention.base import Attention, join_heads, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
+from fairseq_mhe.attention.options import Option
 from fairseq_mhe.attention.plain_heads import PlainHeads, bias_of, head_projections
 
 _LATENT_DIM_HELP = (

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
-from fairseq_mhe.attention.gqa import KV_HEADS, check_kv_heads
+from fairseq_mhe.attention.gqa import check_kv_heads
+from fairseq_mhe.attention.options import KV_HEADS
 from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention.base import Attention, Option
+from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
 from fairseq_mhe.attention.fused import drop, softmax
 from fairseq_mhe.attention.masks import Mask, hide
+from fairseq_mhe.attention.options import Option
 from fairseq_mhe.attention.reference import Attended
 
 _RANK_HELP = (

@@ -13,8 +13,9 @@ The defaults 4, d and d give the cache of MHE: one key and one value head of wid
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention.base import Attention, Option, join_heads, split_heads
+from fairseq_mhe.attention.base import Attention, join_heads, split_heads
 from fairseq_mhe.attention.equations import Result, affine, average
+from fairseq_mhe.attention.options import Option
 from fairseq_mhe.attention.plain_heads import PlainHeads, bias_of, head_projections
 
 _HEAD_RANK_HELP = "rank over heads (default: 4, at most the number of heads)"
@@ -42,10 +43,6 @@ class TuckerAttention(Attention):
     tucker_head_rank: int  # a
     tucker_query_rank: int  # b
     tucker_key_rank: int  # c
-    score_weights: nn.Parameter  # (n, a), u
-    score_matrices: nn.Parameter  # (a, b, c), C_j
-    output_weights: nn.Parameter  # (n, a), v
-    output_matrices: nn.Parameter  # (a, b, c), D_j
 
     def build(self) -> None:
         a = self.tucker_head_rank = self.tucker_head_rank or min(4, self.num_heads)
@@ -54,30 +51,27 @@ class TuckerAttention(Attention):
         self.q_proj = self.input_linear(self.embed_dim, b)
         self.k_proj = self.input_linear(self.kdim, c)
         self.v_proj = self.input_linear(self.vdim, b)
-        for name in ("score", "output"):
-            weights = nn.Parameter(torch.empty(self.num_heads, a))  # (n, a)
-            matrices = nn.Parameter(torch.empty(a, b, c))
-            if not weights.is_meta:
-                nn.init.normal_(weights, std=a**-0.5)
-                nn.init.normal_(matrices, std=b**-0.5)
-            self.register_parameter(f"{name}_weights", weights)
-            self.register_parameter(f"{name}_matrices", matrices)
+        self.score_weights = self.normal(self.num_heads, a, std=a**-0.5)  # (n, a), u
+        self.score_matrices = self.normal(a, b, c, std=b**-0.5)  # (a, b, c), C_j
+        self.output_weights = self.normal(self.num_heads, a, std=a**-0.5)  # (n, a), v
+        self.output_matrices = self.normal(a, b, c, std=b**-0.5)  # (a, b, c), D_j
         # The output adds up n heads: Xavier's range of a matrix (C, n c) keeps its variance.
         gain = ((self.embed_dim + c) / (self.embed_dim + self.num_heads * c)) ** 0.5
         self.out_proj = self.linear(c, self.embed_dim, gain)
         if self.out_proj.bias is not None:
             nn.init.zeros_(self.out_proj.bias)
 
-    def head_matrices(self, name: str) -> Tensor:
-        """(n, b, c): M_i for ``name`` "score", N_i for "output"."""
-        weights = self.get_parameter(f"{name}_weights")  # (n, a)
-        return torch.einsum(
-            "na,abc->nbc", weights, self.get_parameter(f"{name}_matrices")
-        )
+    def score_cores(self) -> Tensor:
+        """(n, b, c): the M_i."""
+        return torch.einsum("na,abc->nbc", self.score_weights, self.score_matrices)
+
+    def output_cores(self) -> Tensor:
+        """(n, b, c): the N_i."""
+        return torch.einsum("na,abc->nbc", self.output_weights, self.output_matrices)
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, c): X U M_i."""
-        matrices = self.head_matrices("score").transpose(0, 1).flatten(1)  # (b, n c)
+        matrices = self.score_cores().transpose(0, 1).flatten(1)  # (b, n c)
         return split_heads(self.q_proj(x) @ matrices, self.num_heads)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,13 +80,13 @@ class TuckerAttention(Attention):
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, n, T, b) -> (T, B, C): sum_i (head_i N_i) O."""
-        matrices = self.head_matrices("output").flatten(0, 1)  # (n b, c)
+        matrices = self.output_cores().flatten(0, 1)  # (n b, c)
         return self.out_proj(join_heads(heads) @ matrices)
 
     def plain_heads(self) -> PlainHeads:
         """Queries contain M_i and the output N_i; keys and values are the same for all heads."""
-        scores = self.head_matrices("score").detach().double()  # (n, b, c)
-        outputs = self.head_matrices("output").detach().double()
+        scores = self.score_cores().detach().double()  # (n, b, c)
+        outputs = self.output_cores().detach().double()
         query, query_bias = head_projections(self.q_proj, 1)  # (1, b, C), (1, b)
         key, key_bias = head_projections(self.k_proj, 1)
         value, value_bias = head_projections(self.v_proj, 1)

@@ -13,7 +13,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from omegaconf import DictConfig, OmegaConf
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention, kind_class
-from fairseq_mhe.attention.base import Option
+from fairseq_mhe.attention.options import Option
 from fairseq_mhe.common.arguments import option as declared
 
 DEFAULT_ATTENTION = "mhe_mul"

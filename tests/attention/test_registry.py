@@ -10,7 +10,7 @@ REFUSED = [
     (("mhe",), (8, 2), {}, r"unknown .*'mhe'.*mha, mhe_mul, mhe_add.* --user-dir"),
     (EVERY, (10, 4), {}, "embed_dim 10 is not divisible by num_heads 4"),
     (EVERY, (8, 0), {}, "num_heads 0 must both be positive"),
-    (EVERY, (8, 2), {"head_dim": 0}, "head_dim must be positive, not 0"),
+    (EVERY, (8, 2), {"head_dim": 0}, "head_dim must be 1 or more, but is 0"),
     (EVERY, (8, 2), {"colour": 1}, "does not use colour"),
     (("mhe_add",), (8, 2), {"head_embedding_std": -1.0}, "must be 0 or more, but is -1"),
     (("mhe_mul",), (8, 2), {"head_embedding_std": float("nan")}, "must be 0 or more, but is nan"),

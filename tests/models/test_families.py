@@ -146,12 +146,12 @@ def test_training_options_build_the_same_model(arch: str, task: str, different: 
 USELESS = "--collaborative-dim has no effect on --attention mha/skv: leave it out, or choose one"
 BAD = [
     ("--attention gqa --attention-kv-heads 3", "kv_heads 3 does not divide num_heads 8"),
-    ("--cross-attention gqa --attention-kv-heads -2", "kv_heads must be positive, not -2"),
+    ("--cross-attention gqa --attention-kv-heads -2", "kv_heads must be 1 or more, but is -2"),
     ("--attention mha --decoder-attention skv --collaborative-dim 8", USELESS),
     ("--cross-attention el --encoder-embed-dim 256", "num_heads 8 x head_dim 64 = 512 must equal"),
     ("--attention mhe", "unknown attention 'mhe'; choose one of: mha, mhe_mul, mhe_add, sha, mqa"),
     ("--attention skv --encoder-attention-heads 7", "embed_dim 512 is not divisible by"),
-    ("--attention mqa --attention-head-dim 0", "head_dim must be positive, not 0"),
+    ("--attention mqa --attention-head-dim 0", "head_dim must be 1 or more, but is 0"),
     ("--arch roberta_mhe_tiny --attention mha --head-embedding-std 1", "std has no effect on"),
     ("--arch transformer_lm_mhe_tiny --decoder-attention-heads 3", "128 is not divisible by num_h"),
 ]
