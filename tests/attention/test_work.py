@@ -72,8 +72,9 @@ def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
     rows, _, keys, key_width = cache.key.shape
     widest = max(key_width, cache.value.size(3))
     parts = TAPS if hasattr(layer, "taps") else 1  # a filter multiplies queries by its taps
-    # Scores, queries or heads; a kind with a context computes them for earlier inputs, too.
-    bound = ROWS * HEADS * parts * max(keys, widest, (1 + 2 * layer.context) * widest)
+    # Scores, queries or heads; mha_dconv computes them for earlier inputs, too.
+    positions = 1 if cache.earlier is None else 1 + 2 * len(cache.earlier)
+    bound = ROWS * HEADS * parts * max(keys, positions * widest)
     if place == "decoder":
         bound = max(bound, cache.key.numel(), cache.value.numel())
     written = max(work.written)
@@ -94,7 +95,7 @@ def test_a_reorder_writes_exactly_the_cache(kind: str) -> None:
         layer.reorder_incremental_state(state, order)
     cache = layer._get_input_buffer(state)
     size = storage_bytes(cache)
-    earlier = ROWS * layer.context * WIDTH
+    earlier = 0 if cache.earlier is None else cache.earlier.numel()
     cached = make_layer(kind, embed_dim=WIDTH, num_heads=HEADS).cached_values
     assert size == (ROWS * PAST * cached + earlier) * FLOAT_BYTES
     assert sum(n for n in work.written if n > order.numel() * order.element_size()) == size
