@@ -184,25 +184,25 @@ class FixedCache(KeyValueCache):
     ) -> None:
         self.padding = padding
         self.place = place
-        rooms = []
+        buffers = []
         for tensor in tensors(like):
             _, heads, _, width = tensor.shape
-            rooms.append(tensor.new_zeros(len(padding), heads, padding.size(1), width))
-        self.key, self.value = rooms[0], rooms[-1]
+            buffers.append(tensor.new_zeros(len(padding), heads, padding.size(1), width))
+        self.key, self.value = buffers[0], buffers[-1]
         if like.earlier is not None:
             count, _, width = like.earlier.shape
             self.earlier = like.earlier.new_zeros(count, hypotheses, width)
 
     def append(self, key: Tensor, value: Tensor, padding: Tensor | None) -> None:
         """Write key (B, Hk, 1, dk) and value (B, Hv, 1, dv) at the next position."""
-        for room, tensor in zip(tensors(self), (key, value), strict=False):
-            room.index_copy_(2, self.place, tensor)
+        for buffer, tensor in zip(tensors(self), (key, value), strict=False):
+            buffer.index_copy_(2, self.place, tensor)
 
     def after_earlier(self, x: Tensor, count: int) -> Tensor:
         """Do as the method of `KeyValueCache`, but keep the earlier inputs where they are."""
-        room: Any = self.earlier
+        buffer: Any = self.earlier
         x = super().after_earlier(x, count)
-        self.earlier = room.copy_(self.earlier)
+        self.earlier = buffer.copy_(self.earlier)
         return x
 
     def load(self, cache: KeyValueCache) -> None:
@@ -210,10 +210,10 @@ class FixedCache(KeyValueCache):
         if self.earlier is not None and cache.earlier is not None:
             self.earlier.zero_()
             self.earlier[:, : cache.earlier.size(1)] = cache.earlier
-        for room, tensor in zip(tensors(self), tensors(cache), strict=True):
-            room.zero_()
-            rows = min(len(room), len(tensor))
-            room[:rows, :, : tensor.size(2)] = tensor[:rows]
+        for buffer, tensor in zip(tensors(self), tensors(cache), strict=True):
+            buffer.zero_()
+            rows = min(len(buffer), len(tensor))
+            buffer[:rows, :, : tensor.size(2)] = tensor[:rows]
 
 
 def tensors(cache: KeyValueCache) -> list[Tensor]:
@@ -262,8 +262,8 @@ class Step:
         for sublayer, cache in like.items():
             own = sublayer in owner.self_attention
             padding = self.hidden if own else self.source_padding
-            self.caches[sublayer] = room = FixedCache(cache, padding, self.place, rows)
-            self.source_tensors += [] if own else tensors(room)
+            self.caches[sublayer] = fixed = FixedCache(cache, padding, self.place, rows)
+            self.source_tensors += [] if own else tensors(fixed)
         self.replay = owner.recorder.record(lambda: self._compute(encoder_out))
 
     def load(self, caches: Caches, sentences: int, positions: int) -> None:
