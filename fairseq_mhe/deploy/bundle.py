@@ -8,6 +8,7 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input, read_json, sha256, write_text
 from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.runs.decoding import Decoding
 
 CONFIG = "bundle.json"
@@ -43,7 +44,7 @@ def open_bundle(folder: Path) -> Bundle:
         raise UserError(f"{problem}: update fairseq-mhe, or export the model again")
     _check_sums(folder)
     try:
-        text = TextProcessing(config["text"], folder)
+        text = TextProcessing(TextSpec.read(config["text"]), folder)
         check_input(text.model.path, "get the bundle again")
         text.segment([""])  # loads the subword model
         text.plain([""])

@@ -43,7 +43,7 @@ def export(
     config = {
         "version": VERSION,
         "format": format,
-        "text": text.settings,
+        "text": text.spec.stored,
         "moses": list(map(base_code, text.languages)),  # for sacremoses in example.py
         "decoding": asdict(trained.decoding),
         "positions": trained.positions,
@@ -71,9 +71,9 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
         if (path := run.folder / "test/scores.json").is_file():
             scores = [f"- test: {line}" for line in described(read_scores(path.parent))]
     facts = {
-        **trained.text.settings,  # the card names source_lang and target_lang
+        **trained.text.spec.stored,  # the card names source_lang and target_lang
         "library": "transformers" if format == "huggingface" else format,
-        "text": json.dumps(trained.text.settings),
+        "text": json.dumps(trained.text.spec.stored),
         "sizes": listed({f"`{row}`": "of fairseq-mhe", **differences}),
         "attention": source.attention_summary,
         "parameters": f"{total_parameters(source.model):,}",

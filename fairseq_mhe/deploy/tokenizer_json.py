@@ -28,8 +28,8 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     from tokenizers import AddedToken
     from tokenizers.processors import TemplateProcessing
 
-    escaped = text.tokenizer == ESCAPED
-    if text.punctuation or escaped:
+    escaped = text.spec.tokenizer == ESCAPED
+    if text.spec.punctuation or escaped:
         rule = "XML escapes" if escaped else "--punctuation"
         raise UserError(
             f"a tokenizer.json cannot hold the data's {rule}: export in another format"
@@ -54,11 +54,11 @@ def _normalizer(text: TextProcessing) -> Any:
     from tokenizers import Regex, normalizers
 
     rules = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
-    if text.tokenizer == "moses":
+    if text.spec.tokenizer == "moses":
         rules += tokenising(text.languages[0])
     steps: list[Any] = [normalizers.NFC()]
     steps += [normalizers.Replace(Regex(pattern), to) for pattern, to in rules]
-    if text.lowercase:  # Lowercase alone makes every capital sigma a σ
+    if text.spec.lowercase:  # Lowercase alone makes every capital sigma a σ
         steps.append(normalizers.Replace(Regex(_LAST_SIGMA), "ς"))
         steps.append(normalizers.Lowercase())
     return normalizers.Sequence(steps)
@@ -69,7 +69,7 @@ def _decoder(text: TextProcessing, *join_subwords: Any) -> Any:
     from tokenizers import Regex, decoders
 
     rules = [("^ +| +$", "")]
-    if text.tokenizer == "moses":
+    if text.spec.tokenizer == "moses":
         rules += detokenising(text.languages[1])
     replace = (decoders.Replace(Regex(pattern), to) for pattern, to in rules)
     return decoders.Sequence([*join_subwords, decoders.Fuse(), *replace])

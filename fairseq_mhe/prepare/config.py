@@ -12,6 +12,7 @@ from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
 from fairseq_mhe.prepare.subword import SUBWORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path, text_in
+from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.prepare.tokenise import TOKENIZERS
 
 SPLITS = ("train", "valid", "test")
@@ -119,6 +120,18 @@ class PrepareConfig(TextOptions):
     def langs(self) -> tuple[str, str]:
         """The source and the target language."""
         return self.source_lang, self.target_lang
+
+    @property
+    def spec(self) -> TextSpec:
+        """How the text is processed, once `checked` has chosen tokeniser and subwords."""
+        return TextSpec(
+            self.source_lang,
+            self.target_lang,
+            self.tokenizer,
+            self.subword,
+            punctuation=self.punctuation,
+            lowercase=self.lowercase,
+        )
 
     @property
     def have_spaces(self) -> bool:

@@ -20,9 +20,8 @@ from fairseq_mhe.prepare.manifest import (
     recorded_files,
 )
 from fairseq_mhe.prepare.steps import POSITIONS
-from fairseq_mhe.prepare.subword import join
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.prepare.tokenise import ESCAPED
+from fairseq_mhe.prepare.text_spec import TextSpec
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.tasks.translation import TranslationTask
@@ -88,17 +87,14 @@ class DataFolder:
             raised["max_tokens"] = max(source, target)
         return raised
 
+    @property
+    def spec(self) -> TextSpec:
+        """How the text of the folder is processed; KeyError without a manifest."""
+        return TextSpec.read(self.manifest["text_spec"])
+
     def processing(self) -> TextProcessing:
         """Return the text processing of this folder, to segment new text and to detokenise."""
-        settings = {**self.manifest["options"], **self.manifest}
-        return TextProcessing(settings, self.folder / "subword")
-
-    def given_tokens(self, lines: Iterable[str]) -> list[str]:
-        """Join subwords to Moses' tokens, which BLEU4 scores; [] if the corpus was plain text."""
-        if self.manifest.get("tokenizer") != ESCAPED:
-            return []
-        kind = self.manifest["subword"]
-        return [join(line, kind) for line in lines]
+        return TextProcessing(self.spec, self.folder / "subword")
 
 
 def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
@@ -118,8 +114,8 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
     for name, problem in damaged_files(path, recorded_files(manifest)).items():
         advice = "give the command that prepared the folder again, which mends it"
         raise UserError(f"{folder / name} {problem}: {advice}")
-    languages = manifest.get("source_lang", ""), manifest.get("target_lang", "")
-    return DataFolder(path, languages, manifest)
+    spec = manifest.get("text_spec")  # a task has none
+    return DataFolder(path, TextSpec.read(spec).languages if spec else ("", ""), manifest)
 
 
 def open_binary(folder: Path) -> DataFolder:

@@ -51,7 +51,18 @@ def read_manifest(data: Path, form: str = "") -> dict[str, Any]:
     if form and manifest["form"] != form:
         content = f"{manifest['form']} data, not {form} data"
         raise UserError(f"{data} holds {content}: give another folder")
+    if "tokenizer" in manifest:
+        manifest["text_spec"] = _text_spec_of_0_3(manifest)
     return manifest
+
+
+def _text_spec_of_0_3(manifest: Facts) -> Facts:
+    """Return the `TextSpec` of a folder of version 0.2 or 0.3, which stored it in two places."""
+    names = ("source_lang", "target_lang", "tokenizer", "subword")
+    spec = {name: manifest[name] for name in names}
+    for name in ("punctuation", "lowercase"):
+        spec[name] = manifest["options"].get(name, False)
+    return spec
 
 
 def recorded_files(manifest: Facts) -> dict[str, Facts]:

@@ -13,9 +13,10 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.config import SPLITS, TextOptions, vocabulary
 from fairseq_mhe.prepare.manifest import TEXT, Counts, Facts, open_manifest
-from fairseq_mhe.prepare.steps import hashes_of, make_subwords, text_facts
+from fairseq_mhe.prepare.steps import hashes_of, make_subwords
 from fairseq_mhe.prepare.text import existing_text, read_lines
 from fairseq_mhe.prepare.text_processing import normalise
+from fairseq_mhe.prepare.text_spec import TextSpec
 
 #: Where documents begin: after an empty line, at a heading like ``= Title =``, or with a file.
 EMPTY_LINES, TITLES, FILES = "empty lines", "titles", "files"
@@ -43,9 +44,11 @@ def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
     for path in chain(*files.values()):
         config.check_outside(existing_text(path))
     config = replace(config, subword=config.subword or "sentencepiece")
-    langs, lowercase = (config.lang, config.lang), config.lowercase
-    facts = text_facts(langs, config.subword, "none", source, lowercase=lowercase)
-    options = [config.hold_out, lowercase, config.documents]
+    spec = TextSpec(
+        config.lang, config.lang, "none", config.subword, lowercase=config.lowercase
+    )
+    facts = {"text_spec": spec.stored, "source": source or {}}
+    options = [config.hold_out, config.lowercase, config.documents]
     made_from = {"inputs": hashes_of(files, config.workers), "options": options}
     with open_manifest(config.out, TEXT, facts, config.workers) as manifest:
         counts = manifest.run("clean", made_from, partial(_clean, config))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, product, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256_of_all, write_text
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare import subword
-from fairseq_mhe.prepare.config import TextOptions
-from fairseq_mhe.prepare.manifest import Counts, Facts, Manifest
+from fairseq_mhe.prepare.config import SPLITS, TextOptions
+from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import map_blocks
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
 from fairseq_mhe.prepare.text import archive_of, lines_of
@@ -29,26 +29,6 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
 SEGMENT_BYTES, BINARY_BYTES = 1 << 20, 1 << 21
 POSITIONS = 1024  # fairseq's default of --max-source-positions and --max-target-positions
 LONGEST_LINE = 10_000  # tokens; attention over more of them takes gigabytes
-# A global, so that forked workers inherit it; an argument of `_token_ids` would be pickled.
-_dictionary: Dictionary
-
-
-def text_facts(
-    langs: Sequence[str],
-    subword: str,
-    tokenizer: str,
-    source: Facts | None,
-    **options: Any,
-) -> Facts:
-    """Return the keys of a manifest that describe a text; ``source`` says where it comes from."""
-    return {
-        "source_lang": langs[0],
-        "target_lang": langs[1],
-        "subword": subword,
-        "tokenizer": tokenizer,
-        "options": options,
-        "source": source or {},
-    }
 
 
 def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, list[str]]:
@@ -68,6 +48,13 @@ def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, li
                 checksum += f"/{path.relative_to(archive)}"
             hashes_by_name[name].append(checksum)
     return hashes_by_name
+
+
+def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
+    """Return fairseq's name of each text (train.en-de.en) -> its file (FOLDER/train.en)."""
+    pair = "-".join(langs)
+    names = product(langs, SPLITS)
+    return {f"{split}.{pair}.{lang}": f"{folder}/{split}.{lang}" for lang, split in names}
 
 
 def make_subwords(
@@ -190,10 +177,9 @@ def binarise(
     """
     from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
 
-    global _dictionary
-    _dictionary = dictionary
     dtype = best_fitting_int_dtype(len(dictionary))
-    encode = partial(_token_ids, dtype=dtype)
+    special = {"unk": dictionary.unk(), "eos": dictionary.eos()}
+    encode = partial(_token_ids, known=dictionary.indices, dtype=dtype, **special)
     blocks = map_blocks(encode, text, BINARY_BYTES, workers, "binarise")
     lengths: list[int] = []
     unk = 0
@@ -207,9 +193,10 @@ def binarise(
     return lengths, unk
 
 
-def _token_ids(block: bytes, dtype: Any) -> tuple[NDArray[Any], list[int]]:
+def _token_ids(
+    block: bytes, known: Mapping[str, int], unk: int, eos: int, dtype: Any
+) -> tuple[NDArray[Any], list[int]]:
     """Return the token ids of a block's lines, joined, (N,), and the number of ids of each line."""
-    known, unk, eos = _dictionary.indices, _dictionary.unk(), _dictionary.eos()
     ids: list[int] = []
     lengths: list[int] = []
     for line in lines_of(block):

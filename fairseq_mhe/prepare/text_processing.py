@@ -2,24 +2,14 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fairseq_mhe.prepare.subword import (
-    MODEL_NAMES,
-    WORD_START,
-    SubwordModel,
-    join,
-    segment,
-)
-from fairseq_mhe.prepare.tokenise import detokeniser, punctuation_normaliser, tokeniser
+from fairseq_mhe.prepare.subword import MODEL_NAMES, WORD_START, SubwordModel, segment
+from fairseq_mhe.prepare.text_spec import TextSpec
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff]")
-_OPTIONAL = ("punctuation", "lowercase")  # False for a manifest without them
-#: The keys of a manifest that an exported bundle keeps.
-_SETTINGS = ("source_lang", "target_lang", "tokenizer", "subword", *_OPTIONAL)
 
 
 def normalise(line: str) -> str:
@@ -37,42 +27,29 @@ def normalise(line: str) -> str:
     return " ".join(text.split())
 
 
-@cache
-def model_text(
-    lang: str, tokenizer: str, punctuation: bool, lowercase: bool
-) -> Callable[[list[str]], list[str]]:
-    """Return a function from normalised lines to the lines that are then split into subwords."""
-    tokenise = tokeniser(tokenizer, lang)
-    normalise_punctuation = punctuation_normaliser(lang) if punctuation else list
-
-    def process(lines: list[str]) -> list[str]:
-        lines = list(map(tokenise, normalise_punctuation(lines)))
-        # The tokeniser needs capitals to tell abbreviations from words.
-        return [line.lower() for line in lines] if lowercase else lines
-
-    return process
-
-
+@dataclass(frozen=True)
 class TextProcessing:
     """Segments plain text of a language pair, and turns subwords back into plain text."""
 
-    def __init__(self, settings: Mapping[str, Any], folder: Path) -> None:
-        """``settings``: a manifest's keys (`_SETTINGS`); ``folder`` holds the subword model."""
-        self.settings = {name: settings.get(name, False) for name in _SETTINGS}
-        self.languages = settings["source_lang"], settings["target_lang"]
-        self.tokenizer = settings["tokenizer"]
-        self.punctuation = self.settings["punctuation"]
-        self.lowercase = self.settings["lowercase"]
-        kind = settings["subword"]
-        self.model = SubwordModel(kind, folder / MODEL_NAMES[kind])
+    spec: TextSpec
+    folder: Path  # holds the subword model
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The source and the target language."""
+        return self.spec.languages
+
+    @property
+    def model(self) -> SubwordModel:
+        """The subword model of both languages."""
+        kind = self.spec.subword
+        return SubwordModel(kind, self.folder / MODEL_NAMES[kind])
 
     def segment(self, lines: Sequence[str], side: int = 0) -> list[str]:
         """Return plain lines of the source (``side`` 0) or the target (1) in subwords."""
-        language = self.languages[side]
-        process = model_text(language, self.tokenizer, self.punctuation, self.lowercase)
-        return segment(process([normalise(line) for line in lines]), self.model)
+        normalised = [normalise(line) for line in lines]
+        return segment(self.spec.tokens(normalised, side), self.model)
 
     def plain(self, lines: Iterable[str], side: int = 1) -> list[str]:
         """Join the subwords of lines and detokenise them."""
-        detokenise = detokeniser(self.tokenizer, self.languages[side])
-        return [detokenise(join(line, self.model.kind)) for line in lines]
+        return self.spec.plain(lines, side)

@@ -72,10 +72,10 @@ def translate(
     subwords = parse_hypotheses(log, len(references), folder)
     hypotheses = data.processing().plain(subwords)
     texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
-    if tokens := data.given_tokens(subwords):
+    if tokens := data.spec.given_tokens(subwords):
         texts["hypotheses.tokens"] = tokens
         segmented = read_lines(data.text(subset, 1, "subword"))
-        texts["references.tokens"] = data.given_tokens(segmented)
+        texts["references.tokens"] = data.spec.given_tokens(segmented)
     for name, text in texts.items():
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"

@@ -24,6 +24,7 @@ from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.subword import MODEL_NAMES, learn_sentencepiece
 from fairseq_mhe.prepare.text import write_lines
 from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.deploy.conftest import SOURCES, hypotheses, trained
 from tests.fixtures.processes import PYTHON, python
@@ -117,13 +118,12 @@ def test_the_ctranslate2_example_processes_text_like_the_data_folder(
     if kind == "sentencepiece":
         write_lines(tmp_path / "text", SOURCES * 5)
         learn_sentencepiece([tmp_path / "text"], 60, path)
-    settings = {"source_lang": "en", "target_lang": "de", "subword": kind, "tokenizer": tokenizer}
-    text = TextProcessing({**settings, **options}, tmp_path)
+    text = TextProcessing(TextSpec("en", "de", tokenizer, kind, **options), tmp_path)
     translate = Mock(side_effect=lambda sentences, **_: [SimpleNamespace(hypotheses=sentences)])
     module = Mock(**{"Translator.return_value.translate_batch": translate})
     monkeypatch.setitem(sys.modules, "ctranslate2", module)
     monkeypatch.setattr(sys, "argv", ["example.py", *LINES])
-    config = {"text": text.settings, "moses": ["en", "de"], "positions": [99, 99]}
+    config = {"text": text.spec.stored, "moses": ["en", "de"], "positions": [99, 99]}
     config["decoding"] = asdict(trained().decoding)
     (tmp_path / "bundle.json").write_text(json.dumps(config))
     runpy.run_path(str(shutil.copy(EXAMPLES / "ctranslate2.py", tmp_path / "example.py")))

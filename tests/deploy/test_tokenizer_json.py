@@ -1,6 +1,6 @@
 """A tokenizer.json gives fairseq's token ids, and the same text back, for each kind of subwords."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.text import write_lines
-from fairseq_mhe.prepare.text_processing import TextProcessing, model_text, normalise
+from fairseq_mhe.prepare.text_processing import TextProcessing, normalise
+from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.fixtures.text import Pairs
 
@@ -56,12 +57,10 @@ def make_sample(
     tokenizer: str = "moses",
     lowercase: bool = False,
 ) -> Sample:
-    settings = {"source_lang": "en", "target_lang": "de", "subword": kind, "tokenizer": tokenizer}
-    text = TextProcessing({**settings, "lowercase": lowercase}, folder)
+    text = TextProcessing(TextSpec("en", "de", tokenizer, kind, lowercase=lowercase), folder)
     lines = []
-    for side, lang in enumerate(("en", "de")):
-        tokens = model_text(lang, tokenizer, False, lowercase)
-        lines += tokens([normalise(line) for line in sides(corpus, side)])
+    for side in (0, 1):
+        lines += text.spec.tokens([normalise(line) for line in sides(corpus, side)], side)
     write_lines(folder / "text", lines)
     if kind == "bpe":
         subword.learn_bpe_model(subword.count_words([folder / "text"], 1), 300, text.model.path)
@@ -90,8 +89,8 @@ def test_token_ids_map_to_fairseqs(sample: Sample, corpus: dict[str, Pairs]) -> 
     segmented = sample.text.segment(lines, 0)
     expected = [words.encode_line(line, add_if_not_exist=False).tolist() for line in segmented]
     assert ids == expected
-    capitals, process = "ΟΔΟΣ ΣΑΣ.Σ Σ", model_text("en", sample.text.tokenizer, False, True)
-    assert tokenizer.normalizer.normalize_str(capitals).lower() == process([capitals])[0]
+    capitals, small = "ΟΔΟΣ ΣΑΣ.Σ Σ", replace(sample.text.spec, lowercase=True)
+    assert tokenizer.normalizer.normalize_str(capitals).lower() == small.tokens([capitals], 0)[0]
     mapped = sorted(row for row in rows if row is not None)
     assert mapped == list(range(len(words)))  # each word of the dictionary has one token
 
@@ -111,6 +110,6 @@ def test_decoding_gives_plain_text(sample: Sample, corpus: dict[str, Pairs]) -> 
 def test_unsupported_rules_are_refused(tmp_path: Path, corpus: dict[str, Pairs]) -> None:
     sample = make_sample(tmp_path, corpus)
     for change, name in (({"punctuation": True}, "--punct"), ({"tokenizer": ESCAPED}, "XML esc")):
-        text = TextProcessing({**sample.text.settings, **change}, tmp_path)
+        text = TextProcessing(replace(sample.text.spec, **change), tmp_path)
         with pytest.raises(UserError, match=name):
             make_tokenizer(text, sample.dictionary)

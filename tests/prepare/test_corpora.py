@@ -27,7 +27,7 @@ from fairseq_mhe.prepare.corpora.multi30k import NAMES, Multi30k, Multi30kBpe
 from fairseq_mhe.prepare.corpora.wmt14 import PREFIXES, Wmt14, copy_from_sacrebleu
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import read_manifest
-from fairseq_mhe.prepare.parallel_text import prepare_segmented
+from fairseq_mhe.prepare.segmented_text import prepare_segmented
 from tests.fixtures import miniature as mini
 from tests.fixtures.miniature import Miniature, Server, remote_file, serve, write_archive
 from tests.fixtures.text import Pairs, sides, write_parallel
@@ -63,7 +63,7 @@ def test_wmt14_from_archives_to_data(
             stream.write("„So“ \u2013 das…\n")
     data = miniature.prepare(tmp_path / "data", server.url, vocab_size=300)
     manifest = read_manifest(data)
-    assert (manifest["state"], manifest["options"]["punctuation"]) == ("complete", True)
+    assert (manifest["state"], manifest["text_spec"]["punctuation"]) == ("complete", True)
     names = [Path(file["url"]).name for file in miniature.files]
     assert [path for path, _ in server.requests] == [f"/{name}" for name in names]
     assert manifest["steps"]["clean"]["counts"]["train"]["read"] == 900
@@ -270,7 +270,7 @@ def test_published_subwords_stay_and_raw_is_detokenised(
     corpus.prepare()  # without merges, which the next call adds
     (tmp_path / "code.gz").write_bytes(gzip.compress(b"#version: 0.2\nr u\n"))
     data = open_data(corpus.prepare())
-    assert data.manifest["options"] == {"lowercase": True}
+    assert data.spec.lowercase
     assert "train has 2 lines instead of 29,000" in capsys.readouterr().err
     assert lines_of(data.folder, "subword/test.en") == EN
     assert lines_of(data.folder, "raw/test.en") == ["a boy's dog runs.", "two girls, one hat"]
@@ -278,7 +278,7 @@ def test_published_subwords_stay_and_raw_is_detokenised(
     assert data.processing().plain(DE) == lines_of(data.folder, "raw/test.de")
     assert data.processing().plain(EN)[0] == "a boy 's dog runs."  # only English has this ending
     tokens = ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]
-    assert data.given_tokens(DE) == tokens
+    assert data.spec.given_tokens(DE) == tokens
     assert data.processing().segment(["a boy's"]) == ["a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s"]
     before = times(data.folder)
     assert times(corpus.prepare()) == before

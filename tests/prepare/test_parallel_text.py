@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import parallel_text, steps
+from fairseq_mhe.prepare.cleaning import clean_pairs, median_ratio
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.data_folder import open_data
-from fairseq_mhe.prepare.manifest import Manifest, file_hashes, open_manifest, read_manifest
-from fairseq_mhe.prepare.parallel_text import clean_pairs, median_ratio, prepare
+from fairseq_mhe.prepare.manifest import Manifest, file_hashes, read_manifest
+from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.text import write_lines
 from tests.fixtures.text import Pairs
 from tests.prepare.conftest import write_parallel
@@ -105,8 +106,9 @@ def test_the_manifest_has_the_hash_of_every_file(prepared: Path) -> None:
                 assert text.count("\n") == lines
             assert (prepared / "bin" / f"{split}.en-de.{lang}.idx").exists()
     assert (manifest["state"], manifest["source"]["corpus"]) == ("complete", "home-assistant")
-    moses = manifest["tokenizer"] == "moses"
-    assert (prepared / "tokenised").exists() == moses == (manifest["subword"] == "bpe")
+    spec = open_data(prepared).spec
+    moses = spec.tokenizer == "moses"
+    assert (prepared / "tokenised").exists() == moses == (spec.subword == "bpe")
     files = snapshot(prepared)
     for name in (".lock", "manifest.json"):
         del files[name]
@@ -165,9 +167,8 @@ def test_each_option_of_cleaning_repeats_it(config: PrepareConfig) -> None:
     for name, value in changes.items():
         files = []
         for options in (config.checked(), replace(config, **{name: value}).checked()):
-            with open_manifest(config.out, "parallel", {}) as manifest:
-                parallel_text._clean(manifest, options, options.files())
-                files.append(manifest.content["steps"]["clean"]["files"])
+            prepare(options)
+            files.append(read_manifest(config.out)["steps"]["clean"]["files"])
         assert files[0] != files[1], name
 
 
@@ -190,7 +191,8 @@ def test_text_without_spaces_is_kept(config: PrepareConfig, tmp_path: Path) -> N
     manifest = read_manifest(prepare(replace(config, target_lang="zh", **held)))
     counts = manifest["steps"]["clean"]["counts"]["train"]
     assert counts["held_out"] + counts["kept"] == counts["read"] == 200
-    assert (manifest["tokenizer"], manifest["subword"]) == ("none", "sentencepiece")
+    spec = manifest["text_spec"]
+    assert (spec["tokenizer"], spec["subword"]) == ("none", "sentencepiece")
 
 
 def test_dropped_pairs_are_counted_then_warned_of_then_refused(

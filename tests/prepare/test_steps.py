@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.manifest import Counts, open_manifest
-from fairseq_mhe.prepare.parallel_text import pair_texts
-from fairseq_mhe.prepare.steps import make_binary
+from fairseq_mhe.prepare.steps import make_binary, pair_texts
 from tests.fixtures.text import Pairs
 
 LANGS = ("en", "de")

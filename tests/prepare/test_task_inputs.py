@@ -1,5 +1,6 @@
 """The text itself shows which characters each subword stands for."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from tests.prepare.conftest import LINES
 @pytest.fixture(scope="module")
 def processing(prepared: Path) -> TextProcessing:
     """The processing of running text, with each kind of subwords."""
-    settings = {**open_data(prepared).manifest, "tokenizer": "none"}
-    return TextProcessing(settings, prepared / "subword")
+    spec = replace(open_data(prepared).spec, tokenizer="none")
+    return TextProcessing(spec, prepared / "subword")
 
 
 @pytest.mark.parametrize("text", [*LINES[:40], "  Two\tspaces,  (and\u00a0more) ", "it's\u0007 x"])

@@ -42,6 +42,6 @@ def test_joined_and_detokenised_subwords_give_raw_back(prepared: Path) -> None:
         raw = data.text("test", side).read_text(encoding="utf-8").splitlines()
         segmented = data.text("test", side, "subword").read_text(encoding="utf-8").splitlines()
         assert data.processing().segment(raw, side) == segmented
-        if data.manifest["tokenizer"] == "moses":  # Moses' rules do not restore every line
+        if data.spec.tokenizer == "moses":  # Moses' rules do not restore every line
             raw = [detokeniser("moses", lang)(tokeniser("moses", lang)(line)) for line in raw]
         assert data.processing().plain(segmented, side) == raw

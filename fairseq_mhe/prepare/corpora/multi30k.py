@@ -13,7 +13,7 @@ from fairseq_mhe.prepare.corpora.known import (
     out_option,
     warn_of_lines,
 )
-from fairseq_mhe.prepare.parallel_text import prepare_segmented
+from fairseq_mhe.prepare.segmented_text import prepare_segmented
 from fairseq_mhe.prepare.text import SUFFIXES
 
 #: The file names of train, valid and test: as published, and as Wu et al. 2021 name them.

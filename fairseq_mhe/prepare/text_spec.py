@@ -1,0 +1,89 @@
+"""How text is processed: the one description that data folders and bundles store."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from typing import Any, Self
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.subword import SUBWORDS, join
+from fairseq_mhe.prepare.tokenise import (
+    ESCAPED,
+    TOKENIZERS,
+    detokeniser,
+    punctuation_normaliser,
+    tokeniser,
+)
+
+_KNOWN = {"tokenizer": (*TOKENIZERS, ESCAPED), "subword": SUBWORDS}
+
+
+@dataclass(frozen=True)
+class TextSpec:
+    """Languages, tokeniser, case and subwords of a text, and what they do with its lines.
+
+    A line is plain, then normalised (`text_processing.normalise`), then in tokens (`tokens`), then
+    in subwords (`TextProcessing.segment`); `plain` leads back. A text in one language has it twice.
+    """
+
+    source_lang: str
+    target_lang: str
+    tokenizer: str  # moses, moses-escaped or none
+    subword: str  # bpe or sentencepiece
+    punctuation: bool = False  # unify quotes, dashes and spaces
+    lowercase: bool = False
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the spec that `stored` gave; raises UserError for a value that it never gives."""
+        values = {item.name: stored[item.name] for item in fields(cls)}
+        for name, value in values.items():
+            known = _KNOWN.get(name)
+            form = bool if name in ("punctuation", "lowercase") else str
+            if not isinstance(value, form) or (known and value not in known):
+                raise UserError(
+                    f"the text's {name} is {value!r}, which no version of ours wrote"
+                )
+        return cls(**values)
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What manifests and bundles store, which `read` takes."""
+        return asdict(self)
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The languages of side 0, the source, and of side 1, the target."""
+        return self.source_lang, self.target_lang
+
+    def tokens(self, lines: list[str], side: int) -> list[str]:
+        """Return normalised lines of a side as they are split into subwords."""
+        language = self.languages[side]
+        return _process(language, self.tokenizer, self.punctuation, self.lowercase)(lines)
+
+    def plain(self, lines: Iterable[str], side: int) -> list[str]:
+        """Join the subwords of lines of a side, and detokenise them."""
+        detokenise = detokeniser(self.tokenizer, self.languages[side])
+        return [detokenise(join(line, self.subword)) for line in lines]
+
+    def given_tokens(self, lines: Iterable[str]) -> list[str]:
+        """Join subwords to Moses' tokens, which BLEU4 scores; [] if the corpus was plain text."""
+        if self.tokenizer != ESCAPED:
+            return []
+        return [join(line, self.subword) for line in lines]
+
+
+@cache
+def _process(
+    lang: str, tokenizer: str, punctuation: bool, lowercase: bool
+) -> Callable[[list[str]], list[str]]:
+    """Return a function from normalised lines to the lines that are then split into subwords."""
+    tokenise = tokeniser(tokenizer, lang)
+    normalise_punctuation = punctuation_normaliser(lang) if punctuation else list
+
+    def process(lines: list[str]) -> list[str]:
+        lines = list(map(tokenise, normalise_punctuation(lines)))
+        # The tokeniser needs capitals to tell abbreviations from words.
+        return [line.lower() for line in lines] if lowercase else lines
+
+    return process

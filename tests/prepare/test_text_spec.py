@@ -1,0 +1,38 @@
+"""One description of the text is stored and read again, also from folders of before."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.text_spec import TextSpec
+from tests.fixtures.small_runs import SMALL
+
+SPEC = TextSpec("en", "de", "moses", "bpe", punctuation=True)
+
+
+def test_what_is_stored_is_read_again(prepared: Path) -> None:
+    assert TextSpec.read(json.loads(json.dumps(SPEC.stored))) == SPEC
+    assert open_data(prepared).manifest["text_spec"] == open_data(prepared).spec.stored
+
+
+def test_a_folder_of_version_0_2_has_its_spec(tmp_path: Path) -> None:
+    assert open_data(SMALL / "data").spec == TextSpec("en", "de", "moses", "bpe")
+    folder = shutil.copytree(SMALL / "data", tmp_path / "data")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["options"] |= {"punctuation": True, "lowercase": False}  # as version 0.3 has them
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert open_data(folder).spec == SPEC
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("tokenizer", "spacy"), ("subword", 3), ("lowercase", "no"), ("source_lang", None)],
+)
+def test_other_values_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"{name} is {value!r}"):
+        TextSpec.read({**SPEC.stored, name: value})
