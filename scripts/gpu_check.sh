@@ -45,7 +45,7 @@ part() {
 
 if [[ -z "$data" ]]; then
     data="$out/corpus"
-    part -m fairseq_mhe.cli corpus home_assistant_en_de "${limit[@]}" --out "$data"
+    part -m fairseq_mhe_cli corpus home_assistant_en_de "${limit[@]}" --out "$data"
 fi
 part -m pytest -q "$repository"/tests/{attention/test_devices,models/test_graphs,models/test_decoding_graphs}.py
 # CTranslate2 opens the cuBLAS of CUDA 12; torch for CUDA 13 brings another.
