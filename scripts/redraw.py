@@ -2,8 +2,8 @@
 
 python scripts/redraw.py results/*/*.png
 
-Kinds of attention that no longer exist are left out. `scripts/retell.py --picture` draws pictures
-of tables whose runs are kept, which also have learning curves.
+Kinds of attention that no longer exist are left out. `scripts/recompute.py --picture`
+draws pictures of tables whose runs are kept, which also have learning curves.
 """
 
 import re

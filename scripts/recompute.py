@@ -1,6 +1,6 @@
-"""Write tables of translation again from runs kept in archives, by today's statistics.
+"""Compute tables of translation again from kept runs, by the statistics of today.
 
-python scripts/retell.py results/multi30k/table.json --archives results/multi30k/runs.tar.xz \
+python scripts/recompute.py results/multi30k/table.json --archives results/multi30k/runs.tar.xz \
     --references M30K/raw/test.de --language de
 
 reads the table's JSON, computes BLEU, PRR, intervals and p again from the kept hypotheses, and
@@ -31,7 +31,7 @@ from fairseq_mhe.runs import scoring
 
 #: Notes of earlier versions that do not hold for the new numbers.
 _OUTDATED = re.compile(
-    r"^- (BLEU |±|PRR|Told again|Tokenised BLEU|The paper's numbers|Beside |Seeds: mh)"
+    r"^- (BLEU |±|PRR|Computed again|Tokenised BLEU|The paper's numbers|Beside |Seeds: mh)"
 )
 
 
@@ -49,7 +49,7 @@ def main() -> None:
     kept: dict[str, Any] = {}
     for archive in args.archives:
         kept |= read_archive(archive)
-    rows = retell(merged(args.tables), kept, list(read_lines(args.references)), args.language)
+    rows = recompute(merged(args.tables), kept, list(read_lines(args.references)), args.language)
     write(rows, kept, args)
 
 
@@ -78,7 +78,7 @@ def merged(tables: Sequence[Path]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def retell(
+def recompute(
     rows: list[dict[str, Any]], kept: dict[str, Any], references: list[str], language: str
 ) -> list[dict[str, Any]]:
     """Return the rows with values from the kept runs; UserError if the scores differ."""
@@ -150,7 +150,8 @@ def write(rows: list[dict[str, Any]], kept: dict[str, Any], args: Namespace) -> 
         f"Tokenised BLEU: `{first['tokenised_signature']}` on Moses' tokens with hyphenated "
         "compounds split, as older papers report; no other column compares with it.",
         f"Seeds: {listed(seeds_of)}.",
-        f"Told again on {date} by `python scripts/retell.py` from the hypotheses in the archives.",
+        f"Computed again on {date} by `python scripts/recompute.py` from the hypotheses in the "
+        "archives.",
     ]
     for line in old_lines:
         old_note = line.removeprefix("- ")
