@@ -4,7 +4,7 @@ import contextlib
 import difflib
 import re
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, _ActionsContainer
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from fairseq_mhe.common.errors import one_line
 
 _OPTION = re.compile(r"-[^\d.]")  # matches neither a number such as -1 nor a lone -
+_OVERRIDE = re.compile(r"\+?\w+\.[\w.]+=")  # an option of a recipe: GROUP.NAME=VALUE
 
 
 class Parser(ArgumentParser):
@@ -33,6 +34,11 @@ class Parser(ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, but reject unknown words, and name the most similar option."""
         words = sys.argv[1:] if args is None else list(args)
+        overrides = []
+        if any(action.dest == "overrides" for action in self._actions):
+            # They may stand anywhere, where argparse would take them for other arguments.
+            overrides = list(filter(_OVERRIDE.match, words))
+            words = [word for word in words if not _OVERRIDE.match(word)]
         known = self._option_string_actions
         for word in words:
             is_option = _OPTION.match(word)
@@ -49,6 +55,8 @@ class Parser(ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(rest)}")
         if rest:  # argparse ends a list of files at the next option
             namespace.files += map(Path, rest)
+        if overrides:
+            namespace.overrides = overrides
         return namespace, []
 
     def error(self, message: str) -> NoReturn:
@@ -148,7 +156,7 @@ def integer(default: int | None, help: str, minimum: int = 1) -> Any:
     return option(default, help, type=at_least(minimum), metavar="N")
 
 
-def add_options(parser: ArgumentParser, options: type[Any]) -> None:
+def add_options(parser: _ActionsContainer, options: type[Any]) -> None:
     """Add an option for each field that `option` made; one with default False is a flag."""
     for item in fields(options):
         arguments = dict(item.metadata)

@@ -188,9 +188,13 @@ def lock_folder(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             problem = f"another fairseq-mhe is at work in {folder}"
             raise UserError(f"{problem}: wait for its end, or stop it") from error
+        except OSError as error:  # as on some network file systems
+            reason = error.strerror or error
+            advice = "choose a folder on another file system"
+            raise UserError(f"cannot lock {folder}: {reason}; {advice}") from error
         for work in folder.glob(f"{WORK_PREFIX}*"):
             shutil.rmtree(work, ignore_errors=True)
         yield

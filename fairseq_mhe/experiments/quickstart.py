@@ -1,20 +1,33 @@
 """``fairseq-mhe quickstart`` and ``quickstart-lm``: from the embedded corpus to a table."""
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import add_seed, at_least, positive
+from fairseq_mhe.common.arguments import (
+    add_options,
+    add_seed,
+    at_least,
+    from_options,
+    positive,
+)
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.experiments.language import LanguageTable
-from fairseq_mhe.experiments.table import chosen_recipe, kinds, open_table
+from fairseq_mhe.experiments.evaluate import ScoringOptions
+from fairseq_mhe.experiments.grid import raise_failures
+from fairseq_mhe.experiments.language import LanguageTable, LanguageTrainings
+from fairseq_mhe.experiments.table import Trainings, kinds, tabulate
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant, prepare_language
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.report.translation_table import FILES, show_table
 from fairseq_mhe.runs import devices
+from fairseq_mhe.runs.devices import DeviceOptions
+from fairseq_mhe.runs.finetuning import FinetuningRecipe
+from fairseq_mhe.runs.recipe_options import AnyRecipe, TranslationRecipe
+from fairseq_mhe.runs.recipes import ALL_NAMES, NAMES
 
 
 def quickstart_arguments(parser: ArgumentParser) -> None:
@@ -28,32 +41,35 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
     add("--updates", type=positive, metavar="N", help=help_)
     help_ = "use only about N pairs of the corpus, for a trial"
     add("--limit", type=at_least(10), metavar="N", help=help_)
-    devices.add_arguments(parser)
-    # Options of run-table that the quickstart does not have, with run-table's defaults.
-    defaults = {"recipe": None, "batch_tokens": None, "max_tokens": None}
-    parser.set_defaults(**defaults, subset="test", bleu_tokenizer=None)
+    add_options(parser, DeviceOptions)
 
 
 def quickstart(args: Namespace) -> None:
     """Prepare the corpus, train and score the unfinished models, and print the table."""
     out = output_folder(args.out)
+    device: DeviceOptions = from_options(DeviceOptions, args)
     # Called for its UserError: a missing device must be known before the corpus is prepared.
-    devices.choose_device(args, len(args.attention))
+    devices.choose_device(device, len(args.attention))
     pairs = f"{args.limit or 'all'} pairs"
     say(f"1 of 2: prepare {pairs} of the embedded English-German corpus")
-    args.data = out / (f"data-limit{args.limit}" if args.limit else "data")
-    HomeAssistant(out=args.data, limit=args.limit).prepare()
+    folder = out / (f"data-limit{args.limit}" if args.limit else "data")
+    HomeAssistant(out=folder, limit=args.limit).prepare()
     names = ", ".join(args.attention)
-    tiny = chosen_recipe("tiny", args)
+    tiny = TranslationRecipe(updates=args.updates).read("tiny", NAMES)
     updates = f"{tiny.training.updates:,} updates"
     say(f"2 of 2: train, translate and score {names}; {updates} each")
-    table = open_table([tiny], args.attention, [args.seed], args)
-    table.work()
-    title = f"Home Assistant en-de, {table.data.manifest['lines']['train']:,} pairs, {updates}"
+    command = shlex.join(["fairseq-mhe", *args.typed])
+    trainings = Trainings(open_data(folder), out, ScoringOptions(), device, command)
+    grid = trainings.grid(trainings.cells([tiny], args.attention, [args.seed]))
+    failures = grid.train()
+    lines = trainings.data.manifest["lines"]["train"]
+    title = f"Home Assistant en-de, {lines:,} pairs, {updates}"
     if args.limit or args.updates:
         title += ", a trial and no result"
-    show_table(table.tabulate(title))
-    say(", ".join(str(out / name) for name in FILES))
+    if grid.split()[0]:
+        show_table(tabulate(grid, trainings, title, paper=False))
+        say(", ".join(str(out / name) for name in FILES))
+    raise_failures(failures, grid.total)
 
 
 def quickstart_lm_arguments(parser: ArgumentParser) -> None:
@@ -64,17 +80,29 @@ def quickstart_lm_arguments(parser: ArgumentParser) -> None:
     add("--updates", type=positive, default=500, metavar="N", help=help_)
     help_ = "epochs of fine-tuning (default: %(default)s)"
     add("--epochs", type=positive, default=3, metavar="N", help=help_)
-    parser.set_defaults(arch="roberta_mhe_tiny", seeds=[1], tokens=64, batch=16)
-    devices.add_arguments(parser)
+    add_options(parser, DeviceOptions)
 
 
 def quickstart_lm(args: Namespace) -> None:
     """Prepare text and task, train and score the unfinished models, and print the table."""
-    args.out = output_folder(args.out)
-    text, task = prepare_language(args.out, args.tokens)
+    out = output_folder(args.out)
+    recipe = AnyRecipe(
+        updates=args.updates, overrides=["task.tokens_per_sample=64"]
+    ).read("roberta_mhe_tiny", ALL_NAMES)
+    text, task = prepare_language(out, recipe.training.options["tokens_per_sample"])
     say("task: from which of ten integrations is a message? (the commonest has 14%)")
-    data = open_data(text, TEXT)
-    table = LanguageTable(data, [open_task(task)], args)
-    compared_kinds = ("mha", "mhe_mul")
-    table.train(compared_kinds)
-    table.write(compared_kinds)
+    device: DeviceOptions = from_options(DeviceOptions, args)
+    command = shlex.join(["fairseq-mhe", *args.typed])
+    table = LanguageTable(
+        recipe,
+        open_data(text, TEXT),
+        [open_task(task)],
+        kinds=["mha", "mhe_mul"],
+        seeds=[1],
+        finetuning=FinetuningRecipe(epochs=args.epochs),
+        trainings=LanguageTrainings(out, device, command),
+    )
+    failures = table.grid.train()
+    if table.finished_kinds():
+        table.write()
+    raise_failures(failures, table.grid.total)

@@ -1,19 +1,38 @@
 """Choose where to train: models side by side, processes for each model, and the precision."""
 
 import os
-from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.arguments import integer, option
 from fairseq_mhe.common.cpu import has_fast_bf16
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores, omp_threads
 
 #: More threads than these do not make a training step of a small model faster.
 _MAX_THREADS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """Where to train and in which precision; the fields are command-line options."""
+
+    gpus: int | None = integer(
+        None,
+        "GPUs for each model (default: 1, so that each GPU trains a different model)",
+    )
+    processes: int | None = integer(
+        None, "train each model by N processes on the CPU (gloo)"
+    )
+    cpu: bool = option(False, "do not use a GPU")
+    precision: str = option(
+        "auto",
+        "precision of training; auto: the run folder's, or for a new one bf16 on GPUs (fp16 on "
+        "older ones), bf16 on CPUs with AVX512-BF16 or AMX, else float32",
+        choices=("auto", "float32", "bf16", "fp16"),
+    )
 
 
 @dataclass(frozen=True)
@@ -63,52 +82,41 @@ class Device:
         return {**options, "distributed_backend": "gloo", "ddp_backend": "legacy_ddp"}
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Options that say where to train and in which precision."""
-    add = parser.add_mutually_exclusive_group().add_argument
-    help_ = "GPUs for each model (default: 1, so that each GPU trains a different model)"
-    add("--gpus", type=positive, metavar="N", help=help_)
-    help_ = "train each model by N processes on the CPU (gloo)"
-    add("--processes", type=positive, metavar="N", help=help_)
-    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
-    help_ = "precision of training; auto (default): bf16 on GPUs, or fp16 on older ones; bf16 "
-    help_ += "on CPUs with AVX512-BF16 or AMX, else float32"
-    choices = ("auto", "float32", "bf16", "fp16")
-    parser.add_argument("--precision", choices=choices, default="auto", help=help_)
-
-
-def choose_device(args: Namespace, models: int) -> Device:
+def choose_device(options: DeviceOptions, models: int) -> Device:
     """Choose the devices for ``models`` models; raises UserError if the devices are missing.
 
     Each GPU trains one model; a CPU trains a model on each core, which gives the most tokens/s.
     """
-    if args.gpus and args.cpu:
-        raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")
-    if args.processes:
-        return Device(False, 1, _threads(args.processes), workers=args.processes)
-    available = torch.cuda.device_count()
-    if args.gpus and args.gpus > available:
+    if options.gpus and (options.cpu or options.processes):
+        other = "--cpu" if options.cpu else "--processes"
         raise UserError(
-            f"--gpus {args.gpus} was asked for, but torch sees {available} here: ask for fewer, "
+            f"--gpus asks for GPUs and {other} for none: leave one of them out"
+        )
+    if options.processes:
+        threads = _threads(options.processes)
+        return Device(False, 1, threads, workers=options.processes)
+    available = torch.cuda.device_count()
+    if options.gpus and options.gpus > available:
+        raise UserError(
+            f"--gpus {options.gpus} was asked for, but torch sees {available} here: ask for fewer, "
             "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or train on the CPU with --cpu"
         )
-    gpu = on_gpu(args)
-    workers = args.gpus or 1
+    gpu = on_gpu(options)
+    workers = options.gpus or 1
     slots = min(models, available // workers if gpu else cores())
     return Device(gpu, slots, _threads(slots * workers), workers)
 
 
-def on_gpu(args: Namespace) -> bool:
+def on_gpu(options: DeviceOptions) -> bool:
     """Return whether there is a GPU and the options allow it."""
-    processes = getattr(args, "processes", None)  # evaluate has no such option
-    return not args.cpu and processes is None and torch.cuda.device_count() > 0
+    return not options.cpu and not options.processes and torch.cuda.device_count() > 0
 
 
-def precision(args: Namespace) -> str:
+def precision(options: DeviceOptions) -> str:
     """Return the precision that the options choose; "auto" is the fastest on this machine."""
-    if args.precision != "auto":
-        return str(args.precision)
-    if on_gpu(args):
+    if options.precision != "auto":
+        return options.precision
+    if on_gpu(options):
         has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
         return "bf16" if has_bf16 else "fp16"
     return "bf16" if has_fast_bf16() else "float32"
@@ -119,6 +127,6 @@ def _threads(processes: int) -> int:
     return omp_threads(min(_MAX_THREADS, cores() // processes))
 
 
-def single(args: Namespace) -> Device:
+def single(options: DeviceOptions) -> Device:
     """Return the device of a single process, which has the machine to itself."""
-    return Device(on_gpu(args), 1, _threads(1))
+    return Device(on_gpu(options), 1, _threads(1))

@@ -1,8 +1,5 @@
 """One training and its run folder: config.json has the settings, the other files the results."""
 
-import filecmp
-import shutil
-from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,16 +11,18 @@ from fairseq_mhe.common.files import (
     FOLDER_VERSION,
     Json,
     check_folder_version,
-    new_folder,
-    output_folder,
     read_json,
     write_json,
+    write_text,
 )
-from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.system import versions
+from fairseq_mhe.common.system import machine, versions
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.prepare.manifest import MANIFEST, file_hashes, read_manifest
+from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.decoding import Decoding
+from fairseq_mhe.runs.devices import DeviceOptions
+from fairseq_mhe.runs.recipe_yaml import as_recipe
 from fairseq_mhe.runs.training import Training
 
 #: fairseq's file name for the newest checkpoint.
@@ -73,9 +72,28 @@ class Job:
     def decoding(self) -> Decoding:
         return Decoding(**self.config["decoding"])
 
-    def write_config(self) -> None:
-        """Write config.json, which reserves the folder for these settings."""
-        write_json(self.folder / "config.json", self.config)
+    @property
+    def translates(self) -> bool:
+        """Whether the model is one of translation, not a language model."""
+        return self.config["decoding"] is not None
+
+    def write_config(self, command: str = "", gpu: bool = False) -> None:
+        """Write config.json and recipe.yaml, which together repeat the run.
+
+        They reserve the folder for these settings. ``command``: the command that trains; ``gpu``:
+        whether on a GPU. A resumed run keeps the facts of its first start.
+        """
+        facts: Json = {
+            "command": command,
+            "trained_on": machine("cuda" if gpu else "cpu"),
+        }
+        if (self.input_path("data") / MANIFEST).is_file():
+            facts["checksums"] = file_hashes(read_manifest(self.input_path("data")))
+        decoding = self.decoding if self.translates else None
+        head = f"# {self.kind}, seed {self.seed}: the whole recipe of {self.name}.\n"
+        recipe = head + as_recipe(self.training, decoding)
+        write_text(self.folder / "recipe.yaml", recipe)
+        write_json(self.folder / "config.json", {**facts, **self.config})
 
     def input_path(self, name: str) -> Path:
         """Return where the "data" or the "start" checkpoint lay when the job was planned."""
@@ -83,7 +101,7 @@ class Job:
 
     def open_data(self, moved: Path | None = None) -> DataFolder:
         """Open the parallel text, at ``moved`` if given; UserError if it is missing or differs."""
-        if self.config["decoding"] is None:
+        if not self.translates:
             raise self.unfinished("translations")
         folder = moved or self.input_path("data")
         advice = "give its path by --data"
@@ -96,14 +114,14 @@ class Job:
 
     def unfinished(self, missing: str) -> UserError:
         """Return the error of a command that needs the file ``missing`` of a translation run."""
-        if self.config["decoding"] is None:
+        if not self.translates:
             problem = "is a language model's run, which pretrain or finetune scores"
             return UserError(f"{self.folder} {problem}: give one of translation")
         has_weights = self.model.exists() or self.checkpoints.exists()
         if self.metrics.exists() and not has_weights:
             return UserError(
-                f"{self.folder} has no model.pt and no checkpoints to average (fairseq-mhe keep "
-                "copies neither): use the original run folder, or train in another --out"
+                f"{self.folder} has no model.pt and no checkpoints to average (a copy may leave "
+                "them out): use the original run folder, or train in another --out"
             )
         return UserError(
             f"{self.folder} is not finished: it has no {missing}; give its training command again "
@@ -161,7 +179,21 @@ def plan_job(
             f"{folder} has other settings ({'; '.join(changes)}): "
             "give the same options again, choose another --out, or remove that folder"
         )
-    return Job(folder, {**job.config, "versions": old.config["versions"]})
+    return Job(folder, {**old.config, "surroundings": job.config["surroundings"]})
+
+
+def with_precision(training: Training, folder: Path, options: DeviceOptions) -> Training:
+    """Return the training in the precision of the options.
+
+    "auto" keeps the recipe's bf16 or fp16, then the precision of a run that ``folder`` already
+    holds, so that it resumes on another machine; a new run gets the fastest of this machine.
+    """
+    if options.precision == "auto":
+        if training.precision != "float32":
+            return training
+        if (folder / "config.json").is_file():
+            return training.with_precision(read_job(folder).training.precision)
+    return training.with_precision(devices.precision(options))
 
 
 def differing(one: Json, other: Json) -> Json:
@@ -188,42 +220,3 @@ def read_job(folder: Path) -> Job:
         raise UserError(f"{folder} {problem}; give a folder that a training made")
     check_folder_version(folder, config, "choose another --out and train again")
     return Job(folder, config)
-
-
-def keep_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe keep``."""
-    add = parser.add_argument
-    add("runs", type=Path, nargs="+", metavar="RUN", help="finished run folders")
-    help_ = "folder that gets a copy of each run without its checkpoints"
-    add("--out", type=Path, required=True, metavar="FOLDER", help=help_)
-
-
-def keep(args: Namespace) -> None:
-    """Copy finished runs without checkpoints; UserError before any copy if one has no scores."""
-    for folder in args.runs:
-        job = read_job(folder)
-        if not job.scores.exists() and not any(folder.glob("*/scores.json")):
-            advice = "give its training command again to finish it"
-            raise UserError(f"{folder} is not finished: it has no scores; {advice}")
-    out = output_folder(args.out)
-    for folder in args.runs:
-        target = out / folder.resolve().name
-        if target == folder.resolve():
-            raise UserError(f"{target} is the run itself: name another folder")
-        if target.exists():  # an earlier command copied this run
-            names = [str(path.relative_to(folder)) for path in folder.rglob("*.json")]
-            same, *_ = filecmp.cmpfiles(folder, target, names, shallow=False)
-            if len(same) < len(names):
-                raise UserError(
-                    f"{target} exists and has other results: remove it, or name another folder"
-                )
-        else:
-            # ".*": the lock, and temporary files of a killed process
-            ignored = shutil.ignore_patterns("*.pt", "checkpoints", ".*")
-            with new_folder(target) as copy:
-                try:
-                    shutil.copytree(folder, copy, ignore=ignored)
-                except shutil.Error as error:
-                    reason = error.args[0][0][2]  # of the first file that failed
-                    raise UserError(f"cannot copy {folder}: {reason}") from error
-        say(str(target))

@@ -17,7 +17,7 @@ from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, check_input
 from fairseq_mhe.models.architectures import ROWS
-from fairseq_mhe.models.options import PLACES
+from fairseq_mhe.models.options import PLACES, kind_options
 from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.training import UNITS, Training
 
@@ -44,6 +44,7 @@ _WRONG_FORM = (
     *(OmegaConfBaseException, yaml.YAMLError, RecursionError),
     *(AttributeError, TypeError, ValueError),
 )
+_SIZES_OF_ATTENTION = ("attention_heads", "embed_dim")  # ends of options
 _OVERRIDE = "override "  # hydra's word before a default that replaces another
 
 
@@ -96,13 +97,24 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     return Recipe(path.stem.lower(), training, decoding, composed)
 
 
-def compose(path: Path, overrides: Sequence[str] = ()) -> DictConfig:
+def overriding_options(path: Path | None, overrides: Sequence[str]) -> Json:
+    """Return the options in a file of a recipe's form and in ``overrides``, by name."""
+    try:
+        config = compose(path, overrides)
+        groups = cast(Json, OmegaConf.to_container(config, resolve=True))
+        return {name: value for _, name, value in _options(groups)}
+    except _WRONG_FORM as error:
+        raise _no_recipe(path or Path("the options"), error) from None
+
+
+def compose(path: Path | None, overrides: Sequence[str] = ()) -> DictConfig:
     """Return a recipe with the recipes that its ``defaults:`` name, as hydra merges them.
 
-    A default is looked up beside the file, then among the package's recipes. Options that the
-    commands set are left out. Raises UserError for other files and for unknown overrides.
+    Without a ``path`` the overrides alone are the recipe. A default is looked up beside the file,
+    then among the package's recipes. Options that the commands set are left out. Raises UserError
+    for other files and for unknown overrides.
     """
-    config = _with_defaults(path, ())
+    config = _with_defaults(path, ()) if path else OmegaConf.create()
     for override in overrides:
         key, is_pair, _ = override.removeprefix("+").partition("=")
         if not is_pair or "." not in key:
@@ -252,7 +264,12 @@ def _check_options(path: Path, config: DictConfig, options: Json) -> None:
 
     parser = fairseq_options.get_training_parser()
     parser.error = refuse
-    words = ["DATA", *as_words(options)]
+    # The sizes of attention are checked when its kind is known.
+    checked = {}
+    for name, value in options.items():
+        if name not in kind_options() and not name.endswith(_SIZES_OF_ATTENTION):
+            checked[name] = value
+    words = ["DATA", *as_words(checked)]
     _, unknown = fairseq_options.parse_args_and_arch(parser, words, parse_known=True)
     groups = cast(Json, OmegaConf.to_container(config, resolve=True))
     for group, name, _ in _options(groups):

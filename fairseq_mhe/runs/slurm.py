@@ -1,101 +1,126 @@
-"""``--slurm``: train the cells of a table as an array of SLURM jobs."""
+"""``--slurm``: train the jobs of a grid as an array of SLURM jobs."""
 
 import shlex
 import subprocess
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fairseq_mhe.common.arguments import as_words, positive
+from fairseq_mhe.common.arguments import integer, option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_text
+from fairseq_mhe.runs.devices import DeviceOptions
 
-#: The batch script; `submit` puts each job's command in place of JOBS. Two minutes before its time
-#: is up, a job requeues itself; it resumes later. By hand, job N is bash OUT/slurm/job.sh N.
+#: The batch script; `submit` puts the folder in place of FOLDER and each job's command in place of
+#: JOBS. Two minutes before its time is up, a job requeues itself; it resumes later. Bash ignores
+#: Ctrl-C in a process behind "&", so the script ends it. By hand, job N is bash OUT/slurm/job.sh N.
 _SCRIPT = """#!/usr/bin/env bash
 #SBATCH --job-name=fairseq-mhe --ntasks=1 --requeue --open-mode=append --signal=B:USR1@120
 job="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 trap '((${SLURM_RESTART_COUNT:-0} < 100)) && scontrol requeue "$job"' USR1
+trap 'kill "$training" 2>/dev/null; wait; exit 130' INT TERM
+cd FOLDER || exit
 case "${1:-$SLURM_ARRAY_TASK_ID}" in
 JOBS
 *) echo "usage: bash $0 N, with the number of a job in this file" >&2; exit 2 ;;
 esac
 "$@" &
-wait $!
+training=$!
+wait "$training"
 """
 
 
-def add_table_arguments(parser: ArgumentParser) -> None:
-    """Options of a table that submits its cells, or shows only the finished ones."""
-    group = parser.add_argument_group("SLURM")
-    add = group.add_mutually_exclusive_group().add_argument
-    help_ = "submit an array of jobs, one a model, and return"
-    add("--slurm", action="store_true", help=help_)
-    help_ = "train nothing; write the table of the finished runs"
-    add("--finished-only", action="store_true", help=help_)
-    add = group.add_argument
-    help_ = "number of jobs that may run at the same time (default: 256)"
-    add("--slurm-parallel", type=positive, metavar="N", help=help_)
-    help_ = "another option of sbatch (default: time=24:00:00 and cpus-per-task=8)"
-    add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=help_)
+@dataclass(frozen=True, kw_only=True)
+class SlurmOptions:
+    """How a table submits its jobs, or shows only the finished ones."""
+
+    slurm: bool = option(False, "submit an array of SLURM jobs, one a model, and return")
+    slurm_dry_run: bool = option(
+        False, "write OUT/slurm/job.sh and print the sbatch command, but submit nothing"
+    )
+    slurm_parallel: int | None = integer(
+        None, "number of SLURM jobs that may run at the same time (default: 256)"
+    )
+    slurm_option: Sequence[str] | None = option(
+        None,
+        "another option of sbatch (default: time=24:00:00 and cpus-per-task=8)",
+        action="append",
+        metavar="NAME=VALUE",
+    )
+    finished_only: bool = option(
+        False, "train nothing; write the table of the finished runs"
+    )
+    no_table: bool = option(
+        False, "train and score, but write no table, as a SLURM job does"
+    )
+
+    @property
+    def submits(self) -> bool:
+        """Whether to submit jobs; raises UserError for options that contradict each other."""
+        if (self.slurm or self.slurm_dry_run) and self.finished_only:
+            raise UserError(
+                "--finished-only trains nothing, --slurm does: leave one of them out"
+            )
+        # A job of SLURM is the command that submitted it, with --no-table and its cell.
+        is_requested = (self.slurm or self.slurm_dry_run) and not self.no_table
+        has_options = self.slurm_parallel or self.slurm_option
+        if has_options and not (self.slurm or self.slurm_dry_run or self.finished_only):
+            raise UserError(
+                "--slurm-... options say how jobs are submitted: give --slurm too, or leave them "
+                "out"
+            )
+        return is_requested
 
 
-def is_requested(args: Namespace) -> bool:
-    """Return whether to submit jobs; raises UserError for --slurm-... options without --slurm."""
-    has_options = args.slurm_parallel or args.slurm_option
-    if has_options and not (args.slurm or args.finished_only):
-        raise UserError(
-            "--slurm-... options say how jobs are submitted: give --slurm too, or leave them out"
-        )
-    return bool(args.slurm)
-
-
-def words_of(args: Namespace, names: str, **own: Any) -> list[str]:
-    """Return a job's arguments: the table's options ``names``, with absolute paths, and ``own``."""
-    options = {name: getattr(args, name) for name in names.split()} | own
-    for name, value in options.items():
-        if isinstance(value, Path):
-            options[name] = value.resolve()
-    return as_words(options)
-
-
-def submit(jobs: Mapping[str, list[str]], total: int, args: Namespace) -> None:
+def submit(
+    jobs: Mapping[str, Sequence[str]],
+    total: int,
+    out: Path,
+    options: SlurmOptions,
+    device: DeviceOptions,
+) -> None:
     """Write OUT/slurm/job.sh, submit an array of jobs, and say how to get the table.
 
-    ``jobs``: name of each unfinished cell -> arguments of the ``fairseq-mhe`` that trains it.
+    ``jobs``: name of each unfinished job -> words of the ``fairseq-mhe`` that trains and scores it.
     """
-    if jobs:
-        folder = args.out.resolve() / "slurm"
-        # SLURM copies the script, so a later submission may overwrite it.
-        script = folder / "job.sh"
-        program = [sys.executable, "-m", "fairseq_mhe_cli"]
-        cases = []
-        for number, words in enumerate(jobs.values()):
-            cases.append(f"{number}) set -- {shlex.join([*program, *words])} ;;")
-        write_text(script, _SCRIPT.replace("JOBS", "\n".join(cases)))
-        options = [f"array=0-{len(jobs) - 1}%{args.slurm_parallel or 256}"]
-        log = str(folder).replace("%", "%%") + "/%A_%a.log"  # sbatch replaces %j
-        options += [f"output={log}", "time=24:00:00", "cpus-per-task=8"]
-        if not (args.cpu or args.processes):
-            options.append(f"gpus-per-node={args.gpus or 1}")
-        flags = [f"--{option}" for option in (*options, *args.slurm_option)]
-        array = _sbatch([*flags, str(script)])
-        for number, name in enumerate(jobs):
-            job = f"{array}_{number}"
-            print(f"{name}: job {job}, output {folder}/{job}.log")
+    if not jobs:
+        print(f"all {total} models are finished: leave --slurm out for the table")
+        return
+    folder = out.resolve() / "slurm"
+    # SLURM copies the script, so a later submission may overwrite it.
+    script = folder / "job.sh"
+    program = [sys.executable, "-m", "fairseq_mhe_cli"]
+    cases = []
+    for number, words in enumerate(jobs.values()):
+        cases.append(f"{number}) set -- {shlex.join([*program, *words])} ;;")
+    text = _SCRIPT.replace("FOLDER", shlex.quote(str(Path.cwd())))
+    write_text(script, text.replace("JOBS", "\n".join(cases)))
+    flags = [f"array=0-{len(jobs) - 1}%{options.slurm_parallel or 256}"]
+    log = str(folder).replace("%", "%%") + "/%A_%a.log"  # sbatch replaces %j
+    flags += [f"output={log}", "time=24:00:00", "cpus-per-task=8"]
+    if not (device.cpu or device.processes):
+        flags.append(f"gpus-per-node={device.gpus or 1}")
+    flags += options.slurm_option or ()
+    command = ["sbatch", "--parsable", *(f"--{flag}" for flag in flags), str(script)]
+    if options.slurm_dry_run:
+        print(shlex.join(command))
+        print(f"{len(jobs)} of {total} models; nothing is submitted (--slurm submits)")
+        return
+    array = _run(command)
+    for number, name in enumerate(jobs):
+        job = f"{array}_{number}"
+        print(f"{name}: job {job}, output {folder}/{job}.log")
     advice = "for the table of finished models give --finished-only instead of --slurm"
     print(f"{len(jobs)} of {total} models submitted; {advice}")
 
 
-def _sbatch(words: list[str]) -> str:
+def _run(command: Sequence[str]) -> str:
     """Submit an array of jobs; return its number."""
-    command = ["sbatch", "--parsable", *words]
     try:
         result = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError:
-        advice = "give this command on a machine of the cluster"
+        advice = "give this command on a machine of the cluster, or --slurm-dry-run"
         raise UserError(f"--slurm needs sbatch on the PATH: {advice}") from None
     if result.returncode:
         raise UserError(f"SLURM refuses the jobs: {result.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""Score answers to SQuAD's questions as its official script does: ``fairseq-mhe score-squad``.
+"""Score answers to SQuAD's questions as its official script does.
 
 Rajpurkar et al. 2016 (arXiv 1606.05250) and 2018 (1806.03822): case, punctuation, articles and
 spaces do not count. The best match with a gold answer counts. If there is none, "" is right.
@@ -7,14 +7,12 @@ spaces do not count. The best match with a gold answer counts. If there is none,
 import math
 import re
 import string
-from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json
 from fairseq_mhe.prepare.task_files import read_squad
 
 #: Question -> its gold answers, [""] for a question without an answer.
@@ -99,26 +97,3 @@ def answers_up_to(answers: Mapping[str, Answer], limit: float) -> dict[str, str]
         question: "" if answer.odds > limit else answer.text
         for question, answer in answers.items()
     }
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Options of ``fairseq-mhe score-squad``."""
-    add = parser.add_argument
-    add("data", type=Path, metavar="DATA", help="the official file of SQuAD 1.1 or 2.0")
-    help_ = "JSON file of {question id: answer}"
-    add("predictions", type=Path, metavar="PREDICTIONS", help=help_)
-
-
-def run(args: Namespace) -> None:
-    """Print the scores of a file of predictions."""
-    gold = gold_answers(args.data)
-    answers = read_json(args.predictions, object)
-    try:
-        values = squad_scores(answers, gold)
-    except (AttributeError, TypeError):
-        raise UserError(
-            f"{args.predictions} is not a JSON object of question id: answer"
-        ) from None
-    print(f"{len(gold):,} questions")
-    for name, value in values.items():
-        print(f"{name}: {value:.2f}%")

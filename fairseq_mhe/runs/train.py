@@ -1,4 +1,4 @@
-"""Run fairseq-train for unfinished jobs, several side by side; resume those that were stopped."""
+"""Start fairseq-train for a job, resume it where it was stopped, and write its metrics."""
 
 import contextlib
 import json
@@ -9,104 +9,48 @@ import socket
 import statistics
 import time
 import zipfile
-from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import Json, atomic_path, lock_folder, write_json
-from fairseq_mhe.common.progress import Board, say
-from fairseq_mhe.runs import devices
+from fairseq_mhe.common.files import Json, atomic_path, write_json
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import LAST, Job
-from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
+from fairseq_mhe.runs.processes import Child, user_dir
 
-#: The line that `_start` writes into the log; its group describes the device.
+#: The line that `start` writes into the log; its group describes the device.
 _HEADLINE = re.compile(r"(?m)^--- .* fairseq-train from update \d+, (.*)$")
 
 
-def train_and_score(
-    jobs: Sequence[Job],
-    args: Namespace,
-    scored: Callable[[Job], bool],
-    score: Callable[[Job, Board], object],
-    after: Callable[[], object] = lambda: None,
-) -> None:
-    """Train and score every job without scores, in waves of as many jobs as fit on the devices.
-
-    A wave trains side by side and is scored job by job; then ``after`` is called. Raises UserError
-    at once if devices are missing or cannot share a batch, a start is missing, or a run is in use.
-    """
-    waiting = [job for job in jobs if not scored(job)]
-    if not waiting:
-        return
-    device = devices.choose_device(args, len(waiting))
-    for job in waiting:
-        job.training.shared_by(device.workers)
-        if "start" in job.settings and not job.last.exists():
-            read_checkpoint(job.input_path("start"))  # a kept run has none
-    where = device.describe(waiting[0].training.precision)
-    say(f"{len(waiting)} of {len(jobs)} models to train, {where}")
-    with contextlib.ExitStack() as opened:
-        for job in waiting:
-            opened.enter_context(lock_folder(job.folder))
-        board = opened.enter_context(Board(names=[job.name for job in waiting]))
-        for first in range(0, len(waiting), device.slots):
-            wave = waiting[first : first + device.slots]
-            board.state = "training"
-            train(wave, device, board)
-            board.state = "scoring"
-            for job in wave:
-                score(job, board)
-                board.finish(job.name)
-            after()
+def is_trained(job: Job) -> bool:
+    """Return whether a job needs no training: it has metrics, or its recipe has no updates."""
+    return job.metrics.exists() or job.training.updates == 0
 
 
-def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
-    """Train the jobs that have no metrics, one in each slot; if one fails, stop the others."""
-    waiting = [job for job in jobs if not job.metrics.exists()]
-    active: list[tuple[Job, list[Child]]] = []
-    try:
-        for slot, job in enumerate(waiting):
-            active.append((job, _start(job, device, slot, board)))
-        while active:
-            for job, children in active[:]:
-                if _has_ended(job, children, board):
-                    _write_metrics(job)
-                    board.update(job.name, job.training.updates)
-                    active.remove((job, children))
-            board.tick()
-            time.sleep(0.2)
-    finally:
-        for _, children in active:
-            for child in children:
-                child.stop()
-        for job, _ in active:
-            _free_untrained(job)
+def check_start(job: Job, device: Device) -> None:
+    """Raise UserError if the device cannot share a job's batch, or its start is missing."""
+    job.training.shared_by(device.workers)
+    if "start" in job.settings and not job.last.exists():
+        read_checkpoint(job.input_path("start"))  # a kept run has none
 
 
-def _free_untrained(job: Job) -> None:
+def free_untrained(job: Job) -> None:
     """Remove config.json if nothing is trained, so that a corrected recipe can use the folder."""
-    no_update = "| train_inner | " not in job.log.read_text("utf-8", "replace")
-    if no_update and not any(job.checkpoints.glob("*")):
-        (job.folder / "config.json").unlink()
+    log = job.log.read_text("utf-8", "replace") if job.log.exists() else ""
+    if "| train_inner | " not in log and not any(job.checkpoints.glob("*")):
+        (job.folder / "config.json").unlink(missing_ok=True)
 
 
-def _has_ended(job: Job, children: Sequence[Child], board: Board) -> bool:
-    """Show a job's progress; return whether its processes have ended. UserError if one failed."""
-    running = any(child.running() for child in children)
-    if children:
-        lines = children[0].new_lines()  # the first process writes the job's log
-        board.warn(job.name, logged_warnings(lines))
-        for entry in _logged("train_inner", lines):
-            note = f"loss {entry['loss']:.2f}, {entry['wps']:.0f} tokens/s"
-            board.update(job.name, int(entry["num_updates"]), note=note)
-    for child in children:  # if one fails, the others would wait for it forever
-        child.check(f"training {job.name}")
-    return not running
+def progress(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the number of updates and a note for people from lines of fairseq-train's log."""
+    for entry in _logged("train_inner", lines):
+        yield (
+            int(entry["num_updates"]),
+            f"loss {entry['loss']:.2f}, {entry['wps']:.0f} tokens/s",
+        )
 
 
 def training_arguments(job: Job, device: Device) -> list[str]:
@@ -135,13 +79,17 @@ def training_arguments(job: Job, device: Device) -> list[str]:
     return [data, *words, *as_words(options)]
 
 
-def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
-    """Start or resume the processes of a job; the first one writes the job's log."""
-    job.write_config()
+def start(
+    job: Job, device: Device, slot: int, command: str, children: list[Child]
+) -> int:
+    """Start or resume the processes of a job, add them to ``children``; return its updates so far.
+
+    The first process writes the job's log. ``command`` is recorded in the run folder.
+    """
+    job.write_config(command, device.gpu)
     done = restore(job.checkpoints, device.workers)
-    board.add(job.name, job.training.updates, done)
     if done >= job.training.updates:
-        return []  # killed after the last update: fairseq would make another update
+        return done  # killed after the last update: fairseq would make another update
     shared = training_arguments(job, device)
     env = device.environment(slot)
     headline = time.strftime("%Y-%m-%d %H:%M:%S ") + f"fairseq-train from update {done}, "
@@ -149,7 +97,6 @@ def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
     with socket.socket() as probe:  # finds a free port
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    children = []
     for rank in range(device.workers):
         log = job.log
         if rank > 0:
@@ -157,11 +104,11 @@ def _start(job: Job, device: Device, slot: int, board: Board) -> list[Child]:
         words = [*shared, *as_words(device.rank_options(rank, port))]
         child = Child("fairseq_cli.train", words, log, device.threads, headline, env)
         children.append(child)
-    return children
+    return done
 
 
-def _write_metrics(job: Job) -> None:
-    """Write metrics.json; raises UserError if the training ended before its last update."""
+def finish(job: Job) -> None:
+    """Write metrics.json of a training; raises UserError if it ended before its last update."""
     total = job.training.updates
     updates = updates_made(read_checkpoint(job.last))
     if updates < total and not job.training.patience:

@@ -1,6 +1,7 @@
 """Average the checkpoints of a translation job, count its parameters, translate and score."""
 
 import re
+import shutil
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +10,7 @@ from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoin
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.files import atomic_path, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models import counting
 from fairseq_mhe.prepare.data_folder import DataFolder
@@ -29,6 +30,9 @@ _HYPOTHESIS = re.compile(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$")
 def make_model(job: Job) -> None:
     """Make model.pt, the average of a job's last checkpoints, and counts.json; or UserError."""
     training = job.training
+    if not training.updates and not job.model.exists():
+        with atomic_path(job.model) as temporary:
+            shutil.copyfile(job.input_path("start"), temporary)
     if not job.model.exists():
         if not (job.metrics.exists() and job.checkpoints.exists()):
             raise job.unfinished(f"{job.model.name} of all {training.updates:,} updates")

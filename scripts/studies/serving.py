@@ -1,15 +1,18 @@
 """``serving``: translate a test set with each engine and precision of ``fairseq-mhe translate``."""
 
+import shlex
 import statistics
+import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.cli import run_subcommand
+from fairseq_mhe.common.arguments import Parser, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
@@ -17,27 +20,30 @@ from fairseq_mhe.common.system import cores, omp_threads
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.trained import open_trained
 from fairseq_mhe.deploy.translator import Translator
+from fairseq_mhe.experiments.run_study import write_report
 from fairseq_mhe.models.packed import bf16_available
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.report.table import Block, Table, columns
+from fairseq_mhe.report.table import Block, Table, column
 from fairseq_mhe.runs.scoring import score
-from studies.report import write
 
 TITLE = "Speed and memory of the engines of translate"
 
 
-def add_arguments(parser: ArgumentParser) -> None:
+def build_parser(_: str) -> Parser:
+    """Return the parser of this study."""
+    parser = Parser(prog="serving", description=TITLE)
     add = parser.add_argument
     add("--run", dest="model", type=Path, required=True, metavar="RUN", help="a finished run")
     add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
     add("--repetitions", type=positive, default=3, metavar="N", help="rounds (default: 3)")
     add("--threads", type=positive, default=omp_threads(cores()), help="(default: %(default)s)")
     add("--out", type=Path, default="runs/serving", help="output folder (default: %(default)s)")
+    parser.set_defaults(function=run)
+    return parser
 
 
 def run(args: Namespace) -> None:
     """Export the run's model for both engines, and measure each in every precision it has."""
-    args.cpu = True
     torch.set_num_threads(args.threads)
     rows: list[dict[str, Any]] = []
     translators = []
@@ -77,6 +83,21 @@ def run(args: Namespace) -> None:
     note = f"All lines of test; threads {args.threads}; median of {args.repetitions} "
     note += "rounds, in each of which all engines take a turn. Weights: int8 is rounded at loading."
     note += f" Equal lines: of {len(lines):,}, those with fairseq's translation in float32."
-    block = Block(columns("serving"), [{**row, "mebibytes": row["bytes"] / 2**20} for row in rows])
+    columns = [
+        column("variant", "variant"),
+        column("lines/s", "rate", ",.1f"),
+        column("vs fairseq", "ratio", ".2f"),
+        column("BLEU", "bleu", ".2f"),
+        column("equal lines", "equal", ","),
+        column("seconds to load", "load_seconds", ".1f"),
+        column("weights, MiB", "mebibytes", ",.2f"),
+    ]
+    block = Block(columns, [{**row, "mebibytes": row["bytes"] / 2**20} for row in rows])
     table = Table(f"Serving: {args.model.resolve().name}", [block], [note, *left_out])
-    write(args, "serving", table, {"threads": args.threads, "rows": rows})
+    command = f"bash scripts/study.sh serving {shlex.join(args.typed)}"
+    results = {"threads": args.threads, "rows": rows}
+    write_report(table, args.out / "serving.md", results, command, gpu=False)
+
+
+if __name__ == "__main__":
+    sys.exit(run_subcommand("study.sh serving", build_parser, None))

@@ -1,4 +1,4 @@
-"""``train``, ``evaluate``, ``score`` and ``keep``: output, refusals, and no work done twice."""
+"""``train``, ``evaluate`` and ``score``: output, refusals, and no work done twice."""
 
 import json
 import shutil
@@ -89,10 +89,13 @@ def test_score_prints_signatures_and_the_comparison(
     assert "--language xx: unknown; give a code" in refused("score", *files, "--language", "xx")
 
 
-def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, refused: Refused) -> None:
+def test_runs_without_checkpoints_tabulate(
+    miniature: Path, table: Path, tmp_path: Path, refused: Refused, capsys: Capture
+) -> None:
     runs = tmp_path / "kept runs"
-    keep = ["keep", *(str(table / name) for name in NAMES), "--out", str(runs)]
-    assert cli.main(keep) == 0
+    for name in NAMES:
+        without = shutil.ignore_patterns("*.pt", "checkpoints", ".*")
+        shutil.copytree(table / name, runs / name, ignore=without)
     # Without --finished-only, too: the command finds every run finished, and trains nothing.
     assert cli.main(["run-table", *table_words(miniature, runs)]) == 0
     assert not [*runs.rglob("*.pt"), *runs.rglob(".lock")]
@@ -102,26 +105,11 @@ def test_kept_runs_tabulate(miniature: Path, table: Path, tmp_path: Path, refuse
         assert (runs / NAMES[1] / "test" / path.name).read_bytes() == path.read_bytes()
     error = f"{runs / NAMES[0]} has no model.pt and no checkpoints to average"
     assert error in refused("evaluate", runs / NAMES[0], "--subset", "valid", "--cpu")
-    assert error in refused("run-table", *table_words(miniature, runs, "--subset", "valid"))
+    assert cli.main(["run-table", *table_words(miniature, runs, "--subset", "valid")]) == 2
+    failures = capsys.readouterr().err
+    assert error in failures
+    assert "2 of 2 models failed" in failures
     options = ["--data", str(miniature), "--out", str(runs), *TABLE_SIZE]
     assert error in refused("train", "tiny", "mha", *options), "it is not trained again"
     assert (runs / NAMES[0] / "test" / "scores.json").is_file()
     assert not list(runs.rglob("*.pt"))
-    shutil.rmtree(runs / NAMES[1])  # as if keep was killed after the first run
-    assert cli.main(keep) == 0
-    assert (runs / NAMES[1] / "test" / "scores.json").is_file()
-    (runs / NAMES[1] / "metrics.json").write_text("{}")
-    assert f"{runs / NAMES[1]} exists and has other results" in refused(*keep)
-
-
-def test_keep_copies_all_runs_or_none(table: Path, tmp_path: Path, refused: Refused) -> None:
-    unfinished = tmp_path / "runs" / NAMES[0]
-    shutil.copytree(table / NAMES[0], unfinished, ignore=shutil.ignore_patterns("scores.json"))
-    out = tmp_path / "out"
-    for folder, error in (
-        (unfinished, "is not finished: it has no scores"),
-        (tmp_path, "is no run folder: it has no config.json of a training; give a folder"),
-    ):
-        assert f"{folder} {error}" in refused("keep", table / NAMES[1], folder, "--out", out)
-        assert not out.exists()
-    assert "is the run itself: name another" in refused("keep", table / NAMES[1], "--out", table)

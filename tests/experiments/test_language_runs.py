@@ -1,6 +1,5 @@
 """Pre-training, fine-tuning and their tables in miniature, by the real commands."""
 
-import argparse
 import json
 import re
 import shutil
@@ -15,9 +14,11 @@ from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import CANDIDATES, TASKS
 from fairseq_mhe.runs import slurm
-from fairseq_mhe.runs.squad import squad_scores
-from fairseq_mhe.runs.understanding import METRICS, commonest_score, plan_finetuning
-from studies.__main__ import main as study
+from fairseq_mhe.runs.devices import DeviceOptions
+from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
+from fairseq_mhe.runs.squad import gold_answers, squad_scores
+from fairseq_mhe.runs.task_scores import METRICS, commonest_score
+from studies.collaborative_nlu import build_parser
 from tests.checkpoints.test_language_checkpoints import make_checkpoint
 from tests.fixtures.language import small_text
 from tests.fixtures.task_files import put_task, superglue_rows
@@ -29,7 +30,8 @@ Capture = pytest.CaptureFixture[str]
 LINES = [pair[0] for pair in read_corpus()["train"][:300]]
 RUN = "roberta_mhe_tiny-mhe_mul-seed1"
 TUNED = f"{RUN}-sst2-seed1"
-SIZE = ["--tokens", "64", "--batch", "4", "--updates", "3", *FLOAT32]
+BLOCKS = ["task.tokens_per_sample=64", "dataset.batch_size=4"]
+SIZE = [*BLOCKS, "--updates", "3", *FLOAT32]
 PRETRAIN = ["pretrain", "roberta_mhe_tiny", "mhe_mul", *SIZE]
 
 
@@ -103,16 +105,17 @@ def test_fine_tuning_begins_with_the_pre_trained_weights(folder: Path) -> None:
 def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Path) -> None:
     """So RTE is often fine-tuned from MNLI."""
     task = open_task(folder / "sst2")
-    args = argparse.Namespace(out=tmp_path, epochs=None, precision="float32")
-    job = plan_finetuning(folder / TUNED, task, 1, args)
+    device = DeviceOptions(precision="float32")
+    job = plan_finetuning(folder / TUNED, task, 1, tmp_path, FinetuningRecipe(), device)
     last = folder / TUNED / "checkpoints" / "checkpoint_last.pt"
     assert (job.settings["start"], job.input_path("start")) == (sha256(last), last)
     assert job.training.updates == 6  # three epochs of two batches
     assert cli.main(["inspect", str(folder / TUNED)]) == 0, "a run folder"
     assert cli.main(["fold", str(folder / TUNED), str(last)]) == 2, "its own model"
-    args.epochs = 50
-    longer = plan_finetuning(folder / TUNED, task, 2, args)
+    recipe = FinetuningRecipe(epochs=50, overrides=["optimization.lr=[0.5]"])
+    longer = plan_finetuning(folder / TUNED, task, 2, tmp_path, recipe, device)
     assert longer.training.options["warmup_updates"] == 6  # of a hundred
+    assert longer.training.options["lr"] == [0.5]
 
 
 @pytest.mark.parametrize("split", ["dev", "train"])
@@ -197,7 +200,7 @@ def test_every_form_of_task_is_fine_tuned_and_scored(
     mean = sum(values[metric] for metric in task.metrics) / len(task.metrics)
     assert values["score"] == pytest.approx(mean)
     if task.suite == "squad":
-        check_answers(tmp_path, name, predictions, values, capsys)
+        check_answers(tmp_path, name, predictions, values)
         return
     if name == "stsb":
         expected = [number + 0.25 for number in range(7)]
@@ -216,9 +219,9 @@ def test_every_form_of_task_is_fine_tuned_and_scored(
 
 
 def check_answers(
-    folder: Path, name: str, answers: dict[str, str], values: dict[str, float], capsys: Capture
+    folder: Path, name: str, answers: dict[str, str], values: dict[str, float]
 ) -> None:
-    """Check that answers are words of their contexts, and that score-squad gives equal scores."""
+    """Check that answers are words of their contexts, and that their scores are those written."""
     path = folder / f"{name}.dev{TASKS[name].suffix}"
     for article in read(path)["data"]:
         (paragraph,) = article["paragraphs"]
@@ -226,10 +229,8 @@ def check_answers(
             assert answers[question["id"]] in paragraph["context"]
             assert answers[question["id"]] or name == "squad2"
     predictions = folder / f"{RUN}-{name}-seed1" / "predictions.dev.json"
-    capsys.readouterr()
-    assert cli.main(["score-squad", str(path), str(predictions)]) == 0
-    lines = capsys.readouterr().out.splitlines()[1:]
-    assert lines == [f"{key}: {value:.2f}%" for key, value in values.items() if key != "score"]
+    scores = squad_scores(read(predictions), gold_answers(path))
+    assert {"score": scores["f1"], **scores} == pytest.approx(values)
 
 
 def test_nlu_table_uses_finished_runs(folder: Path, capsys: Capture) -> None:
@@ -257,9 +258,9 @@ def test_nlu_table_uses_finished_runs(folder: Path, capsys: Capture) -> None:
 
 def test_kept_runs_make_the_same_nlu_table(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     """Kept runs have no checkpoints. Runs with other settings must be refused, too."""
-    runs = [str(folder / RUN), str(folder / TUNED)]
-    assert cli.main(["keep", *runs, "--out", str(tmp_path)]) == 0
-    assert not list(tmp_path.rglob("*.pt"))
+    for name in (RUN, TUNED):
+        without = shutil.ignore_patterns("*.pt", "checkpoints", ".*")
+        shutil.copytree(folder / name, tmp_path / name, ignore=without)
     before, text = snapshot(tmp_path), folder / "text"
     assert cli.main([*PRETRAIN, "--data", str(text), "--out", str(tmp_path)]) == 0
     assert snapshot(tmp_path) == before
@@ -288,13 +289,17 @@ def test_kept_runs_make_the_same_nlu_table(folder: Path, tmp_path: Path, capsys:
     assert note in (tmp_path / "nlu-table.md").read_text()
 
 
+def study(words: list[str]) -> int:
+    return cli.run_subcommand("study.sh collaborative-nlu", build_parser, words)
+
+
 def test_collaborative_nlu_decomposes_and_fine_tunes_again(
     folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     """At D = n d the decomposition is exact: it must predict what the model itself predicts."""
     pytest.importorskip("tensorly")
     source = folder / TUNED
-    line = ["collaborative-nlu", "--runs", str(source), "--tasks", str(folder / "sst2")]
+    line = ["--runs", str(source), "--tasks", str(folder / "sst2")]
     line += ["--dims", "128", "--iterations", "5", *FLOAT32, "--epochs", "1"]
     line += ["--out", str(tmp_path)]
     assert study(line) == 0, capsys.readouterr().err
@@ -303,7 +308,7 @@ def test_collaborative_nlu_decomposes_and_fine_tunes_again(
     assert read(decomposed / "predictions.dev.json") == read(source / "predictions.dev.json")
     scores = [
         read(source / "scores.json")["scores"]["score"],
-        read(decomposed / "scores.json")["score"],
+        read(decomposed / "scores.json")["scores"]["score"],
         read(tuned_again / "scores.json")["scores"]["score"],
     ]
     report = read(tmp_path / "collaborative-nlu.json")
@@ -321,7 +326,7 @@ def test_collaborative_nlu_decomposes_and_fine_tunes_again(
 
 
 def test_the_causal_table_has_perplexity(folder: Path, tmp_path: Path, capsys: Capture) -> None:
-    words = ["--tokens", "64", "--batch", "4", "--updates", "2", "--seeds", "2", "--cpu"]
+    words = [*BLOCKS, "--updates", "2", "--seeds", "2", "--cpu"]
     line = ["nlu-table", "transformer_lm_mhe_tiny", *words, "--precision", "bf16"]
     line += ["--kinds", "mhe_mul", "--out", str(tmp_path), "--data", str(folder / "text")]
     assert cli.main(line) == 0
@@ -357,7 +362,7 @@ def test_slurm_jobs_train_the_unfinished_kinds(
     """The jobs write no table, since several jobs would overwrite it."""
     shutil.copytree(folder / RUN, tmp_path / RUN)
     submitted: list[dict[str, list[str]]] = []
-    monkeypatch.setattr(slurm, "submit", lambda jobs, total, args: submitted.append(jobs))
+    monkeypatch.setattr(slurm, "submit", lambda jobs, *_: submitted.append(jobs))
     words = of_sst2(folder)
     assert tabulate(tmp_path, folder / "text", *words, "--slurm") == 0
     assert cli.main(submitted[0]["mhe_mul"]) == 0

@@ -5,52 +5,64 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments import table
+from fairseq_mhe.experiments import run_table, table
+from fairseq_mhe.experiments.evaluate import ScoringOptions
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
-from fairseq_mhe.runs.recipes import FOLDER, Recipe, recipe
+from fairseq_mhe.runs.devices import DeviceOptions, precision
+from fairseq_mhe.runs.job import with_precision
+from fairseq_mhe.runs.recipes import FOLDER, NAMES, Recipe, recipe
+from tests.fixtures.refusals import Refused
+from tests.fixtures.runs import open_run, settings
 from tests.fixtures.small_runs import SMALL
 
 
 def chosen(row: str | None, *words: str) -> Recipe:
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     table.add_arguments(parser)
-    table._add_recipe(parser)
-    return table.chosen_recipe(row, parser.parse_args(["--data", "d", "--out", "o", *words]))
-
-
-def float32(row: str, *words: str) -> Recipe:
-    return chosen(row, "--precision", "float32", *words)
+    return table.recipe_options(parser.parse_args(["--out", "o", *words])).read(row, NAMES)
 
 
 def test_options_change_the_recipe(tmp_path: Path) -> None:
-    assert float32("12H") == recipe("12h")
-    training = float32("base", "--updates", "1000").training
+    assert chosen("12H") == recipe("12h")
+    training = chosen("base", "--updates", "1000").training
     assert (training.updates, training.options["warmup_updates"]) == (1000, 40)
     assert training.batch_tokens == recipe("base").training.batch_tokens
-    training = float32("tiny", "--batch-tokens", "4096", "--max-tokens", "2048").training
+    training = chosen("tiny", "--batch-tokens", "4096", "--max-tokens", "2048").training
     assert (training.mini_batch, training.batch_tokens) == (2048, 4096)
-    # A recipe's own precision stays unless an option names another.
-    path, text = tmp_path / "mine.yaml", (FOLDER / "tiny.yaml").read_text()
-    path.write_text(text.replace("{user_dir", "{bf16: true, user_dir"))
-    for more, expected in (([], "bf16"), (["--precision", "float32"], "float32")):
-        mine = chosen(None, "--cpu", "--recipe", str(path), *more)
-        assert (mine.row, mine.training.precision) == ("mine", expected)
+    words = ["model.dropout=0.5", "--updates", "10", "optimization.lr=[0.5]"]
+    options = chosen("tiny", *words).training.options
+    assert (options["dropout"], options["lr"], options["max_update"]) == (0.5, [0.5], 10)
 
 
-def test_impossible_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, text = tmp_path / "mine.yaml", (FOLDER / "tiny.yaml").read_text()
-    path.write_text(text.replace("max_tokens: 1024", "batch_size: 16"))
+def test_auto_precision_is_the_recipes_then_the_runs_then_the_machines(tmp_path: Path) -> None:
+    """A run that resumes on another machine keeps its precision."""
+    training = recipe("tiny").training
+    auto, float32 = DeviceOptions(cpu=True), DeviceOptions(cpu=True, precision="float32")
+    assert with_precision(training.with_precision("fp16"), tmp_path, auto).precision == "fp16"
+    assert with_precision(training.with_precision("fp16"), tmp_path, float32).precision == "float32"
+    assert with_precision(training, tmp_path, auto).precision == precision(auto)
+    for kept in ("bf16", "float32"):
+        run = open_run(tmp_path / kept, settings(bf16=kept == "bf16" or None), {"data": "/d"})
+        assert with_precision(training, run.folder, auto).precision == kept
+
+
+def test_impossible_options_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("defaults: [tiny, _self_]\ndataset: {max_tokens: null, batch_size: 16}\n")
     with pytest.raises(UserError, match="has batches of 16 examples: leave --batch-tokens and"):
         chosen(None, "--recipe", str(path), "--max-tokens", "512")
-    with pytest.raises(UserError, match="is for a language model: use fairseq-hydra-train"):
+    with pytest.raises(UserError, match="is for a language model: use fairseq-mhe pretrain"):
         chosen(None, "--recipe", str(FOLDER / "roberta_mhe_tiny.yaml"))
     with pytest.raises(UserError, match="give either a row or --recipe FILE"):
         chosen("base", "--recipe", "nowhere.yaml")
-    parser = argparse.ArgumentParser()
-    table.run_table_arguments(parser)
-    with pytest.raises(UserError, match="unknown row ''"):  # not the paper's seven
-        table.run_table(parser.parse_args(["--rows", "", "--data", "d", "--out", "o"]))
+    words = ["run-table", "--rows", "", "--data", str(SMALL / "data"), "--out", str(tmp_path)]
+    assert "unknown row ''" in refused(*words), "not the paper's seven"
+    words = ["train", "tiny", "mha", "--data", str(SMALL / "data"), "--out", str(tmp_path)]
+    assert "which do not fit in a mini-batch of 8: give" in refused(*words, "--max-tokens", "8")
 
     def missing(tokenize: str) -> None:
         if "mecab" in tokenize:
@@ -59,17 +71,19 @@ def test_impossible_options_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("fairseq_mhe.runs.scoring.BLEU", missing)
     data = DataFolder(tmp_path, ("en", "ja"), {"lines": {"test": 1}})
     with pytest.raises(UserError, match="BLEU by ja-mecab needs a dictionary: pip install"):
-        table.check_subset(data, argparse.Namespace(subset="test", bleu_tokenizer=None))
-    table.check_subset(data, argparse.Namespace(subset="test", bleu_tokenizer="char"))
+        ScoringOptions().check(data)
+    ScoringOptions(bleu_tokenizer="char").check(data)
 
 
 def test_the_heading_names_deviations_from_the_recipe() -> None:
     data = open_data(SMALL / "data")
 
     def heading(*rows: str, **changes: int) -> str:
-        args = argparse.Namespace(**{"title": "A", "updates": 0, "batch_tokens": 0, **changes})
-        return table._title(args, data, list(map(recipe, rows)))
+        args = argparse.Namespace(
+            **{"title": "A", "updates": 0, "batch_tokens": 0, "overrides": (), **changes}
+        )
+        return run_table._title(args, data, list(map(recipe, rows)))
 
     assert heading("base", "big") == "A, 100,000 to 300,000 updates"
-    deviating = "A, 100,000 updates: updates or batches given by options"
+    deviating = "A, 100,000 updates: recipe changed by options"
     assert heading("base", updates=1) == heading("base", batch_tokens=1) == deviating

@@ -11,11 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairseq_mhe import cli
-from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError, one_line
-from studies.__main__ import STUDIES
-from studies.study import add_arguments
 
 
 @given(st.text(st.characters(exclude_categories=())))
@@ -38,15 +35,11 @@ def test_only_a_missing_path_is_called_missing(problem: str) -> None:
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
-    if name in STUDIES:
-        parser = Parser()
-        add_arguments(STUDIES[name], parser)
-        return parser
     subparsers = cli.build_parser(name)._subparsers._group_actions
     return subparsers[0].choices[name]
 
 
-@pytest.mark.parametrize("name", [*cli.SUBCOMMANDS, *STUDIES])
+@pytest.mark.parametrize("name", cli.SUBCOMMANDS)
 def test_no_error_names_a_private_function(name: str) -> None:
     """argparse writes "invalid _count value" if a converter raises ValueError."""
     messages, parser = [], _parser(name)

@@ -2,14 +2,12 @@
 
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.runs import train as training
-from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
 from tests.fixtures.small_runs import SMALL
 
@@ -34,13 +32,13 @@ def test_a_rejected_command_creates_no_run_folder(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def train(runs: Sequence[Job], device: Device, *more: object) -> None:
-        for run in runs:
-            run.training.shared_by(device.workers)
-            run.write_config()
+    def start(job: Job, *more: object) -> None:
+        job.write_config()
+        job.checkpoints.mkdir()
+        (job.checkpoints / "checkpoint_last.pt").touch()  # otherwise the folder is freed
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(training, "start", start)
     out, data = tmp_path / "out", shutil.copytree(SMALL / "data", tmp_path / "data")
     folders = ["--data", str(data), "--out", str(out)]
     with pytest.raises(SystemExit, match="2"):

@@ -11,16 +11,17 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.checkpoints.checkpoint import updates_made
+from fairseq_mhe.common.arguments import add_options, from_options
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs import devices
-from fairseq_mhe.runs.devices import Device, choose_device
+from fairseq_mhe.runs.devices import Device, DeviceOptions, choose_device
 from fairseq_mhe.runs.job import LAST, Job, plan_job, settings_of
+from fairseq_mhe.runs.pool import Pool, Work
 from fairseq_mhe.runs.recipes import recipe
-from fairseq_mhe.runs.train import train as train_all
 
 Patch = pytest.MonkeyPatch
 
@@ -29,8 +30,8 @@ ONE, TWO = Device(False, 1, 1), Device(False, 1, 1, workers=2)
 
 def choose(*words: str, models: int = 1) -> Device:
     parser = argparse.ArgumentParser()
-    devices.add_arguments(parser)
-    return choose_device(parser.parse_args(words), models)
+    add_options(parser, DeviceOptions)
+    return choose_device(from_options(DeviceOptions, parser.parse_args(words)), models)
 
 
 @pytest.fixture
@@ -100,10 +101,8 @@ def test_auto_precision_is_the_fastest_of_the_machine(
         torch.cuda, "is_bf16_supported", lambda including_emulation: flags == "bf16"
     )
     monkeypatch.setattr("fairseq_mhe.common.cpu.cpu_flags", lambda: set(flags.split()))
-    args = argparse.Namespace(cpu=False, processes=None, precision="auto")
-    assert devices.precision(args) == expected
-    args.precision = "float32"
-    assert devices.precision(args) == "float32"
+    assert devices.precision(DeviceOptions()) == expected
+    assert devices.precision(DeviceOptions(precision="float32")) == "float32"
 
 
 def test_models_side_by_side_use_different_gpus(
@@ -131,8 +130,10 @@ def train(data: Path, folder: Path, device: Device, start: Path | None = None) -
     if start is not None:
         run.checkpoints.mkdir(parents=True)
         shutil.copy(start, run.checkpoints)
-    with Board("updates", console=Console(file=io.StringIO())) as board:
-        train_all([run], device, board)
+    work = Work(lambda: [run], lambda job: job.metrics.exists(), lambda job: None)
+    with Board("updates", [run.name], console=Console(file=io.StringIO())) as board:
+        for reason in Pool(work, device, board).run().values():
+            raise UserError(reason)
     return run
 
 

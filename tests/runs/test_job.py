@@ -1,24 +1,33 @@
 """Run folders keep and check their settings; a lock keeps a second process out."""
 
+import errno
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import WORK_PREFIX, lock_folder, write_json
 from fairseq_mhe.runs.job import kind_name, plan_job, read_job, settings_of
+from fairseq_mhe.runs.recipes import read_recipe
 from tests.fixtures.runs import DECODING, TRAINING, open_run, settings
 
 
 def test_a_run_keeps_its_settings_and_versions_and_its_data_may_move(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_run(tmp_path / "r", settings("mhe_mul", seed=3), {"data": "/here"})
+    first = plan_job(tmp_path / "r", settings("mhe_mul", seed=3), {"data": "/here"})
+    first.write_config("first command")
     monkeypatch.setattr("fairseq_mhe.runs.job.versions", lambda: {"torch": "newer"})
     job = open_run(tmp_path / "r", settings("mhe_mul", seed=3), {"data": "/there"})
     read = read_job(tmp_path / "r")
-    assert read.config == job.config
+    assert read.config["command"] == "first command"
+    assert read.settings == job.settings
+    recipe = read_recipe(job.folder / "recipe.yaml").training
+    chosen = {"attention": "mhe_mul", "seed": 3}
+    assert recipe.changed(**chosen) == job.training, "the folder alone repeats the run"
+    assert read.config["trained_on"]["processor"]
     assert (read.row, read.kind, read.seed) == ("tiny", "mhe_mul", 3)
     with pytest.raises(UserError, match=r"/r is a language model's run, .*: give one of trans"):
         read.open_data(tmp_path)  # it has no options of decoding
@@ -44,7 +53,7 @@ def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Pat
 
 
 def test_an_unreadable_run_folder_is_a_one_line_error(tmp_path: Path) -> None:
-    job = open_run(tmp_path / "r", settings(), {})
+    job = open_run(tmp_path / "r", settings(), {"data": "/here"})
     path = job.folder / "config.json"
     config = json.loads(path.read_text())
     write_json(path, {**config, "folder_version": 2})
@@ -77,3 +86,12 @@ def test_a_lock_keeps_a_second_process_out_until_the_first_ends(tmp_path: Path) 
         assert leftover.exists()
     with lock_folder(tmp_path):
         assert not leftover.exists()
+
+
+def test_a_file_system_without_locks_is_told_truly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_locks = OSError(errno.ENOLCK, "No locks available")
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=no_locks))
+    with pytest.raises(UserError, match="No locks available"), lock_folder(tmp_path):
+        pass

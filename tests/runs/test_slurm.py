@@ -1,6 +1,7 @@
 """Cells as SLURM jobs: the arguments of sbatch, and the batch script."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_an_array_of_cells_is_submitted(tmp_path: Path, submitted: Path, capsys:
     assert f"tiny-mhe_mul-seed2: job 4711_3, output {out}/slurm/4711_3.log" in screen
     assert "4 of 4 models submitted" in screen
     assert not list(tmp_path.rglob("train.log")), "nothing is trained here"
-    assert submit(out, "--batch-tokens", "2048") == 2, "jobs of other settings wait"
+    assert not list(out.rglob("config.json")), "the node that trains decides on its precision"
     assert submit(tmp_path / "out") == 0
     usual = {"--array=0-3%256", "--cpus-per-task=8", "--gpus-per-node=1", "--time=24:00:00"}
     assert usual <= set(submitted.read_text().splitlines())
@@ -88,21 +89,52 @@ def test_a_job_requeues_itself_when_its_time_is_up(
 def test_a_job_by_hand_trains_the_cell_of_its_number(
     tmp_path: Path, submitted: Path, monkeypatch: Patch
 ) -> None:
-    """The cell keeps the precision and batch of its submission, and writes no table."""
+    """The cell has the options of the table and its machine's precision, and writes no table."""
     out = tmp_path / "out"
     size = ["--batch-tokens", "512", "--max-tokens", "256", "--cpu", "--subset", "valid"]
     other = not has_fast_bf16()  # as if the submitting machine differed from the job's
-    monkeypatch.setattr("fairseq_mhe.runs.devices.has_fast_bf16", lambda: other)
-    assert submit(out, *size) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("fairseq_mhe.runs.devices.has_fast_bf16", lambda: other)
+        assert submit(out, *size) == 0
     script = str(out / "slurm" / "job.sh")
     assert [subprocess.run(["bash", script, n]).returncode for n in ("2", "4")] == [0, 2]
     run = read_job(out / "tiny-mhe_mul-seed1")
     training = run.training
-    assert training.precision == ("bf16" if other else "float32")
+    assert training.precision == ("float32" if other else "bf16")
     assert (run.kind, training.batch_tokens) == ("mhe_mul", 512)
     assert (run.folder / "valid" / "scores.json").is_file()
     assert not list(out.glob("table.*"))
     assert not (out / "tiny-mha-seed1" / "metrics.json").exists()
+
+
+def test_ctrl_c_ends_the_training_of_a_job(
+    tmp_path: Path, submitted: Path, monkeypatch: Patch
+) -> None:
+    program = submitted.with_name("stubs") / "a program"
+    program.write_text(f"#!/bin/sh\necho $$ >'{tmp_path}/pid'\nexec sleep 100")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert submit(tmp_path) == 0
+    line = ["bash", str(tmp_path / "slurm" / "job.sh"), "0"]
+    job = subprocess.Popen(line, start_new_session=True)
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+        assert job.poll() is None
+    os.killpg(job.pid, signal.SIGINT)
+    assert job.wait(timeout=30) == 130
+    training = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(training, 0)
+
+
+def test_a_dry_run_submits_nothing(tmp_path: Path, submitted: Path, capsys: Capture) -> None:
+    out = tmp_path / "out"
+    words = ["--rows", "tiny", "--data", str(SMALL / "data"), "--out", str(out)]
+    assert cli.main(["run-table", *words, "--slurm-dry-run", "--gpus", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("sbatch --parsable --array=0-1%256 ")
+    assert "--gpus-per-node=2" in printed
+    assert (out / "slurm" / "job.sh").is_file()
+    assert not submitted.exists()
 
 
 def test_failed_submissions_are_one_line_errors(

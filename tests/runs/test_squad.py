@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe import cli
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.squad import Answer, answers_up_to, gold_answers, squad_scores, threshold
-from tests.fixtures.refusals import Refused
 
 Capture = pytest.CaptureFixture[str]
 
@@ -42,29 +41,24 @@ def dataset(folder: Path, **answers: list[tuple[str, int]]) -> Path:
     return folder / "dev.json"
 
 
-def test_the_best_gold_answer_counts_and_none_is_empty(tmp_path: Path, capsys: Capture) -> None:
+def test_the_best_gold_answer_counts_and_none_is_empty(tmp_path: Path) -> None:
     year = [("1066", 3), ("In 1066", 0), ("the", 8)]  # the last has no words
     path = dataset(tmp_path, year=year, who=[("William", 32)], none=[])
     assert gold_answers(path) == {"year": ["1066", "In 1066"], "who": ["William"], "none": [""]}
     predictions = {"year": "in 1066!", "who": "led by William", "none": ""}
-    (tmp_path / "predictions.json").write_text(json.dumps(predictions))
-    assert cli.main(["score-squad", str(path), str(tmp_path / "predictions.json")]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "3 questions",
-        *("exact: 66.67%", "exact with answer: 50.00%", "f1: 83.33%", "f1 with answer: 75.00%"),
-        *("exact without answer: 100.00%", "f1 without answer: 100.00%"),
-    ]
+    scores = squad_scores(predictions, gold_answers(path))
+    assert scores == pytest.approx(
+        {
+            **{"exact": 200 / 3, "exact with answer": 50, "f1": 250 / 3, "f1 with answer": 75},
+            **{"exact without answer": 100, "f1 without answer": 100},
+        }
+    )
 
 
-def test_bad_predictions_are_one_line_errors(tmp_path: Path, refused: Refused) -> None:
-    path, predictions = dataset(tmp_path, a=[], b=[]), tmp_path / "predictions.json"
-    for text, message in (
-        ('{"a": ""}', "1 of 2 questions have no prediction, such as b: add them"),
-        ('["a", "b"]', f"{predictions} is not a JSON object of question id: answer"),
-        ('{"a": 1, "b": 2}', f"{predictions} is not a JSON object of question id: answer"),
-    ):
-        predictions.write_text(text)
-        assert message in refused("score-squad", path, predictions)
+def test_a_missing_prediction_is_refused(tmp_path: Path) -> None:
+    gold = gold_answers(dataset(tmp_path, a=[], b=[]))
+    with pytest.raises(UserError, match="1 of 2 questions have no prediction, such as b: add"):
+        squad_scores({"a": ""}, gold)
 
 
 def random_answers(seed: int) -> tuple[dict[str, Answer], dict[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""The training loop: arguments of fairseq-train, failures, finished jobs, learning curve."""
+"""Jobs in the slots of a device: arguments of fairseq-train, failures, resuming, learning curve."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import json
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -18,6 +17,7 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.runs import train as training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.pool import Pool, Work
 from fairseq_mhe.runs.train import learning_curve, training_arguments
 from tests.fixtures.checkpoints import save_weights
 from tests.fixtures.runs import TRAINING, open_run, settings
@@ -76,10 +76,12 @@ class FakeChild:
     updates = TRAINING.updates
     logged = line("train_inner", loss="3.0", wps="50", num_updates="40")
     children: list[FakeChild] = []  # noqa: RUF012 - cleared by the fixture
-    failing: int | None = None  # rank of the process that fails while the others run on
+    failing: int | None = None  # rank of the process that fails
+    together = False  # whether the others run on
 
     def __init__(self, module: str, arguments: list[str], log: Path, *_: object) -> None:
-        self.rank, self.stopped = len(self.children), False
+        self.rank, self.stopped, self.job = len(self.children), False, log.parent.name
+        self.before = [child.job for child in self.children if child.is_active()]
         self.children.append(self)
         folder = Path(arguments[arguments.index("--save-dir") + 1])
         folder.mkdir(exist_ok=True)
@@ -88,8 +90,16 @@ class FakeChild:
         where = f"{START} 0, on the CPU\n" * 2 + f"{START} 9, on a GPU\n"
         log.write_text(f"{where}{self.logged}\n")
 
+    def is_active(self) -> bool:
+        return not self.stopped and not self.done
+
+    done = False
+
     def running(self) -> bool:
-        return self.failing not in (None, self.rank)
+        if self.together and self.failing != self.rank:
+            return True
+        self.done = True
+        return False
 
     def new_lines(self) -> list[str]:
         return ["2026-11-21 03:58:37 | WARNING | fairseq.trainer | look out"] * 2
@@ -109,12 +119,14 @@ def fake(monkeypatch: Patch) -> type[FakeChild]:
     return FakeChild
 
 
-def train(*jobs: Job, device: Device = CPU) -> str:
-    """Train jobs; return what the board showed."""
+def train(*jobs: Job, device: Device = CPU) -> tuple[str, dict[str, str]]:
+    """Train jobs; return what the board showed, and the failures."""
     output = io.StringIO()
-    with Board("updates", console=Console(file=output)) as board:
-        training.train(jobs, device, board)
-    return output.getvalue()
+    names = [job.name for job in jobs]
+    work = Work(lambda: jobs, lambda job: job.metrics.exists(), lambda job: None)
+    with Board("updates", names, console=Console(file=output)) as board:
+        failures = Pool(work, device, board).run()
+    return output.getvalue(), failures
 
 
 def a_job(tmp_path: Path, **changes: Any) -> Job:
@@ -127,9 +139,10 @@ def test_a_failed_process_stops_the_others_of_its_model(
 ) -> None:
     """The other process would wait for it forever."""
     monkeypatch.setattr(fake, "failing", failing)
+    monkeypatch.setattr(fake, "together", True)
     job = a_job(tmp_path, update_freq=[2])
-    with pytest.raises(UserError, match=f"failed in process {failing}"):
-        train(job, device=Device(False, 1, 1, workers=2))
+    _, failures = train(job, device=Device(False, 1, 1, workers=2))
+    assert f"failed in process {failing}" in failures["r"]
     assert [child.stopped for child in fake.children] == [True, True]
     assert not job.metrics.exists()
 
@@ -137,35 +150,54 @@ def test_a_failed_process_stops_the_others_of_its_model(
 @pytest.mark.parametrize(
     "state", [{}, {"updates": 0}, {"logged": ""}, {"updates": 0, "logged": ""}]
 )
-def test_a_failed_model_stops_the_models_beside_it(
+def test_a_failed_model_does_not_end_its_neighbours(
     tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch, state: dict[str, Any]
 ) -> None:
-    """If nothing is trained, another recipe can use the folders."""
-    for name, value in {"failing": 0, **state}.items():
-        monkeypatch.setattr(fake, name, value)
-    jobs = [open_run(tmp_path / kind, settings(kind), INPUT_PATHS) for kind in ("mha", "sha")]
-    with pytest.raises(UserError, match="failed in process 0") as failed:
-        train(*jobs)
-    # The use of `failed` keeps the loop's frame alive, so that garbage collection stops no process.
-    assert [child.stopped for child in fake.children] == [True, True], failed.value
-    assert len(list(tmp_path.glob("*/config.json"))) == (0 if len(state) == 2 else 2)
+    """The next job takes the slot. If nothing is trained, another recipe can use the folder."""
+    monkeypatch.setattr(fake, "failing", 0)
+    kinds = ("mha", "sha", "mqa")
+    jobs = [open_run(tmp_path / kind, settings(kind), INPUT_PATHS) for kind in kinds]
+    first, *others = jobs
+
+    class Failing(fake):  # type: ignore[misc, valid-type]
+        def __init__(self, *args: Any) -> None:
+            for name, value in state.items():
+                setattr(self, name, value if not self.children else getattr(FakeChild, name))
+            super().__init__(*args)
+
+    monkeypatch.setattr(training, "Child", Failing)
+    _, failures = train(*jobs)
+    assert list(failures) == ["mha"]
+    assert "failed in process 0" in failures["mha"]
+    assert [job.metrics.exists() for job in jobs] == [False, True, True]
+    assert (first.folder / "config.json").exists() == (len(state) < 2)
+    _, failures = train(*others)
+    assert not failures
 
 
-def test_all_trainings_stop_if_a_folder_cannot_be_freed(
+def test_a_free_slot_takes_the_next_job_at_once(
     tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(fake, "failing", 0)
-    jobs = [open_run(tmp_path / kind, settings(kind), INPUT_PATHS) for kind in ("mha", "sha")]
-    monkeypatch.setattr(training, "_free_untrained", Mock(side_effect=OSError("removed")))
-    with pytest.raises(OSError, match="removed") as failed:
-        train(*jobs)
-    assert [child.stopped for child in fake.children] == [True, True], failed.value
+    """On GPUs nobody waits for the slowest job of a wave."""
+    polls = {"mha": 3, "sha": 0, "mqa": 0}
+
+    def running(child: FakeChild) -> bool:
+        polls[child.job] -= 1
+        child.done = polls[child.job] < 0
+        return not child.done
+
+    monkeypatch.setattr(fake, "running", running)
+    monkeypatch.setattr("fairseq_mhe.runs.job.machine", lambda device: {"gpu": device})
+    jobs = [open_run(tmp_path / kind, settings(kind), INPUT_PATHS) for kind in polls]
+    _, failures = train(*jobs, device=Device(gpu=True, slots=2, threads=1))
+    assert not failures
+    assert [child.before for child in fake.children] == [[], ["mha"], ["mha"]]
 
 
 def test_a_finished_training_is_not_repeated(tmp_path: Path, fake: type[FakeChild]) -> None:
     job = a_job(tmp_path)
-    assert train(job).count("warning: look out") == 1
-    assert train(job) == ""
+    assert train(job)[0].count("warning: look out") == 1
+    assert "look out" not in train(job)[0]
     metrics = read_json(job.metrics)
     assert metrics["tokens_per_second"] == 50.0
     assert metrics["measured"] == "on the CPU, then on a GPU"
@@ -180,6 +212,6 @@ def test_a_training_that_ends_early_is_an_error(
 ) -> None:
     job = a_job(tmp_path)
     monkeypatch.setattr(fake, "updates", 39)
-    with pytest.raises(UserError, match="ended after 39 of 40 updates"):
-        train(job)
+    _, failures = train(job)
+    assert "ended after 39 of 40 updates" in failures["r"]
     assert not job.metrics.exists()

@@ -10,7 +10,7 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.train import train
+from fairseq_mhe.runs.pool import Pool, Work
 from fairseq_mhe.runs.translation import parse_hypotheses
 from tests.fixtures.runs import open_run, settings
 from tests.fixtures.small_runs import SMALL
@@ -82,9 +82,10 @@ def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
     )
     run = open_run(tmp_path / "r", {**options, "data": data.identity}, {"data": str(data.folder)})
     for _ in range(2):  # the second time it resumes after two epochs
-        with Board("updates") as board:
-            train([run], Device(gpu=False, slots=1, threads=1), board)
-            translation.make_model(run)
+        work = Work(lambda: [run], lambda job: job.metrics.exists(), lambda job: None)
+        with Board("updates", [run.name]) as board:
+            assert not Pool(work, Device(gpu=False, slots=1, threads=1), board).run()
+        translation.make_model(run)
         metrics = read_json(run.metrics)
         (first, loss), *others = metrics["valid"]
         assert [point[1] for point in others] == [loss, loss]

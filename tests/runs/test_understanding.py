@@ -13,14 +13,14 @@ import torch
 from omegaconf import OmegaConf
 
 from fairseq_mhe.prepare.tasks import TASKS
-from fairseq_mhe.runs import understanding
+from fairseq_mhe.runs import finetuning, language_model
+from fairseq_mhe.runs.language_model import spans
 from fairseq_mhe.runs.squad import Answer
-from fairseq_mhe.runs.understanding import (
+from fairseq_mhe.runs.task_scores import (
     METRICS,
     best_answers,
     best_candidates,
     exact_groups,
-    spans,
     task_metrics,
 )
 
@@ -42,7 +42,7 @@ def test_row_base_is_fine_tuned_as_by_fairseqs_configurations(task: str) -> None
     theirs = OmegaConf.load(FINETUNING / f"{task}.yaml")
     manifest = {"lines": {"train": 320}}
     data: Any = SimpleNamespace(task=TASKS[task.replace("_", "")], manifest=manifest)
-    ours = understanding._task_options("base", data, epochs=None)
+    ours = finetuning._task_options("base", data, epochs=None)
     assert (ours["lr"], ours["batch_size"]) == (theirs.optimization.lr, theirs.dataset.batch_size)
     assert ours["weight_decay"] == theirs.optimizer.weight_decay
     assert ours["warmup_updates"] == 0.06 * ours["total_num_update"]  # as in RoBERTa's paper
@@ -106,8 +106,8 @@ def test_validation_loss_copies_no_log_probabilities(monkeypatch: pytest.MonkeyP
     model.get_targets.return_value = torch.tensor([[7, 8, END], [9, END, PAD]])
     task = SimpleNamespace(source_dictionary=SimpleNamespace(pad=lambda: PAD))
     loaded = SimpleNamespace(model=model, task=task, batches=lambda *_, **__: [{"net_input": {}}])
-    monkeypatch.setattr(understanding, "LanguageModel", lambda *_: loaded)
-    scores = understanding.validation_loss(Path("any.pt"), Path("any"), gpu=False)
+    monkeypatch.setattr(language_model, "LanguageModel", lambda *_: loaded)
+    scores = language_model.validation_loss(Path("any.pt"), Path("any"), gpu=False)
     assert scores == {"of": "all subwords", "nats": 2.5, "subwords": 5}
 
 
@@ -116,13 +116,13 @@ def test_validation_loss_copies_no_log_probabilities(monkeypatch: pytest.MonkeyP
 def test_no_other_span_of_a_passage_has_a_higher_score(
     longest: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(understanding, "_MAX_ANSWER_LENGTH", longest)
+    monkeypatch.setattr(language_model, "_MAX_ANSWER_LENGTH", longest)
     logits = torch.randn(*TOKENS.shape, 2, generator=torch.Generator().manual_seed(seed))
     dictionary = SimpleNamespace(eos=lambda: END)
-    language_model: Any = SimpleNamespace(
+    model: Any = SimpleNamespace(
         model=lambda **_: (logits, None), task=SimpleNamespace(source_dictionary=dictionary)
     )
-    predicted = spans(language_model, {"net_input": {"src_tokens": TOKENS}})
+    predicted = spans(model, {"net_input": {"src_tokens": TOKENS}})
     for row, (begin, length) in enumerate(PASSAGES):
         scores = {
             (first, last): float(logits[row, begin + first, 0] + logits[row, begin + last, 1])

@@ -1,21 +1,28 @@
-"""Studies from data to report: training once, conversions, and errors in one line."""
+"""Studies from YAML to report: training once, conversions, sizes, and errors in one line."""
 
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
+import yaml
 
+from fairseq_mhe import cli
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.runs.recipes import recipe as recipe_of
-from studies.__main__ import main
-from studies.study import training_of
-from studies.variants import MHA, MHE, Variant, everywhere
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.experiments.run_study import part_of_training
+from fairseq_mhe.experiments.study import Variant, read_study
+from fairseq_mhe.models.build import build_on_meta
+from fairseq_mhe.models.counting import attention_parameters, total_parameters
+from fairseq_mhe.runs.recipes import recipe
+from tests.fixtures.refusals import Refused
+from tests.fixtures.runs import REPOSITORY
 from tests.fixtures.trained import TABLE_SIZE, snapshot
 
+STUDIES = {path.stem: path for path in (REPOSITORY / "scripts" / "studies").glob("*.yaml")}
 Words = Callable[..., list[str]]
 pytestmark = pytest.mark.early
 
@@ -31,13 +38,22 @@ def references(table: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def words(miniature: Path) -> Words:
-    """Return a maker of a study's command line: its name, its folder, more options; one seed."""
+    """Return a maker of a study's command line: its file, its folder, more options; one seed."""
 
-    def make(name: str, out: Path, *more: str) -> list[str]:
-        line = [name, "--data", str(miniature), "--out", str(out), *TABLE_SIZE]
-        return [*line, "--seeds", "1", *more]
+    def make(study: Path, out: Path, *more: str) -> list[str]:
+        line = ["run-table", "--study", str(study), "--data", str(miniature), "--out", str(out)]
+        return [*line, *TABLE_SIZE, "--seeds", "1", *more]
 
     return make
+
+
+def write_study(path: Path, variants: dict[str, Any], **changes: Any) -> Path:
+    """Write a study of ``variants`` beside mha; a key is removed if its change is None."""
+    content = {"question": "What changes?", "base": "tiny", "reference": "mha", "seeds": [1]}
+    content |= {"variants": {"mha": {}, **variants}, **changes}
+    kept = {key: value for key, value in content.items() if value is not None}
+    path.write_text(yaml.safe_dump(kept, sort_keys=False))
+    return path
 
 
 def reports(out: Path, name: str) -> dict[str, Any]:
@@ -46,7 +62,7 @@ def reports(out: Path, name: str) -> dict[str, Any]:
     text = (out / f"{name}.md").read_text()
     for fact in ("processor", "torch", "date", "command", "nrefs:1"):
         assert fact in text
-    assert results["facts"]["command"].startswith("bash scripts/study.sh ")
+    assert results["facts"]["command"].startswith("fairseq-mhe run-table --study ")
     assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     return {summary["variant"]: summary for summary in results["variants"]}
 
@@ -56,15 +72,15 @@ def test_finished_runs_of_run_table_are_not_trained_again(
 ) -> None:
     """A reference that was trained again would have newer files."""
     out, before = references, snapshot(references)
-    line = words("gap-study", out, "--only", "std-0.5")
-    assert main([*line, "--finished-only"]) == 0
+    line = words(STUDIES["gap-study"], out, "--only", "std-0.5,mha")
+    assert cli.main([*line, "--finished-only"]) == 0
     assert "left out: std-0.5." in capsys.readouterr().out
-    assert main(line) == 0
+    assert cli.main(line) == 0
     screen = capsys.readouterr()
-    assert screen.out == (out / "gap.md").read_text(), "printed once, at the end"
+    assert screen.out == (out / "gap-study.md").read_text(), "printed once, at the end"
     assert before.items() <= snapshot(out).items()
-    summaries = reports(out, "gap")
-    assert list(summaries) == [MHE, MHA, "std-0.5"]
+    summaries = reports(out, "gap-study")
+    assert list(summaries) == ["mhe_mul", "mha", "std-0.5"]
     assert summaries["std-0.5"]["loss_p"] is None, "one seed"
     run = out / "tiny-std-0.5-seed1"
     assert open_source(run / "model.pt").options["head_embedding_std"] == 0.5
@@ -73,22 +89,27 @@ def test_finished_runs_of_run_table_are_not_trained_again(
 
 
 def test_converted_models_are_scored_untrained_and_after_further_training(
-    references: Path, words: Words, capsys: pytest.CaptureFixture[str]
+    references: Path, words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At D = 128 the decomposition of four heads of width 32 is exact: the translations stay."""
     out = references
-    line = words("collaborative-curve", out, "--dims", "128", "--iterations", "5")
-    line += ["--sentences", "20", "--further", "0.25", "--only", "decomposed,fine-tuned"]
-    assert main(line) == 0, capsys.readouterr().err
-    summaries = reports(out, "collaborative-curve")
-    assert list(summaries) == [MHA, "decomposed-D128", "fine-tuned-D128"]
-    exact = out / "tiny-decomposed-D128-seed1" / "test" / "hypotheses.txt"
+    fit = {"variant": "mha", "collaborative_dim": 128, "iterations": 5, "sentences": 20}
+    common = {"attention": "collaborative", "model.collaborative_dim": 128, "start": fit}
+    variants = {"decomposed": {**common, "updates": 0}, "tuned": {**common, "updates": 0.25}}
+    uptrained = {"attention": "mqa", "start": {"variant": "mha", "sentences": 20}}
+    variants["further"] = {"attention": "mha", "updates": 0.25, "start": {"variant": "mha"}}
+    variants["uptrained"] = {**uptrained, "updates": 0.25}
+    line = words(write_study(tmp_path / "mine.yaml", variants), out)
+    assert cli.main(line) == 0, capsys.readouterr().err
+    summaries = reports(out, "mine")
+    assert list(summaries) == ["mha", *variants]
+    exact = out / "tiny-decomposed-seed1" / "test" / "hypotheses.txt"
     assert exact.read_text() == (out / "tiny-mha-seed1/test/hypotheses.txt").read_text()
-    assert summaries["decomposed-D128"]["bleu"] == summaries[MHA]["bleu"]
-    assert summaries["decomposed-D128"]["loss"] is None
+    assert summaries["decomposed"]["bleu"] == summaries["mha"]["bleu"]
+    assert summaries["decomposed"]["loss"] is None
+    assert summaries["uptrained"]["kv_bytes_per_token"] < summaries["mha"]["kv_bytes_per_token"]
     start, tuned = (
-        open_source(out / f"tiny-{name}-D128-seed1" / "model.pt")
-        for name in ("decomposed", "fine-tuned")
+        open_source(out / f"tiny-{name}-seed1" / "model.pt") for name in ("decomposed", "tuned")
     )
     assert tuned.options["collaborative_dim"] == 128
     assert tuned.state["optimizer_history"][-1]["num_updates"] == 1  # a quarter of 4
@@ -96,65 +117,104 @@ def test_converted_models_are_scored_untrained_and_after_further_training(
     near = [(after[name] - value).abs().max() for name, value in before.items() if "proj" in name]
     assert max(near) < 0.1, "it must begin with the decomposed weights"
     times = snapshot(out)
-    assert main(line) == 0
+    assert cli.main(line) == 0
     again = {name for name, time in snapshot(out).items() if times.get(name) != time}
-    assert again <= {f"collaborative-curve.{ending}" for ending in ("json", "md", "png")}
-    assert main([*line, "--iterations", "6"]) == 2
+    assert again <= {f"mine.{ending}" for ending in ("json", "md", "png")}
+    fit["iterations"] = 6
+    write_study(tmp_path / "mine.yaml", variants)
+    assert cli.main(line) == 2
     assert "was converted from another model or by other options" in capsys.readouterr().err
-
-
-def test_uptraining_starts_from_a_converted_model(
-    references: Path, words: Words, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = words("uptrain", references, "--attention", "mhe_mul,mqa", "--sentences", "20")
-    assert main([*line, "--further", "0.25", "--only", "uptrained-mqa,further"]) == 0
-    assert capsys.readouterr().out == (references / "uptraining.md").read_text()
-    summaries = reports(references, "uptraining")
-    assert list(summaries) == [MHA, "uptrained-mqa", "further-mha"]
-    assert summaries["uptrained-mqa"]["kv_bytes_per_token"] < summaries[MHA]["kv_bytes_per_token"]
-    log = (references / "tiny-uptrained-mqa-seed1" / "train.log").read_text()
-    assert "'max_update': 1," in log, "a quarter of 4"
 
 
 def test_a_share_of_a_training_shortens_warm_up_and_intervals() -> None:
     """A recipe with patience would keep its whole warm-up, longer than the shortened training."""
-    fifth = Variant("fifth", "further", everywhere(MHA), MHA, {"dropout": 0.5, "x_y": 3}, 0.2)
-    training = recipe_of("tiny").training
-    training = training_of(training.shortened(1000).changed(keep_interval_updates=4), fifth)
-    assert (training.updates, training.options["dropout"], training.options["x_y"]) == (200, 0.5, 3)
-    assert (training.options["warmup_updates"], training.average) == (20, 3)
-    training = training_of(recipe_of("multi30k").training, fifth)
+    training = recipe("tiny").training.shortened(1000).changed(keep_interval_updates=4)
+    training = part_of_training(training, 0.2)
+    assert (training.updates, training.options["warmup_updates"]) == (200, 20)
+    assert training.average == 3
+    training = part_of_training(recipe("multi30k").training, 0.2)
     assert (training.updates, training.patience, training.average) == (1600, 0, 10)
     assert training.options["warmup_updates"] == 400
+
+
+def options_of(variant: Variant) -> dict[str, Any]:
+    """Return what a variant changes in the recipe: option -> value."""
+    changed = dict(recipe("tiny", overrides=variant.overrides).training.options)
+    return {
+        name: value
+        for name, value in changed.items()
+        if recipe("tiny").training.options.get(name) != value
+    }
+
+
+def model_of(variant: Variant, vocabulary: int = 4144) -> Any:
+    """Build the model that fairseq-train would build."""
+    places = {f"{place}_attention": kind for place, kind in variant.attention.items()}
+    options = {name: v for name, v in options_of(variant).items() if name != "lr"}
+    return build_on_meta("tiny", variant.attention["encoder"], vocabulary, **places, **options)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_variant_of_a_study_can_be_built(name: str) -> None:
+    study = read_study(STUDIES[name])
+    assert study.base == "tiny"
+    names = [variant.name for variant in study.variants]
+    assert len(names) == len(set(names))
+    sizes = {variant.name: attention_parameters(model_of(variant)) for variant in study.variants}
+    if name == "equal-budget":
+        for other in set(names) - {"mha"}:
+            assert sizes[other] == pytest.approx(174_336, rel=0.01), other
+    if name == "equal_size":
+        for variant in study.variants:
+            assert total_parameters(model_of(variant)) == pytest.approx(1_453_568, rel=1e-3)
+    if name == "kinds":
+        assert {variant.attention["cross"] for variant in study.variants} == set(KINDS)
+    if name == "gap-study":
+        for variant in study.variants:
+            mixed = len(set(variant.attention.values())) > 1
+            assert bool(variant.overrides) + mixed <= 1, "one change"
+
+
+def test_the_precision_study_compares_within_a_kind() -> None:
+    variants = read_study(STUDIES["precision-study"]).variants
+    pairs = {variant.name: (variant.precision, variant.reference) for variant in variants}
+    for kind in ("mha", "mhe_mul"):
+        assert pairs[f"{kind}-bf16"] == ("bf16", f"{kind}-float32")
+        assert pairs[f"{kind}-float32"] == ("float32", f"{kind}-float32")
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["gap-study", "--row", "huge"], "unknown row 'huge'; choose one of: base"),
-        (["gap-study", "--only", "nothing"], "--only nothing: unknown; choose from reference"),
-        (["gap-study", "--user-dir", "nowhere"], "nowhere has no __init__.py: give the folder of"),
-        (["gap-study", "--subset", "x"], "has no 'x': give a --subset of test, train, valid"),
-        (["gap-study", "--finished-only"], "references are not finished: leave"),
-        (["equal-budget", "--budget", "100"], "no kind of the row tiny comes within 1.0% of it"),
-        (["serving", "--run", "nowhere"], "nowhere does not exist: give the path of"),
+        (["--rows", "huge"], "unknown row 'huge'; choose one of: base"),
+        (["--only", "nothing"], "--only nothing: unknown; choose from mhe_mul, mha, init-head"),
+        (["--subset", "x"], "has no 'x': give a --subset of test, train, valid"),
+        (["--finished-only"], "no model of "),
+        (["--kinds", "mha"], "the variants of a study say their kinds"),
     ],
 )
-def test_bad_input_is_one_line(
-    words: Words,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    more: list[str],
-    message: str,
+def test_bad_options_are_one_line(
+    words: Words, tmp_path: Path, refused: Refused, more: list[str], message: str
 ) -> None:
-    monkeypatch.setenv("FAIRSEQ_MHE_USER_DIR", "")  # --user-dir changes it
-    name, *options = more
-    line = [name, "--out", str(tmp_path)] if name == "serving" else words(name, tmp_path)
-    with patch("fairseq_mhe.cli.sleep_sooner") as tuned:
-        assert main([*line, *options]) == 2
-    tuned.assert_called()
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refused(*words(STUDIES["gap-study"], tmp_path, *more))
     assert not list(tmp_path.rglob("train.log"))
+
+
+@pytest.mark.parametrize(
+    ("variants", "changes", "message"),
+    [
+        ({}, {"seeds": None}, "has no seeds: add it"),
+        ({}, {"rows": "tiny"}, "sets rows, which no study has"),
+        ({}, {"reference": "sha"}, "mha needs the variant sha, which is missing"),
+        ({"x": {}}, {}, "the encoder attention of x is None: set attention to one of mha, "),
+        ({"x": {"attention": "mha", "lr": 3}}, {}, "x sets lr: give options of the recipe"),
+        ({}, {"seeds": ["one"]}, "is no study: invalid literal"),
+    ],
+)
+def test_a_wrong_study_is_refused(
+    tmp_path: Path, variants: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    path = write_study(tmp_path / "mine.yaml", variants, **changes)
+    with pytest.raises(UserError, match=message) as refused:
+        read_study(path)
+    assert str(path) in str(refused.value)

@@ -1,0 +1,156 @@
+"""``evaluate`` scores a trained run; ``score`` scores translations in text files."""
+
+import json
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fairseq_mhe.common.arguments import add_options, from_options, option
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import lock_folder, read_json, write_json
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
+from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.prepare.languages import is_known
+from fairseq_mhe.prepare.task_folder import open_task
+from fairseq_mhe.report.language_table import perplexity_of
+from fairseq_mhe.report.significance import compare
+from fairseq_mhe.runs import devices, finetuning, scoring, task_scores, translation
+from fairseq_mhe.runs.devices import DeviceOptions
+from fairseq_mhe.runs.job import Job, read_job
+from fairseq_mhe.runs.language_model import validation_loss
+from fairseq_mhe.runs.train import is_trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions:
+    """Which data set is translated, and how it is scored."""
+
+    subset: str = option("test", "data set to translate and score", metavar="NAME")
+    bleu_tokenizer: str | None = option(
+        None,
+        "tokeniser of BLEU (default: by the target language)",
+        choices=scoring.TOKENISERS,
+    )
+
+    def check(self, data: DataFolder) -> None:
+        """Raise UserError if there is no such data set, or the tokeniser is not installed."""
+        scoring.bleu_tokeniser(data.languages[1], self.bleu_tokenizer)
+        subsets = sorted(data.manifest["lines"])
+        if self.subset not in subsets:
+            advice = f"give a --subset of {', '.join(subsets)}"
+            raise UserError(f"{data.folder} has no {self.subset!r}: {advice}")
+
+    def scored(self, job: Job) -> bool:
+        """Return whether a translation job has these scores."""
+        return translation.scored(job, self.subset, self.bleu_tokenizer)
+
+
+def evaluate_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("run", type=Path, metavar="RUN", help="the folder of a trained run")
+    add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
+    add_options(parser, ScoringOptions)
+    add("--cpu", action="store_true", help="do not use a GPU")
+
+
+def evaluate(args: Namespace) -> None:
+    """Score a run that has no scores yet, and print its scores."""
+    job = read_job(args.run.resolve())
+    device = DeviceOptions(cpu=args.cpu)
+    if job.translates:
+        options = from_options(ScoringOptions, args)
+        evaluate_translation(job, args.data, options, device)
+        print_scores(job, options.subset)
+    else:
+        evaluate_language_model(job, args.data, device)
+        print("\n".join(described(read_json(job.scores))))
+
+
+def evaluate_translation(
+    job: Job, moved: Path | None, options: ScoringOptions, device: DeviceOptions
+) -> None:
+    """Translate and score a job that has no scores yet; raises UserError if it is not trained."""
+    data = job.open_data(moved)
+    options.check(data)
+    with lock_folder(job.folder), Board("sentences") as board:
+        single = devices.single(device)  # alone, since generation.json records the speed
+        translation.translate(job, data, options.subset, single, board)
+        translation.score(job, options.subset, options.bleu_tokenizer)
+
+
+def print_scores(job: Job, subset: str) -> None:
+    """Print the scores of a translation job."""
+    scores = scoring.read_scores(job.folder / subset)
+    print("\n".join(scoring.described(scores)))
+
+
+def evaluate_language_model(job: Job, moved: Path | None, device: DeviceOptions) -> None:
+    """Write scores.json of a language model's job that has none: its loss, or a task's metrics."""
+    if not is_trained(job):
+        advice = "give its training command again to finish it"
+        raise UserError(f"{job.folder} is not trained to its end: {advice}")
+    if job.scores.exists():
+        return
+    folder = moved or job.input_path("data")
+    gpu = devices.on_gpu(device)
+    with lock_folder(job.folder):
+        if "task" in job.settings:
+            scores = task_scores.score_task(job, open_task(folder), gpu)
+        else:
+            scores = validation_loss(job.last, folder / "bin", gpu)
+        if LANGUAGE_ARCHS[job.training.options["arch"]] is ROBERTA:
+            scores["model"] = finetuning.describe(job.last)  # read by plan_finetuning
+        write_json(job.scores, scores)
+
+
+def described(scores: dict) -> list[str]:
+    """Return a line for each score of a language model's scores.json."""
+    if "nats" in scores:
+        perplexity = perplexity_of(scores["nats"])
+        return [
+            f"validation loss: {scores['nats']:.4f} nats a subword, perplexity {perplexity:.2f}",
+            f"of {scores['subwords']:,} subwords ({scores['of']})",
+        ]
+    lines = []
+    for dataset, examples in scores["examples"].items():
+        lines.append(f"{scores['task']}, {examples:,} examples of {dataset}")
+    for metric, value in scores["scores"].items():
+        lines.append(f"{metric}: {value:.2f}%")
+    return lines
+
+
+def score_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    help_ = "reference translations, detokenised, one a line"
+    add("--reference", type=Path, required=True, metavar="F", help=help_)
+    help_ = "translations of the system, detokenised, one a line"
+    add("--hypothesis", type=Path, required=True, metavar="F", help=help_)
+    help_ = "translations of another system: adds PRR and p-value"
+    add("--baseline", type=Path, metavar="F", help=help_)
+    help_ = "target language, like de: chooses BLEU's tokeniser, adds tokenised BLEU"
+    add("--language", metavar="L", help=help_)
+    scoring.add_tokeniser(parser)
+    add("--json", action="store_true", help="print JSON, for programs")
+
+
+def score(args: Namespace) -> None:
+    """Print BLEU, chrF and, with --baseline, PRR and p-value."""
+    paths = [args.reference, args.hypothesis]
+    if args.baseline:
+        paths.append(args.baseline)
+    references, hypotheses, *baseline = scoring.read_aligned(paths)
+    if args.language and not is_known(args.language):
+        raise UserError(f"--language {args.language}: unknown; give a code like de or zh")
+    tokenise = scoring.bleu_tokeniser(args.language, args.bleu_tokenizer)
+    scores = scoring.score(hypotheses, references, args.language, tokenise)
+    comparison = None
+    if baseline:
+        comparison = compare([hypotheses], baseline, references, tokenise)
+    if args.json:
+        scores["comparison"] = comparison and asdict(comparison)
+        print(json.dumps(scores, indent=2))
+        return
+    print("\n".join(scoring.described(scores)))
+    if comparison:
+        print(comparison.describe())

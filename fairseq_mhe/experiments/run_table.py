@@ -1,0 +1,108 @@
+"""``run-table``: train, score and tabulate rows x kinds x seeds, or the variants of a study."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_mhe.common.arguments import add_options, from_options, seeds
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.experiments.grid import raise_failures
+from fairseq_mhe.experiments.run_study import run_study
+from fairseq_mhe.experiments.table import (
+    add_arguments,
+    copied_recipes,
+    kinds,
+    open_trainings,
+    recipe_options,
+    tabulate,
+)
+from fairseq_mhe.models.architectures import PAPER_ROWS
+from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.report.translation_table import PAPER_FILES
+from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.recipes import NAMES, Recipe
+from fairseq_mhe.runs.slurm import SlurmOptions
+
+
+def run_table_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    help_ = "prepared data folder (a study may prepare its own)"
+    add("--data", type=Path, metavar="DATA", help=help_)
+    help_ = f"model sizes: {', '.join(NAMES)} (default: the paper's)"
+    add("--rows", metavar="ROW,...", help=help_)
+    help_ = "kinds of attention, or all (default: mha,mhe_mul)"
+    add("--kinds", type=kinds, metavar="KIND,...", help=help_)
+    help_ = "seeds (default: 1, or the study's)"
+    add("--seeds", type=seeds, metavar="N,...", help=help_)
+    help_ = "heading (default: languages and number of pairs)"
+    add("--title", metavar="TEXT", help=help_)
+    help_ = "YAML file of a study, in place of rows and kinds (docs/experiments.md)"
+    add("--study", type=Path, metavar="FILE", help=help_)
+    help_ = "variants of the study to train, beside the references (default: all)"
+    add("--only", metavar="VARIANT,...", help=help_)
+    add_arguments(parser)
+    add_options(parser.add_argument_group("SLURM"), SlurmOptions)
+
+
+def run_table(args: Namespace) -> None:
+    """Train and score the unfinished cells and print the table, or submit the cells to SLURM."""
+    if args.study:
+        run_study(args)
+        return
+    if args.only or args.data is None:
+        problem = "--only is for a study" if args.only else "--data is missing"
+        raise UserError(
+            f"{problem}: give --study FILE, or the data folder of rows and kinds"
+        )
+    trainings = open_trainings(args, args.data)
+    recipes = _chosen_recipes(args)
+    jobs = trainings.cells(recipes, args.kinds or ["mha", "mhe_mul"], args.seeds or [1])
+    trainings.scoring.check(trainings.data)
+    grid = trainings.grid(jobs)
+    trainings.say_batches(recipes)
+    slurm: SlurmOptions = from_options(SlurmOptions, args)
+    if slurm.submits:
+        copies = copied_recipes(recipes, grid.out) if args.recipe else []
+
+        def words(job: Job) -> list[str]:
+            """Return the command of this table for one cell."""
+            cell = copies or ["--rows", job.row]
+            cell = [*cell, "--kinds", job.kind, "--seeds", str(job.seed)]
+            return [*args.typed, *cell, "--no-table"]
+
+        grid.submit(words, slurm)
+        return
+    title = _title(args, trainings.data, recipes)
+    failures: dict[str, str] = {}
+    if not slurm.finished_only:
+
+        def tabulate_so_far(job: Job) -> None:
+            if not slurm.no_table:
+                tabulate(grid, trainings, title)
+
+        failures = grid.train(tabulate_so_far)
+    if not slurm.no_table and (grid.split()[0] or not failures):
+        tabulate(grid, trainings, title)
+        print((grid.out / "table.md").read_text("utf-8"), end="")
+        say(", ".join(str(grid.out / name) for name in PAPER_FILES))
+    raise_failures(failures, grid.total)
+
+
+def _chosen_recipes(args: Namespace) -> list[Recipe]:
+    """Return the recipes of --rows, or of --recipe."""
+    options = recipe_options(args)
+    names: list[str | None] = [None] if args.recipe else [*PAPER_ROWS]
+    if args.rows is not None:
+        names = list(dict.fromkeys(args.rows.lower().split(",")))
+    return [options.read(name, NAMES) for name in names]
+
+
+def _title(args: Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
+    """Return the heading; it says if options set updates or batches, in place of the recipe."""
+    pairs = data.manifest["lines"]["train"]
+    name = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
+    updates = sorted({recipe.training.updates for recipe in recipes})
+    title = f"{name}, {' to '.join(f'{n:,}' for n in updates)} updates"
+    given = args.updates or args.batch_tokens or args.overrides
+    return f"{title}: recipe changed by options" if given else title

@@ -1,0 +1,121 @@
+"""A study: variants of a recipe, compared with a reference over several seeds, as a YAML file."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import check_input
+from fairseq_mhe.models.options import PLACES
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to build and train the model of a study's recipe."""
+
+    name: str
+    reference: str  # the variant to compare with; a reference names itself
+    attention: Mapping[str, str]  # place -> kind
+    overrides: Sequence[str] = ()  # options of the recipe, GROUP.NAME=VALUE
+    updates: float = 1.0  # as a share of the recipe's; 0: not trained
+    precision: str | None = None  # None: as the command says
+    #: "variant" from whose model of the same seed it starts; further options of `convert`.
+    start: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """The content of a study's YAML file; its form is in docs/experiments.md."""
+
+    name: str
+    question: str
+    base: str  # the row whose recipe all variants follow
+    seeds: Sequence[int]
+    variants: Sequence[Variant]
+    data: str = ""  # the corpus on which it was made
+
+    def selected(self, names: str | None) -> "Study":
+        """Return the study of the variants in ``names`` alone, and of their references."""
+        known = {variant.name: variant for variant in self.variants}
+        chosen = list(known) if names is None else names.split(",")
+        for name in chosen:
+            if name not in known:
+                raise UserError(f"--only {name}: unknown; choose from {', '.join(known)}")
+        needed = {*chosen, *(known[name].reference for name in chosen)}
+        needed |= {known[name].start.get("variant", name) for name in chosen}
+        return replace(self, variants=[v for v in self.variants if v.name in needed])
+
+
+def read_study(path: Path) -> Study:
+    """Read a study's YAML file; UserError names the file and the key that is wrong."""
+    check_input(path, "give the path of a study (a .yaml file, as in scripts/studies/)")
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("it has no keys")
+        content = dict(content)
+        variants = content.pop("variants")
+        reference = content.pop("reference")
+        study = Study(
+            path.stem,
+            question=str(content.pop("question")),
+            base=str(content.pop("base")),
+            seeds=[int(seed) for seed in content.pop("seeds")],
+            variants=[
+                _read_variant(str(name), options or {}, str(reference))
+                for name, options in variants.items()
+            ],
+            data=str(content.pop("data", "")),
+        )
+    except KeyError as error:
+        raise UserError(f"{path} has no {error.args[0]}: add it") from None
+    except (AttributeError, TypeError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{path} is no study: {error}") from None
+    if content:
+        raise UserError(f"{path} sets {min(content)}, which no study has: remove it")
+    names = [variant.name for variant in study.variants]
+    for variant in study.variants:
+        for other in (variant.reference, variant.start.get("variant", variant.name)):
+            if other not in names:
+                problem = f"{path}: {variant.name} needs the variant {other}"
+                raise UserError(f"{problem}, which is missing: add it")
+    return study
+
+
+def _read_variant(name: str, options: Mapping[str, Any], reference: str) -> Variant:
+    """Return a variant; a name that is a kind of attention stands for that kind."""
+    rest = dict(options)
+    default = rest.pop("attention", name if name in KINDS else None)
+    attention = {place: rest.pop(f"{place}_attention", default) for place in PLACES}
+    for place, kind in attention.items():
+        if kind not in KINDS:
+            advice = f"set attention to one of {', '.join(KINDS)}"
+            raise ValueError(f"the {place} attention of {name} is {kind!r}: {advice}")
+    own = {}
+    for key in ("updates", "precision", "start", "reference"):
+        if key in rest:
+            own[key] = rest.pop(key)
+    if "heads" in rest:
+        rest |= _head_options(str(rest.pop("heads")))
+    for key in rest:
+        if "." not in str(key):
+            form = "GROUP.NAME: VALUE, such as optimization.lr: [0.001]"
+            raise ValueError(f"{name} sets {key}: give options of the recipe as {form}")
+    overrides = [f"{key}={json.dumps(value)}" for key, value in rest.items()]
+    own.setdefault("reference", reference)
+    return Variant(name, attention=attention, overrides=overrides, **own)
+
+
+def _head_options(text: str) -> dict[str, int]:
+    """Return the options of "4x32": four heads of width 32 on both sides."""
+    heads, _, width = text.partition("x")
+    return {
+        "model.encoder_attention_heads": int(heads),
+        "model.decoder_attention_heads": int(heads),
+        "model.attention_head_dim": int(width),
+    }

@@ -1,0 +1,269 @@
+"""Train and score the jobs of a grid side by side; a failing job does not end the others."""
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import lock_folder
+from fairseq_mhe.common.progress import Board, say
+from fairseq_mhe.runs import train
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.processes import Child, logged_warnings
+
+#: Seconds of training after which the time for all jobs is estimated.
+_ESTIMATE_AFTER = 60.0
+_DAY = 86_400.0
+#: A count in a line of progress: done/total.
+_COUNT = re.compile(r"\b(\d+)/(\d+)\b")
+_TRAINING, _SCORING = "training", "scoring"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a pool does with its jobs."""
+
+    #: Returns all jobs that can be planned now: a job may start from another one's model.
+    plan: Callable[[], Sequence[Job]]
+    finished: Callable[[Job], bool]
+    #: Returns the arguments of the `fairseq-mhe` that scores a trained job, or None.
+    scoring: Callable[[Job], list[str] | None]
+    #: Called after each finished job.
+    after: Callable[[Job], object] = lambda job: None
+    command: str = ""  # recorded in the run folders
+
+
+@dataclass
+class _Running:
+    """A job in a slot of the device, with the processes of its training or scoring."""
+
+    job: Job
+    slot: int
+    step: str
+    children: list[Child] = field(default_factory=list)
+
+    def stop(self) -> None:
+        for child in self.children:
+            child.stop()
+
+
+class Pool:
+    """Runs the unfinished jobs of some `Work` in the slots of a device."""
+
+    def __init__(self, work: Work, device: Device, board: Board) -> None:
+        self._work = work
+        self._device = device
+        self._board = board
+        self._waiting: list[Job] = []
+        self._running: list[_Running] = []
+        self._failures: dict[str, str] = {}
+        self._locks = contextlib.ExitStack()
+        self._lock_of: dict[str, contextlib.ExitStack] = {}
+        self._pace = _Pace()
+
+    def run(self) -> dict[str, str]:
+        """Train and score all jobs; return the name of each failed job with the reason.
+
+        Raises UserError if another process works in a run folder. If this process is stopped, the
+        jobs stop, too; run again, they resume.
+        """
+        with self._locks:
+            try:
+                self._plan()
+                while self._fill():
+                    for running in list(self._running):
+                        self._advance(running)
+                    self._board.tick()
+                    time.sleep(0.2)
+            finally:
+                self._stop()
+        return self._failures
+
+    def _plan(self) -> None:
+        """Refresh the list of waiting jobs and lock their folders."""
+        active = {running.job.name for running in self._running}
+        self._waiting = []
+        for job in self._work.plan():
+            is_open = job.name not in active and job.name not in self._failures
+            if is_open and not self._work.finished(job):
+                self._waiting.append(job)
+                self._lock(job)
+
+    def _lock(self, job: Job) -> None:
+        if job.name not in self._lock_of:
+            lock = self._locks.enter_context(contextlib.ExitStack())
+            lock.enter_context(lock_folder(job.folder))
+            self._lock_of[job.name] = lock
+
+    def _fill(self) -> bool:
+        """Start waiting jobs in free slots; return whether any job runs.
+
+        On the CPU a job is scored alone, since its speed is measured: no training starts meanwhile.
+        """
+        trained = [job for job in self._waiting if train.is_trained(job)]
+        to_train = [job for job in self._waiting if not train.is_trained(job)]
+        if self._device.gpu:
+            starting = [*trained, *to_train]
+        elif trained:
+            starting = [] if self._running else trained[:1]
+        elif any(running.step == _SCORING for running in self._running):
+            starting = []
+        else:
+            starting = to_train
+        used = {running.slot for running in self._running}
+        free = [slot for slot in range(self._device.slots) if slot not in used]
+        for job, slot in zip(starting, free, strict=False):
+            self._waiting.remove(job)
+            self._start(job, slot)
+        return bool(self._running or self._waiting)
+
+    def _start(self, job: Job, slot: int) -> None:
+        step = _SCORING if train.is_trained(job) else _TRAINING
+        running = _Running(job, slot, step)
+        self._running.append(running)
+        self._board.state = step
+        try:
+            if step == _TRAINING:
+                done = train.start(
+                    job, self._device, slot, self._work.command, running.children
+                )
+                self._board.add(job.name, job.training.updates, done)
+                self._pace.start(job.name, done)
+            else:
+                self._start_scoring(running)
+        except UserError as error:
+            self._fail(running, error)
+
+    def _start_scoring(self, running: _Running) -> None:
+        """Start the process that scores a job; it locks the run folder itself."""
+        job = running.job
+        self._lock_of[job.name].close()
+        words = self._work.scoring(job)
+        if words is None:
+            return
+        if not (job.folder / "config.json").exists():  # a job without updates
+            job.write_config(self._work.command, self._device.gpu)
+        self._board.add(job.name, 0)
+        log = job.folder / "scoring.log"
+        log.unlink(missing_ok=True)
+        # Alone on the CPU it may use all threads.
+        threads = self._device.threads
+        if not self._device.gpu:
+            threads *= self._device.slots * self._device.workers
+        environment = self._device.environment(running.slot)
+        module = "fairseq_mhe_cli"
+        child = Child(module, words, log, threads, "fairseq-mhe evaluate", environment)
+        running.children.append(child)
+
+    def _advance(self, running: _Running) -> None:
+        """Show the progress of a job; go on to its next step if its processes have ended."""
+        job = running.job
+        try:
+            is_running = any(child.running() for child in running.children)
+            if running.children:
+                lines = running.children[
+                    0
+                ].new_lines()  # the first process writes the job's log
+                self._show(running, lines)
+            for (
+                child
+            ) in running.children:  # if one fails, the others would wait for it forever
+                child.check(f"{running.step} {job.name}")
+            if is_running:
+                return
+            if running.step == _TRAINING:
+                train.finish(job)
+                self._board.update(job.name, job.training.updates)
+        except UserError as error:
+            self._fail(running, error)
+            return
+        self._running.remove(running)
+        if running.step == _SCORING or self._work.finished(job):
+            self._board.finish(job.name)
+            self._work.after(job)
+        self._plan()
+
+    def _show(self, running: _Running, lines: list[str]) -> None:
+        job = running.job
+        self._board.warn(job.name, logged_warnings(lines))
+        if running.step == _TRAINING:
+            for updates, note in train.progress(lines):
+                self._board.update(job.name, updates, note=note)
+                self._pace.update(job.name, updates)
+            self._say_estimate()
+            return
+        for line in lines:
+            for done, total in _COUNT.findall(line):
+                self._board.update(job.name, int(done), int(total))
+
+    def _say_estimate(self) -> None:
+        """Say once how long all trainings will take, if that is more than a day."""
+        if self._pace.estimated or not self._pace.is_known():
+            return
+        self._pace.estimated = True
+        jobs = [*self._waiting, *(running.job for running in self._running)]
+        left = 0
+        for job in jobs:
+            if not train.is_trained(job):
+                left += job.training.updates - self._pace.done(job.name)
+        seconds = left / self._pace.speed()
+        if seconds > _DAY:
+            days = timedelta(seconds=round(seconds))
+            self._board.say(
+                f"  {len(jobs)} models with {left:,} updates: about {days} at the speed of the "
+                "first minute. Ctrl-C stops them; --updates, --rows or --kinds make it less."
+            )
+
+    def _fail(self, running: _Running, error: UserError) -> None:
+        """Note why a job failed, stop its processes, and give its slot to the next job."""
+        running.stop()
+        self._running.remove(running)
+        self._failures[running.job.name] = str(error)
+        say(f"{running.job.name} failed: {error}")
+        self._release(running)
+        self._plan()
+
+    def _release(self, running: _Running) -> None:
+        if running.step == _TRAINING:
+            train.free_untrained(running.job)
+
+    def _stop(self) -> None:
+        for running in self._running:
+            running.stop()
+        for running in self._running:
+            self._release(running)
+
+
+class _Pace:
+    """The updates of all trainings since the first one started."""
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self._first: dict[str, int] = {}  # job -> updates at its start
+        self._last: dict[str, int] = {}
+        self.estimated = False
+
+    def start(self, name: str, updates: int) -> None:
+        self._began = self._began or time.monotonic()
+        self._first[name] = self._last[name] = updates
+
+    def update(self, name: str, updates: int) -> None:
+        self._last[name] = updates
+
+    def done(self, name: str) -> int:
+        """Return how many updates of a job are made."""
+        return self._last.get(name, 0)
+
+    def is_known(self) -> bool:
+        """Return whether a minute has passed and an update is made."""
+        minute_passed = time.monotonic() - self._began >= _ESTIMATE_AFTER
+        return minute_passed and self.speed() > 0
+
+    def speed(self) -> float:
+        """Return the updates a second of all jobs together."""
+        made = sum(self._last.values()) - sum(self._first.values())
+        return made / (time.monotonic() - self._began)

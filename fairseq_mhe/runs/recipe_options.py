@@ -1,0 +1,71 @@
+"""The options of commands that change a recipe."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fairseq_mhe.common.arguments import integer, option
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.runs.recipes import Recipe, read_recipe, recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyRecipe:
+    """Where a recipe comes from, and what changes it."""
+
+    recipe: Path | None = option(
+        None,
+        "YAML file of your own recipe, in place of a row (see fairseq-mhe recipe)",
+        type=Path,
+        metavar="FILE",
+    )
+    updates: int | None = integer(None, "updates (default: the recipe's)")
+    #: Further options of the recipe, as GROUP.NAME=VALUE.
+    overrides: Sequence[str] = ()
+
+    def read(self, name: str | None, known: Sequence[str]) -> Recipe:
+        """Return the recipe of a name or of --recipe with all changes; UserError without either."""
+        if (name is None) == (self.recipe is None):
+            raise UserError("give either a row or --recipe FILE")
+        if self.recipe:
+            chosen = read_recipe(self.recipe, self.overrides)
+        else:
+            chosen = recipe(str(name), known, self.overrides)
+        training = chosen.training
+        if self.updates:
+            training = training.shortened(self.updates)
+        return replace(chosen, training=training)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationRecipe(AnyRecipe):
+    """The same of a translation model, and the size of its batches."""
+
+    batch_tokens: int | None = integer(
+        None, "tokens of an update, on all devices together (default: the recipe's)"
+    )
+    max_tokens: int | None = integer(
+        None, "most tokens of a mini-batch on one device (default: the recipe's)"
+    )
+
+    def read(self, name: str | None, known: Sequence[str]) -> Recipe:
+        """Return the recipe, as above; UserError for a language model's."""
+        chosen = super().read(name, known)
+        training = chosen.training
+        if "tokens_per_sample" in training.options:
+            raise UserError(
+                f"{self.recipe} is for a language model: use fairseq-mhe pretrain"
+            )
+        if self.batch_tokens or self.max_tokens:
+            if "max_tokens" not in training.options:
+                advice = "leave --batch-tokens and --max-tokens out"
+                raise UserError(
+                    f"{self.recipe} has batches of {training.batch}: {advice}"
+                )
+            training = training.batched(self.batch_tokens, self.max_tokens)
+        return replace(chosen, training=training)
+
+    def with_overrides(self, overrides: Sequence[str]) -> Any:
+        """Return a copy with further overrides, which win over the earlier ones."""
+        return replace(self, overrides=[*self.overrides, *overrides])
