@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Convert the checkpoint, and print how the new model differs from it."""
-    sizes = {flag: getattr(args, flag, None) for flag in size_options()}
+    sizes: dict[str, Any] = {flag: getattr(args, flag, None) for flag in size_options()}
     kind = args.to
     check_arguments(args)
     with quiet_fairseq():

@@ -23,6 +23,7 @@ from fairseq_mhe.deploy.trained import (
 )
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.prepare.languages import base_code
+from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.runs.processes import user_dir
 from fairseq_mhe.runs.scoring import described, read_scores
 
@@ -32,6 +33,13 @@ FORMATS = {
     "fairseq": write_fairseq,
     "ctranslate2": write_ctranslate2,
     "huggingface": huggingface_format.write,
+}
+#: Licences, by SPDX names, of corpora that this package contains.
+_LICENCES = {"home-assistant": "apache-2.0"}
+#: More lines of the card's last section, by format.
+_LIMITS = {
+    "ctranslate2": "- CTranslate2 cannot pad targets in this model's layout, which stores one key "
+    "and value head once: give `score_batch` the option `max_batch_size=1`.\n"
 }
 
 
@@ -53,17 +61,37 @@ def export(
     packages = {"fairseq_mhe", user_dir().name}  # a user's own kinds have a package
     imports = "\n".join(f"import {package}" for package in sorted(packages))
     example = (_HERE / "examples" / f"{format}.py").read_text("utf-8")
-    write_text(folder / "example.py", example.replace("import fairseq_mhe", imports))
+    example = example.replace("import fairseq_mhe", imports)
+    example = example.replace("PACKAGES", packages_for(format, text.spec))
+    write_text(folder / "example.py", example)
     write_json(folder / CONFIG, config)
     write_text(folder / "README.md", card(trained, format, data_name, licence))
     write_sums(folder)
+
+
+def packages_for(format: str, text: TextSpec) -> str:
+    """Return what ``pip install`` needs for example.py of a bundle with such a text."""
+    if format == "fairseq":
+        return (
+            "'PATH/TO/fairseq-mhe[fairseq]'  # PATH/TO/fairseq-mhe: a copy of its source"
+        )
+    if format == "huggingface":
+        return "transformers torch"
+    packages = ["ctranslate2", "sentencepiece"]
+    if text.subword == "bpe":
+        packages[1] = "subword-nmt"
+    if text.tokenizer != "none" or text.punctuation:
+        packages.append("sacremoses")
+    return " ".join(packages)
 
 
 def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     """Return the text of the model card, with "not known" for missing facts."""
     source, run, decoding = trained.source, trained.run, trained.decoding
     row, differences = source.family.nearest_row(source.options)
-    manifest = trained.data.manifest
+    corpus = trained.data.manifest.get("source", {}).get("corpus")
+    licence = licence or ("" if data_name else _LICENCES.get(corpus, ""))
+    limits = _LIMITS.get(format, "")
     made_by, scores = provenance(source.state).get("made_by"), []
     if run:  # --updates or a recipe may have changed the row's options
         options = shlex.join(as_words(run.settings["options"]))
@@ -72,16 +100,17 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
             scores = [f"- test: {line}" for line in described(read_scores(path.parent))]
     facts = {
         **trained.text.spec.stored,  # the card names source_lang and target_lang
+        "packages": packages_for(format, trained.text.spec),
         "library": "transformers" if format == "huggingface" else format,
         "text": json.dumps(trained.text.spec.stored),
         "sizes": listed({f"`{row}`": "of fairseq-mhe", **differences}),
         "attention": source.attention_summary,
         "parameters": f"{total_parameters(source.model):,}",
         "attention_parameters": f"{attention_parameters(source.model):,}",
-        "data": data_name or manifest.get("source", {}).get("corpus"),
+        "data": data_name or corpus,
         "spdx": json.dumps(licence or "unknown"),
         "licence": licence,
-        "pairs": listed(manifest.get("lines", {})),
+        "pairs": listed(trained.data.manifest.get("lines", {})),
         "fingerprint": trained.data.fingerprint,
         "updates": updates_made(source.state),
         "made_by": made_by,
@@ -89,7 +118,7 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
         "decoding": f"beam {decoding.beam}, length penalty {decoding.lenpen}",
     }
     known = {name: value or "not known" for name, value in facts.items()}
-    return Template((_HERE / "card.md").read_text("utf-8")).substitute(known)
+    return Template((_HERE / "card.md").read_text("utf-8")).substitute(known) + limits
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -6,12 +6,13 @@ import runpy
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import ctranslate2
 import pytest
 import torch
 
@@ -19,6 +20,7 @@ import fairseq_mhe
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.bundle import CONFIG, VERSION, open_bundle, write_sums
+from fairseq_mhe.deploy.export import card
 from fairseq_mhe.deploy.trained import read_bundle
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.subword import MODEL_NAMES, learn_sentencepiece
@@ -81,6 +83,32 @@ def test_a_ctranslate2_bundle_translates_without_fairseq(for_ctranslate2: Path) 
     assert done.stderr.endswith(" subwords, the model takes 1024: cut the line\n")
 
 
+def test_a_bundle_names_the_packages_that_its_example_imports(
+    exported: Path, for_ctranslate2: Path
+) -> None:
+    """A fresh environment has only these; the bundle's text has BPE, so no SentencePiece."""
+    for folder, line in (
+        (for_ctranslate2, "pip install ctranslate2 subword-nmt sacremoses\n"),
+        (exported, "pip install 'PATH/TO/fairseq-mhe[fairseq]' "),
+    ):
+        assert line in (folder / "README.md").read_text("utf-8")
+        assert line in (folder / "example.py").read_text("utf-8")
+    code = (
+        "import runpy, sys; sys.modules['sentencepiece'] = None; sys.argv = ['example.py', 'A.']\n"
+    )
+    code += f"runpy.run_path({str(for_ctranslate2 / 'example.py')!r})"
+    done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_score_batch_works_as_the_card_says(for_ctranslate2: Path) -> None:
+    assert "`max_batch_size=1`" in (for_ctranslate2 / "README.md").read_text("utf-8")
+    model = ctranslate2.Translator(str(for_ctranslate2), "cpu", intra_threads=1)
+    targets = [["the", "lamp"], ["a"]]
+    scores = model.score_batch([["the"], ["the"]], targets, max_batch_size=1)
+    assert [len(score.log_probs) for score in scores] == [3, 2]
+
+
 def test_the_fairseq_example_translates(exported: Path, translator: Translator) -> None:
     code = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
     done = python(code, exported / "example.py", "A lamp.")
@@ -130,6 +158,17 @@ def test_the_ctranslate2_example_processes_text_like_the_data_folder(
     segmented = [" ".join(call.args[0][0]) for call in translate.call_args_list]
     assert segmented == text.segment(LINES)
     assert capsys.readouterr().out.splitlines() == text.plain(text.segment(LINES))
+
+
+def test_the_card_knows_the_licence_of_the_embedded_corpus(tmp_path: Path) -> None:
+    of_corpus = trained()
+    manifest = {**of_corpus.data.manifest, "source": {"corpus": "home-assistant"}}
+    of_corpus = replace(of_corpus, data=replace(of_corpus.data, manifest=manifest))
+    text = card(of_corpus, "fairseq", "", "")
+    assert 'license: "apache-2.0"' in text
+    assert "| licence of the data | apache-2.0 |" in text
+    assert 'license: "unknown"' in card(of_corpus, "fairseq", "My own words", "")
+    assert 'license: "mit"' in card(of_corpus, "fairseq", "", "mit")
 
 
 def test_the_card_has_the_facts_of_the_run_and_of_the_options(

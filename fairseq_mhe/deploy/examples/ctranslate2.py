@@ -1,6 +1,6 @@
 """Translate the sentences on the command line with CTranslate2.
 
-pip install ctranslate2 sacremoses subword-nmt sentencepiece
+pip install PACKAGES
 """
 
 import json
@@ -9,9 +9,6 @@ import unicodedata
 from pathlib import Path
 
 import ctranslate2
-from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
-from sentencepiece import SentencePieceProcessor
-from subword_nmt.apply_bpe import BPE
 
 folder = Path(__file__).parent
 bundle = json.loads((folder / "bundle.json").read_text(encoding="utf-8"))
@@ -20,11 +17,18 @@ source, target = bundle["moses"]
 longest, target_longest = bundle["positions"]
 has_tokens = text["tokenizer"] != "none"
 has_escapes = text["tokenizer"] == "moses-escaped"
-normalizer = MosesPunctNormalizer(source, post_remove_control_chars=True)
-tokenizer, detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
+if has_tokens or text["punctuation"]:
+    from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+
+    normalizer = MosesPunctNormalizer(source, post_remove_control_chars=True)
+    tokenizer, detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
 if text["subword"] == "bpe":
+    from subword_nmt.apply_bpe import BPE
+
     bpe = BPE((folder / "bpe.codes").open(encoding="utf-8"))
 else:
+    from sentencepiece import SentencePieceProcessor
+
     pieces = SentencePieceProcessor(model_file=str(folder / "sentencepiece.model"))
 search = {"beam_size": decoding["beam"], "length_penalty": decoding["lenpen"]}
 translator = ctranslate2.Translator(str(folder))

@@ -1,6 +1,6 @@
 """Translate the sentences on the command line with fairseq.
 
-pip install 'PATH/TO/fairseq-mhe[fairseq]'  # PATH/TO/fairseq-mhe: a copy of its source
+pip install PACKAGES
 """
 
 import sys

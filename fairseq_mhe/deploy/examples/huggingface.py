@@ -1,6 +1,6 @@
 """Translate the sentences on the command line with transformers, which caches all heads.
 
-pip install transformers torch
+pip install PACKAGES
 """
 
 import sys
