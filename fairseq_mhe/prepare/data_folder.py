@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_no_colon
@@ -126,8 +130,40 @@ def open_binary(folder: Path) -> DataFolder:
     if example is None:
         makers = "fairseq-mhe prepare or fairseq-preprocess"
         raise UserError(f"{folder} is no data folder: give one of {makers}")
+    for index in folder.glob("*.idx"):
+        _check_whole(index)
     source, _, target = example.name.split(".")[1].partition("-")
     return DataFolder(folder, (source, target))
+
+
+def _check_whole(index: Path) -> None:
+    """Raise UserError if an index of fairseq-preprocess or its .bin is cut: there are no checksums.
+
+    Its format: 9 bytes of name, the version (8), the type of a token (1), the number of lines (8),
+    each line's number of tokens (4), each line's first byte in the .bin (8).
+    """
+    from fairseq.data.indexed_dataset import MMapIndexedDataset, _code_to_dtype
+
+    advice = "it is cut: run fairseq-preprocess again"
+    with index.open("rb") as stream:
+        header = stream.read(26)
+        size = index.stat().st_size
+        if len(header) < 26:
+            raise UserError(f"{index} has {size:,} bytes; {advice}")
+        if not header.startswith(MMapIndexedDataset.Index._HDR_MAGIC):
+            return  # fairseq-preprocess has other formats, too
+        code, lines = struct.unpack("<BQ", header[17:])
+        if size != 26 + 12 * lines or not lines:
+            raise UserError(f"{index} has {size:,} bytes for {lines:,} lines; {advice}")
+        stream.seek(26 + 4 * (lines - 1))
+        (tokens,) = struct.unpack("<i", stream.read(4))
+        stream.seek(-8, os.SEEK_END)
+        (begin,) = struct.unpack("<q", stream.read(8))
+    expected = begin + tokens * np.dtype(_code_to_dtype[code]).itemsize
+    data = index.with_suffix(".bin")
+    found = data.stat().st_size if data.is_file() else 0
+    if found != expected:
+        raise UserError(f"{data} has {found:,} bytes instead of {expected:,}; {advice}")
 
 
 def load_task(data: DataFolder) -> TranslationTask:

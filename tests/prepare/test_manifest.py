@@ -161,6 +161,19 @@ def test_a_damaged_file_is_noticed_when_the_folder_is_opened(
     assert open_data(folder).fingerprint == before
 
 
+@pytest.mark.parametrize("name", ["valid.en-de.en.idx", "train.en-de.de.bin"])
+@pytest.mark.parametrize("left", [0, 9, 100, -1])
+def test_cut_files_of_fairseq_preprocess_are_refused(tmp_path: Path, name: str, left: int) -> None:
+    """Such a folder has no checksums."""
+    folder = shutil.copytree(SMALL / "data" / "bin", tmp_path / "bin")
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[:left])
+    with pytest.raises(UserError, match=re.escape(name)):
+        open_binary(folder)
+    (folder / name).write_bytes(content)
+    assert open_binary(folder).languages == ("en", "de")
+
+
 def test_open_data_and_open_binary_refuse_other_folders(tmp_path: Path, data: Path) -> None:
     """``data`` is a folder of fairseq-preprocess."""
     assert open_binary(data).languages == ("en", "de")
