@@ -11,9 +11,10 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
 from fairseq_mhe.prepare.subword import SUBWORDS
-from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path, text_in
+from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
 from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.prepare.tokenise import TOKENIZERS
+from fairseq_mhe.prepare.zipped import text_in
 
 SPLITS = ("train", "valid", "test")
 ORIGINAL = "original"  # the folder for downloads, inside the data folder

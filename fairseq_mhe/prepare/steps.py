@@ -20,7 +20,8 @@ from fairseq_mhe.prepare.config import SPLITS, TextOptions
 from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import map_blocks
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
-from fairseq_mhe.prepare.text import archive_of, lines_of
+from fairseq_mhe.prepare.text import lines_of
+from fairseq_mhe.prepare.zipped import archive_of
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.data import Dictionary

@@ -7,7 +7,6 @@ import gzip
 import lzma
 import os
 import re
-import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice, zip_longest
@@ -16,6 +15,7 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
+from fairseq_mhe.prepare.zipped import archive_of, size_in, stream_of
 
 _ZSTD = "compressed by Zstandard, which is not read here: unpack it first (zstd -d)"
 #: The first bytes of files that are no plain text -> what they are, and what to do.
@@ -53,7 +53,7 @@ def side_path(prefix: Path, lang: str) -> Path:
     """Return the path PREFIX.LANG, or that of a compressed file; UserError if missing or empty."""
     for suffix in SUFFIXES:
         path = Path(f"{prefix}.{lang}{suffix}")
-        if _is_text(path):
+        if _size(path) is not None:
             return existing_text(path)
     for path in (prefix, *prefix.parent.glob(f"{glob.escape(prefix.name)}.{lang}.*")):
         if path.is_file() and (kind := file_kind(path)):
@@ -65,67 +65,19 @@ def side_path(prefix: Path, lang: str) -> Path:
 
 def existing_text(path: Path) -> Path:
     """Return ``path``; raise UserError unless it is a regular file with content."""
-    if archive := archive_of(path):
-        with _opened(archive) as zipped:
-            size = zipped.getinfo(_member(path, archive)).file_size
-    else:
+    size = _size(path)
+    if size is None:
         check_input(path, "name a text file; a pipe cannot be read several times")
-        size = path.stat().st_size
     if not size:
         raise UserError(f"{path} is empty; give a text of at least one line")
     return path
 
 
-def archive_of(path: Path) -> Path | None:
-    """Return the zip archive that the path names a file of (NAME.zip/FILE), or None."""
-    for parent in path.parents:
-        if parent.suffix == ".zip" and parent.is_file():
-            return parent
-    return None
-
-
-def text_in(archive: Path, langs: tuple[str, str]) -> Path:
-    """Return the parallel text in a zip archive, as OPUS has it: PREFIX or a .tsv, in the archive.
-
-    Raises UserError if the archive has no such text, or several.
-    """
-    with _opened(archive) as zipped:
-        names = [name for name in zipped.namelist() if not name.endswith("/")]
-    source, target = langs
-    prefixes = [
-        name.removesuffix(f".{source}") for name in names if name.endswith(f".{source}")
-    ]
-    texts = [prefix for prefix in prefixes if f"{prefix}.{target}" in names]
-    texts += [name for name in names if name.endswith(".tsv")]
-    if len(texts) != 1:
-        found = ", ".join(texts or names[:5])
-        advice = f"name the text in it: {archive}/PREFIX"
-        raise UserError(
-            f"{archive} holds {len(texts)} texts of {source} and {target} ({found}): {advice}"
-        )
-    return archive / texts[0]
-
-
-def _is_text(path: Path) -> bool:
-    archive = archive_of(path)
-    if archive is None:
-        return path.is_file()
-    with _opened(archive) as zipped:
-        return _member(path, archive) in zipped.namelist()
-
-
-def _member(path: Path, archive: Path) -> str:
-    return path.relative_to(archive).as_posix()
-
-
-@contextlib.contextmanager
-def _opened(archive: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive to read it without unpacking; UserError if it is damaged or encrypted."""
-    try:
-        with zipfile.ZipFile(archive) as zipped:
-            yield zipped
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise UserError(f"cannot read {archive}: {error}; give another file") from error
+def _size(path: Path) -> int | None:
+    """Return the number of bytes of a regular file, or of a file in a zip archive; else None."""
+    if archive := archive_of(path):
+        return size_in(archive, path)
+    return path.stat().st_size if path.is_file() else None
 
 
 def file_kind(path: Path) -> str:
@@ -146,8 +98,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
             stream: Any = os.dup(0) if path is STANDARD_INPUT else path
             archive = archive_of(path)
             if archive:
-                zipped = stack.enter_context(_opened(archive))
-                stream = stack.enter_context(zipped.open(_member(path, archive)))
+                stream = stack.enter_context(stream_of(archive, path))
             if not archive or path.suffix in SUFFIXES[1:]:
                 stream = OPENERS.get(path.suffix, open)(stream, "rb")
                 stack.enter_context(stream)

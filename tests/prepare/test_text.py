@@ -4,7 +4,6 @@ import bz2
 import gzip
 import lzma
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,58 +99,6 @@ def test_a_byte_order_mark_within_a_file_is_no_text(tmp_path: Path) -> None:
     """Two files joined by cat; the first has no line feed at its end."""
     path = write(tmp_path / "a.en", "\ufeffone\n\ufefftwo\nthr\ufeffee\n".encode())
     assert list(read_lines(path)) == ["one", "two", "three"]
-
-
-def zipped(path: Path, members: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return path
-
-
-OPUS = {
-    "README": b"OPUS",
-    "Books.de-en.en": b"one\ntwo\n",
-    "Books.de-en.de": "eins\nzwö\n".encode(),
-}
-
-
-def test_a_zip_archive_of_opus_is_read_without_unpacking(tmp_path: Path) -> None:
-    archive = zipped(tmp_path / "de-en.txt.zip", OPUS)
-    prefix = texts.text_in(archive, ("en", "de"))
-    assert prefix == archive / "Books.de-en"
-    paths = side_path(prefix, "en"), side_path(prefix, "de")
-    assert list(read_pairs(paths)) == [("one", "eins"), ("two", "zwö")]
-    assert count_lines(paths[0]) == 2
-    assert os.listdir(tmp_path) == [archive.name]
-    table = zipped(
-        tmp_path / "b.zip", {"x/b.tsv": b"one\teins\n", "x/c.en.gz": gzip.compress(b"c")}
-    )
-    assert list(read_pairs((texts.text_in(table, ("en", "de")),))) == [("one", "eins")]
-    assert list(read_lines(side_path(table / "x" / "c", "en"))) == ["c"]
-
-
-@pytest.mark.parametrize(
-    "members", [{"README": b"no text"}, {**OPUS, "b.tsv": b"a\tb\n"}, {"Books.en": b"one side\n"}]
-)
-def test_a_zip_archive_without_one_text_is_refused(
-    tmp_path: Path, members: dict[str, bytes]
-) -> None:
-    archive = zipped(tmp_path / "a.zip", members)
-    with pytest.raises(UserError, match=r"a\.zip"):
-        texts.text_in(archive, ("en", "de"))
-
-
-def test_damaged_and_encrypted_zip_archives_are_refused(tmp_path: Path) -> None:
-    archive = zipped(tmp_path / "a.zip", {"a.tsv": b"one\teins\n" * 999})
-    content = archive.read_bytes()
-    encrypted = bytearray(content)
-    encrypted[6] |= 1  # the flag of encryption, before the file and in the directory
-    encrypted[content.rindex(b"PK\x01\x02") + 8] |= 1
-    for damaged in (content[:-9], content[:40] + bytes(9) + content[49:], encrypted, b"PK\x03\x04"):
-        archive.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"cannot read .*a\.zip"):
-            list(read_lines(texts.text_in(archive, ("en", "de"))))
 
 
 @pytest.mark.parametrize(
