@@ -36,6 +36,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--beam", type=positive, metavar="N", help=help_)
     help_ = "N translations of each line: line number, TAB, score (log probability), TAB, text"
     add("--nbest", type=positive, metavar="N", help=help_)
+    help_ = "translate each sentence of a line by itself, and join the translations"
+    add("--sentences", action="store_true", help=help_)
     help_ = (
         "engine; auto is CTranslate2 if it is installed and agrees with fairseq, else fairseq "
         "(default: %(default)s)"
@@ -106,11 +108,17 @@ def _translations(
 ) -> Iterator[str]:
     """Yield the output for ``lines``; ``done`` lines have been translated before them."""
 
-    def warn_of_cut(number: int) -> None:
-        say(f"line {done + number}: a sentence is too long and was cut")
+    def warn(number: int, problem: str) -> None:
+        say(f"line {done + number}: {problem}")
 
-    settings = {"beam": args.beam, "batch_tokens": args.batch_tokens}
-    nbest = translator.nbest(lines, args.nbest or 1, on_cut=warn_of_cut, **settings)
+    nbest = translator.nbest(
+        lines,
+        args.nbest or 1,
+        beam=args.beam,
+        batch_tokens=args.batch_tokens,
+        sentences=args.sentences,
+        warn=warn,
+    )
     for number, translations in enumerate(nbest, done + 1):
         for translation in translations:
             prefix = f"{number}\t{translation.score:.4f}\t" if args.nbest else ""

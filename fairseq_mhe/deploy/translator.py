@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.deploy import long_lines
 from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import (
     NOT_FINITE,
@@ -20,7 +21,6 @@ from fairseq_mhe.deploy.ctranslate2_engine import (
     Sentences,
     Translation,
 )
-from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.prepare.languages import has_spaces
 from fairseq_mhe.prepare.text_processing import normalise
 from fairseq_mhe.runs.decoding import Decoding
@@ -30,11 +30,13 @@ ENGINES = ("auto", "fairseq", "ctranslate2")
 _READERS = {"fairseq": ENGINES, "ctranslate2": ("auto", "ctranslate2")}
 #: A wider beam needs more memory than it is worth, and overflows numbers in CTranslate2.
 WIDEST_BEAM = 1000
+#: Lines of as many sentences are named.
+MANY_SENTENCES = 3
 PRECISIONS = ("float32", "fp16", "bf16", "int8", "auto")
 
 
-def _warn_of_cut(line: int) -> None:
-    warnings.warn(f"line {line}: a sentence is too long and was cut", stacklevel=4)
+def _warn(line: int, problem: str) -> None:
+    warnings.warn(f"line {line}: {problem}", stacklevel=4)
 
 
 class Translator:
@@ -51,6 +53,7 @@ class Translator:
         self.engine: str = engine.name
         self._engine = engine
         self._longest = model.positions[0] - 1  # without </s>
+        self._has_warned = False
         self.lock = threading.Lock()  # tokenisers, subwords and models keep caches
 
     @classmethod
@@ -102,12 +105,15 @@ class Translator:
         *,
         beam: int | None = None,
         batch_tokens: int | None = None,
+        sentences: bool = False,
     ) -> list[str]:
         """Return a translation for each line, in order; a line without text stays empty.
 
-        A line should be a sentence; one too long is cut between sentences. TypeError for a string.
+        ``sentences``: translate each sentence of a line by itself. Otherwise a line should be one
+        sentence; a line too long is cut between sentences. TypeError for a string.
         """
-        best = self.nbest(lines, 1, beam=beam, batch_tokens=batch_tokens)
+        how = {"beam": beam, "batch_tokens": batch_tokens}
+        best = self.nbest(lines, 1, sentences=sentences, **how)
         return [translation.text for (translation,) in best]
 
     def nbest(
@@ -117,12 +123,14 @@ class Translator:
         *,
         beam: int | None = None,
         batch_tokens: int | None = None,
-        on_cut: Callable[[int], None] = _warn_of_cut,
+        sentences: bool = False,
+        warn: Callable[[int, str], None] = _warn,
     ) -> NBest:
         """Return the ``count`` best translations of each line with their scores, best first.
 
-        If a line is cut, its n-th translation joins the n-th ones of its parts. ``on_cut`` gets the
-        number, from 1, of each line in which a sentence is cut. UserError for too small a beam.
+        If a line is cut, its n-th translation joins the n-th ones of its parts. ``warn`` gets the
+        number, from 1, of each line in which a sentence is cut, and of the first line of several
+        sentences, with the problem. UserError for a beam that is too small or too wide.
         """
         texts = list(lines)
         if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):
@@ -136,9 +144,9 @@ class Translator:
             raise UserError(f"{problem}: take a larger beam, or fewer")
         decoding = replace(self.decoding, beam=beam, max_tokens=max_tokens)
         with self.lock:
-            lines_in_parts = self._parts(texts, on_cut)
-            sentences = [part for parts in lines_in_parts for part in parts]
-            hypotheses = iter(self._search(sentences, decoding, count))
+            lines_in_parts = self._parts(texts, sentences, warn)
+            all_parts = [part for parts in lines_in_parts for part in parts]
+            hypotheses = iter(self._search(all_parts, decoding, count))
             results = []
             for parts in lines_in_parts:
                 translations = list(islice(hypotheses, len(parts)))
@@ -148,22 +156,54 @@ class Translator:
     def _segment(self, lines: Sequence[str]) -> Sentences:
         return [line.split() for line in self.model.text.segment(lines)]
 
-    def _parts(self, lines: list[str], on_cut: Callable[[int], None]) -> list[Sentences]:
+    def _parts(
+        self, lines: list[str], sentences: bool, warn: Callable[[int, str], None]
+    ) -> list[Sentences]:
         """Return the subwords of each line's parts: no part, the whole line, or several parts."""
+        parts = []
+        for number, subwords in enumerate(self._segment(lines), 1):
+            line = lines[number - 1]
+            if not subwords:
+                parts.append([])
+            elif sentences:
+                of_line: Sentences = []
+                for sentence in long_lines.sentences(normalise(line), self.languages[0]):
+                    of_line += self._fitting(sentence, number, warn)
+                parts.append(of_line)
+            elif len(subwords) <= self._longest:
+                self._warn_of_sentences(line, number, warn)
+                parts.append([subwords])
+            else:
+                parts.append(self._fitting(normalise(line), number, warn))
+        return parts
+
+    def _fitting(
+        self, text: str, number: int, warn: Callable[[int, str], None]
+    ) -> Sentences:
+        """Return the subwords of parts of ``text``, of line ``number``, that fit the model."""
 
         def fits(part: str) -> bool:
             return len(self._segment([part])[0]) <= self._longest
 
-        parts = []
-        for number, subwords in enumerate(self._segment(lines), 1):
-            if len(subwords) <= self._longest:
-                parts.append([subwords] if subwords else [])
-                continue
-            texts, sentence_cut = cut(normalise(lines[number - 1]), fits)
-            if sentence_cut:
-                on_cut(number)
-            parts.append(self._segment(texts))
-        return parts
+        texts, sentence_cut = long_lines.cut(text, self.languages[0], fits)
+        if sentence_cut:
+            warn(number, "a sentence is too long and was cut")
+        return self._segment(texts)
+
+    def _warn_of_sentences(
+        self, line: str, number: int, warn: Callable[[int, str], None]
+    ) -> None:
+        """Warn once of a line of several sentences: models translate only the first ones of it."""
+        if self._has_warned or len(line) < MANY_SENTENCES:
+            return
+        count = len(long_lines.sentences(normalise(line), self.languages[0]))
+        if count >= MANY_SENTENCES:
+            self._has_warned = True
+            warn(
+                number,
+                f"{count} sentences in a line, of which a model of single sentences may lose most: "
+                "with --sentences (sentences=True) each is translated by itself",
+            )
 
     def _search(self, sentences: Sentences, decoding: Decoding, count: int) -> NBest:
         """Return ``count`` hypotheses of each sentence, searched in batches of similar length."""

@@ -187,11 +187,3 @@ def test_a_beam_wider_than_memory_is_refused(
 ) -> None:
     words = ["translate", brief, text, "--engine", engine, "--cpu", "--beam"]
     assert "at most 1000" in refused(*words, "1000000000000000")
-
-
-def test_very_many_threads_are_no_crash(brief: Path, text: Path, expected: list[str]) -> None:
-    line = [PYTHON, "-m", "fairseq_mhe_cli", "translate", str(brief), str(text), "--cpu"]
-    line += ["--threads", "100000", "--engine", "ctranslate2"]
-    done = subprocess.run(line, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == len(expected)

@@ -16,7 +16,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert import to_ctranslate2
 from fairseq_mhe.deploy import ctranslate2_engine, trained
 from fairseq_mhe.deploy.bundle import open_bundle
-from fairseq_mhe.deploy.long_lines import cut
+from fairseq_mhe.deploy.long_lines import cut, sentences
 from fairseq_mhe.deploy.translator import Translation, Translator
 from fairseq_mhe.models import packed
 from tests.deploy.conftest import BRIEF, SOURCES, hypotheses
@@ -197,7 +197,7 @@ def test_a_long_line_is_translated_in_parts_with_a_warning_if_a_sentence_is_cut(
     with pytest.warns(UserWarning, match="line 3: a sentence is too long and was cut"):
         translations = narrow.nbest(lines, 1)
     for line, (translation,) in zip(lines, translations, strict=True):
-        parts, sentence_cut = cut(line, lambda part: len(narrow._segment([part])[0]) <= 149)
+        parts, sentence_cut = cut(line, "en", lambda part: len(narrow._segment([part])[0]) <= 149)
         assert " ".join(parts) == line
         of_parts = [best for (best,) in narrow.nbest(parts, 1)]
         assert translation.text == " ".join(best.text for best in of_parts)
@@ -222,7 +222,37 @@ def test_a_long_line_is_translated_in_parts_with_a_warning_if_a_sentence_is_cut(
 def test_lines_are_cut_between_sentences_or_else_at_spaces_or_characters(
     line: str, longest: int, parts: list[str], sentence_cut: bool
 ) -> None:
-    assert cut(line, lambda part: len(part.strip()) <= longest) == (parts, sentence_cut)
+    assert cut(line, "en", lambda part: len(part.strip()) <= longest) == (parts, sentence_cut)
+
+
+@pytest.mark.parametrize(
+    ("line", "language", "expected"),
+    [
+        ("Mr. Smith left. He ran.", "en", ["Mr. Smith left.", "He ran."]),
+        ("See No. 5 today. Then go.", "en", ["See No. 5 today.", "Then go."]),
+        ("I said no. Now go.", "en", ["I said no.", "Now go."]),
+        ("J. Smith (Dr. Who) left! Why?", "en", ["J. Smith (Dr. Who) left!", "Why?"]),
+        ("Das ist z. B. gut. Ja.", "de", ["Das ist z. B. gut.", "Ja."]),
+        ("一二。三。", "zh", ["一二。", "三。"]),
+        ("One", "xx", ["One"]),
+        ("", "en", []),
+    ],
+)
+def test_sentences_do_not_end_after_abbreviations(
+    line: str, language: str, expected: list[str]
+) -> None:
+    assert sentences(line, language) == expected
+
+
+def test_a_paragraph_is_translated_by_sentences_or_told(exported: Path) -> None:
+    translator = load(exported, engine="fairseq")
+    paragraph = " ".join(SOURCES[:4])
+    parts = sentences(paragraph, "en")
+    assert len(parts) >= 3
+    by_itself = translator.translate(parts)
+    assert translator.translate([paragraph], sentences=True) == [" ".join(by_itself)]
+    with pytest.warns(UserWarning, match=r"line 2: \d sentences in a line"):
+        translator.translate(["A lamp.", paragraph, paragraph])
 
 
 @pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
