@@ -313,7 +313,7 @@ class LanguageTable:
                 commonest[task.task.name] = commonest_score(task)
             blocks = task_blocks(rows, commonest)
             notes = [*notes_on_tasks(blocks, commonest), *notes]
-            plot_tasks(rows, path.with_suffix(".png"), title)
+            plot_tasks(rows, path.with_suffix(".png"), title, commonest)
         else:
             blocks = [perplexity_block(rows)]
             plot_perplexity(rows, path.with_suffix(".png"), title)

@@ -210,10 +210,7 @@ def draw_list(
 
 
 def plot_tasks(
-    rows: Sequence[Row],
-    path: Path,
-    title: str,
-    commonest: Mapping[str, float | None] | None = None,
+    rows: Sequence[Row], path: Path, title: str, commonest: Mapping[str, float | None]
 ) -> None:
     """Plot the scores of language models, task by task, beside the commonest label's."""
     points = []
@@ -222,7 +219,7 @@ def plot_tasks(
         for row in rows:
             kind = row["attention"]
             points.append(mean_point(kind, row["scores"][task], kind, task))
-        score = (commonest or {}).get(task)
+        score = commonest.get(task)
         if score is not None:
             points.append(mean_point("commonest label", [score], "", task))
     several = any(point.seeds for point in points)
