@@ -112,8 +112,9 @@ class Translator:
         ``sentences``: translate each sentence of a line by itself. Otherwise a line should be one
         sentence; a line too long is cut between sentences. TypeError for a string.
         """
-        how = {"beam": beam, "batch_tokens": batch_tokens}
-        best = self.nbest(lines, 1, sentences=sentences, **how)
+        best = self.nbest(
+            lines, 1, beam=beam, batch_tokens=batch_tokens, sentences=sentences
+        )
         return [translation.text for (translation,) in best]
 
     def nbest(
@@ -160,7 +161,7 @@ class Translator:
         self, lines: list[str], sentences: bool, warn: Callable[[int, str], None]
     ) -> list[Sentences]:
         """Return the subwords of each line's parts: no part, the whole line, or several parts."""
-        parts = []
+        parts: list[Sentences] = []
         for number, subwords in enumerate(self._segment(lines), 1):
             line = lines[number - 1]
             if not subwords:

@@ -3,9 +3,13 @@
 import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.attention import KINDS
+from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
@@ -19,9 +23,10 @@ _MODELS = (*ROWS, *LANGUAGE_ARCHS)
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    help_ = f"size of the model, or a language model's architecture: {', '.join(_MODELS)}"
-    add("row", metavar="ROW", choices=_MODELS, help=help_)
-    add("attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}")
+    help_ = "run folder or checkpoint, or the size of a model, or a language model's architecture: "
+    add("model", metavar="MODEL", help=help_ + ", ".join(_MODELS))
+    help_ = f"kind of attention, if MODEL is a size: {', '.join(KINDS)}"
+    add("attention", nargs="?", metavar="ATTENTION", help=help_)
     for place in PLACES:
         help_ = f"kind of {place} attention (default: ATTENTION)"
         add(f"--{place}-attention", metavar="KIND", help=help_)
@@ -35,7 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         ("source", 25, "source tokens of a sentence"),
         ("target", 25, "target tokens of its translation"),
         ("beam", 5, "beam size of the search"),
-        ("vocab-size", VOCABULARY, "size of the joined vocabulary"),
+        ("vocab-size", VOCABULARY, "size of the joined vocabulary, if MODEL is a size"),
     ):
         help_ = f"{meaning} (default: %(default)s)"
         add(f"--{name}", type=positive, default=default, metavar="N", help=help_)
@@ -44,25 +49,20 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Print the parameters, multiply-adds and cache of a model, as a table or as JSON."""
-    options = {}
-    for name in (*PLACES.values(), *size_options()):
-        if getattr(args, name) is not None:
-            options[name] = getattr(args, name)
-    model = build_on_meta(args.row, args.attention, args.vocab_size, **options)
+    row, kinds, vocabulary, model = _model(args)
     # On average a target token attends to half of the target, and to itself.
     parts = costs(model, args.source, (args.target + 1) / 2)
     parts["attention"] = sum((parts[place] for place in PLACES), Cost())
     parts["model"] = parts["attention"] + parts["rest"]
-    family = LANGUAGE_ARCHS.get(args.row, TRANSLATION)
     cache = cache_bytes(model)
     lengths = (args.source, args.target)
     report = {
-        "row": args.row,
-        "attention": family.kinds(vars(args)),
+        "row": row,
+        "attention": kinds,
         "source_tokens": args.source,
         "target_tokens": args.target,
         "beam": args.beam,
-        "vocabulary": args.vocab_size,
+        "vocabulary": vocabulary,
         "embedding_parameters": embedding_parameters(model),
         "parts": {name: asdict(part) for name, part in parts.items()},
         "cache_bytes": {
@@ -73,6 +73,30 @@ def run(args: Namespace) -> None:
         },
     }
     print(json.dumps(report, indent=2) if args.json else _cost_table(report))
+
+
+def _model(args: Namespace) -> tuple[str, dict[str, str], int, Any]:
+    """Return the row, the kind of each place, the size of the vocabulary, and the model."""
+    options = {}
+    for name in (*PLACES.values(), *size_options()):
+        if getattr(args, name) is not None:
+            options[name] = getattr(args, name)
+    if args.model in _MODELS:
+        if args.attention is None:
+            raise UserError(f"give a kind of attention: cost {args.model} KIND")
+        family = LANGUAGE_ARCHS.get(args.model, TRANSLATION)
+        model = build_on_meta(args.model, args.attention, args.vocab_size, **options)
+        return args.model, family.kinds(vars(args)), args.vocab_size, model
+    path = Path(args.model)
+    if not path.exists():
+        known = ", ".join(_MODELS)
+        raise UserError(f"{path} is no run folder and no size: give one of {known}")
+    if options or args.attention:
+        raise UserError(
+            f"{path} has its own attention: give only --source, --target, --beam"
+        )
+    source = open_source(path)
+    return source.row, source.attention, source.vocab_sizes[-1], source.model
 
 
 def _cost_table(report: Json) -> str:

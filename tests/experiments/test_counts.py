@@ -15,6 +15,7 @@ from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.report import published as report
 from fairseq_mhe.report.published import published
 from tests.fixtures.refusals import Refused
+from tests.fixtures.small_runs import SMALL, run_of
 
 Capture = pytest.CaptureFixture[str]
 Rows = dict[tuple[str, str], list[str]]
@@ -97,6 +98,20 @@ def test_the_cost_of_mha_base_by_hand(capsys: Capture) -> None:
     per_token = 6 * 2 * 512 * 4
     sizes = [per_token, per_token, 14 * per_token, (10 + 3 * 4) * per_token]
     assert list(counted["cache_bytes"].values()) == sizes
+
+
+def test_the_cost_of_a_run_has_its_vocabulary_and_sizes(capsys: Capture, refused: Refused) -> None:
+    run = run_of("mhe_mul")
+    counted = as_json(capsys, f"cost {run}")
+    counts = json.loads((run / "counts.json").read_text())
+    assert counted["parts"]["model"]["parameters"] == counts["total_parameters"]
+    assert counted["parts"]["attention"]["parameters"] == counts["attention_parameters"]
+    words = (SMALL / "data/bin/dict.de.txt").read_text(encoding="utf-8").splitlines()
+    assert counted["vocabulary"] == len(words) + 4  # and the special symbols
+    assert set(counted["attention"].values()) == {"mhe_mul"}
+    assert "has its own attention" in refused("cost", run, "mha")
+    assert "no run folder and no size" in refused("cost", "nowhere", "mha")
+    assert "give a kind of attention" in refused("cost", "tiny")
 
 
 def test_options_of_cost_reach_the_model(capsys: Capture) -> None:
