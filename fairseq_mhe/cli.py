@@ -31,7 +31,7 @@ def without_user_dir(argv: list[str]) -> list[str]:
     args, words = parser.parse_known_args(argv)
     if not args.user_dir:
         return argv
-    os.environ[OWN_USER_DIR] = str(Path(args.user_dir).resolve())
+    os.environ[OWN_USER_DIR] = os.path.abspath(args.user_dir)
     return words
 
 
