@@ -29,7 +29,7 @@ EXTRAS = {
 }
 #: Packages whose versions are written into each run.
 _PACKAGES = (
-    *("fairseq-mhe", "torch", "ve-fairseq", "fairseq"),
+    *("fairseq-mhe", "torch", "ve-fairseq", "fairseq-fixed", "fairseq"),
     *("sacrebleu", "subword-nmt", "sentencepiece", "sacremoses"),
 )
 
