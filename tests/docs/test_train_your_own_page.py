@@ -1,6 +1,7 @@
 """Every command of docs/train_your_own.md runs, with a small text and a short training."""
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,7 +24,10 @@ def test_every_command_runs(tmp_path: Path, commands: dict[str, str]) -> None:
     (tmp_path / "my").mkdir()
     for lang in ("en", "de"):
         shutil.copy(SMALL / "text" / f"train.{lang}", tmp_path / "my")
-    script = re.sub(r"bash (data-prep|scripts)/", rf"bash '{ROOT}'/\1/", "".join(COMMANDS))
+    clone = shlex.quote(str(ROOT))
+    script = re.sub(
+        r"bash (data-prep|scripts)/", lambda found: f"bash {clone}/{found[1]}/", "".join(COMMANDS)
+    )
     for long, short in SHORTER.items():
         assert long in script
         script = script.replace(long, short)

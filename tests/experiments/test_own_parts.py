@@ -15,6 +15,7 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 from fairseq_mhe.runs.recipes import NAMES, recipe
 from tests.docs.test_attention_page import EXAMPLE, NEW
 from tests.fixtures.language import small_text
+from tests.fixtures.processes import hydra_quoted
 from tests.fixtures.small_runs import SMALL
 
 PACKAGE = Path(cli.__file__).parent
@@ -76,14 +77,16 @@ def test_hydra_trains_as_the_command_line_does(row: str, text: Path, tmp_path: P
     }
     words = [str(data), *recipe(row, [row]).training.shortened(2).words()]
     words += as_words({name: value for group in changes.values() for name, value in group.items()})
-    hydra = ["--config-dir", str(PACKAGE), f"+recipes={row}", f"task.data={data}"]
+    hydra = ["--config-dir", str(PACKAGE), f"+recipes={row}", f"task.data={hydra_quoted(data)}"]
     hydra += [
-        f"++{group}.{name}={value}"
+        f"++{group}.{name}={hydra_quoted(value) if isinstance(value, Path) else value}"
         for group, values in changes.items()
         for name, value in values.items()
     ]
     logs = [command("fairseq_cli.train", *words)]
-    logs.append(command("fairseq_cli.hydra_train", *hydra, f"hydra.run.dir={tmp_path}"))
+    logs.append(
+        command("fairseq_cli.hydra_train", *hydra, f"hydra.run.dir={hydra_quoted(tmp_path)}")
+    )
     losses = [re.findall(r'"loss": "([\d.]+)"', log) for log in logs]
     assert losses[0] == losses[1]
     assert len(losses[0]) == 2

@@ -22,6 +22,7 @@ from fairseq_mhe.models.architectures import PAPER_ROWS
 from fairseq_mhe.models.families import LANGUAGE_ARCHS
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 from fairseq_mhe.runs.recipes import ALL_NAMES, FOLDER, NAMES, read_recipe, recipe
+from tests.fixtures.processes import hydra_quoted
 from tests.fixtures.runs import TRAINING
 
 RECIPES = {name: recipe(name, ALL_NAMES) for name in ALL_NAMES}
@@ -77,7 +78,7 @@ def test_recipe_prints_command_line_and_yaml(
 def composed_by_hydra(*words: str) -> Any:
     """Return the configuration of fairseq-hydra-train with these words."""
     hydra_init()
-    folders = [f"hydra.searchpath=[file://{FOLDER.parent}]"]
+    folders = ["hydra.searchpath=[" + hydra_quoted(f"file://{FOLDER.parent}") + "]"]
     if any(word.startswith("hydra.searchpath") for word in words):
         folders = []
     with initialize_config_module("fairseq.config", version_base="1.1"):
@@ -246,7 +247,8 @@ def test_a_users_recipe_says_what_differs_from_another(tmp_path: Path) -> None:
     training = read_recipe(recipes / "more.yaml", words).training
     changes = {"lr": [0.003], "max_tokens": 512, "encoder_layers": 1}
     assert training == RECIPES["small"].training.changed(**changes)
-    folders = f"hydra.searchpath=[file://{tmp_path},file://{FOLDER.parent}]"
+    places = [hydra_quoted(f"file://{folder}") for folder in (tmp_path, FOLDER.parent)]
+    folders = f"hydra.searchpath=[{','.join(places)}]"
     by_hydra = composed_by_hydra("+recipes=more", *words, folders)
     assert by_hydra["optimization"]["lr"] == [0.003]
     assert by_hydra["dataset"]["max_tokens"] == 512
