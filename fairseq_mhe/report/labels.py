@@ -33,16 +33,30 @@ _DISTANCES = (7, 14, 24, 36, 50)
 _DIRECTIONS = (0, 180, 90, 270, 45, 315, 135, 225)
 
 
-def spread(positions: Sequence[float], distance: float) -> list[float]:
-    """Return positions with at least ``distance`` between them, in the same order and near."""
+def spread(
+    positions: Sequence[float], distance: float, low: float, high: float
+) -> list[float]:
+    """Return positions from ``low`` to ``high``, in the same order, ``distance`` apart, and near.
+
+    If they do not all fit, they have equal distances.
+    """
+    distance = min(distance, (high - low) / max(1, len(positions) - 1))
     order = sorted(range(len(positions)), key=lambda n: positions[n])
     placed = list(positions)
     for _ in range(100):
         for lower, upper in itertools.pairwise(order):
             overlap = distance - (placed[upper] - placed[lower])
-            if overlap > 1e-6:
+            if overlap > 0:
                 placed[lower] -= overlap / 2
                 placed[upper] += overlap / 2
+    least = low
+    for n in order:
+        placed[n] = max(placed[n], least)
+        least = placed[n] + distance
+    most = high
+    for n in reversed(order):
+        placed[n] = min(placed[n], most)
+        most = placed[n] - distance
     return placed
 
 

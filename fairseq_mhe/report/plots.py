@@ -32,7 +32,7 @@ _COSTS = {
 }
 #: The share of a learning curve that is left out: its fall would hide the differences.
 _HIDDEN_SHARE = 0.4
-_SD = "bars: standard deviation of seeds"
+_SD = "bars: sd over seeds"
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def prr_point(name: str, row: Row, kind: str, group: str = "") -> Point:
 def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[np.ndarray]]) -> None:
     """Draw the last part of each learning curve; a curve is (validations, 2)."""
     last = max(curve[-1, 0] for of_kind in curves.values() for curve in of_kind)
-    start = _HIDDEN_SHARE * last
+    start = float(f"{_HIDDEN_SHARE * last:.1g}")
     if any(
         np.sum(curve[:, 0] >= start) < 2
         for of_kind in curves.values()
@@ -163,7 +163,9 @@ def _name_curves(axes: Axes) -> None:
         to_pixels.transform((0, statistics.mean(values)))[1] for values in ends.values()
     ]
     figure: Any = axes.figure
-    places = spread(heights, 13 / 72 * figure.dpi)
+    panel = axes.get_window_extent()
+    height = 13 / 72 * figure.dpi  # of a name
+    places = spread(heights, height, panel.y0 + height / 2, panel.y1 - height / 2)
     for (name, colour), place in zip(colours.items(), places, strict=True):
         y = to_data.transform((0, place))[1]
         axes.text(

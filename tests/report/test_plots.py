@@ -145,6 +145,22 @@ def test_prr_is_drawn_with_its_interval(draw: Draw) -> None:
     assert "PRR" not in without_baseline.axes[0].get_xlabel()
 
 
+def test_many_curves_have_their_names_inside_the_panel(draw: Draw) -> None:
+    """Names of curves that end at nearly the same loss once left the panel."""
+    rows = [row(kind, 98.0, 97.0, 99.0) for kind in KINDS]
+    curves = {}
+    for number, kind in enumerate(KINDS):
+        last = [[update, 2.5 + number / 1000] for update in range(100, 2600, 100)]
+        curves[kind] = [{"valid": [[50, 9.0], *last]}]
+    learning, _ = draw(plots.plot_translation, rows, curves).axes
+    panel = learning.get_window_extent()
+    boxes = [text.get_window_extent() for text in texts(learning, *KINDS)]
+    assert len(boxes) == len(KINDS)
+    middles = sorted((box.y0 + box.y1) / 2 for box in boxes)
+    assert panel.y0 - 1 <= middles[0] < middles[-1] <= panel.y1 + 1
+    assert min(b - a for a, b in itertools.pairwise(middles)) > 10
+
+
 def test_a_short_training_is_drawn_whole(draw: Draw) -> None:
     curve = {"valid": [[10, 9.0], [20, 8.0]]}
     learning, _ = draw(
