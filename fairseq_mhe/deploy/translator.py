@@ -154,6 +154,17 @@ class Translator:
                 results.append(self._join(translations, count))
             return results
 
+    def search(
+        self, sentences: Sentences, on_batch: Callable[[int], object]
+    ) -> list[str]:
+        """Return the best translation of each sentence, all in subwords.
+
+        ``on_batch`` gets the number of sentences of each batch that is done.
+        """
+        with self.lock:
+            best = self._search(sentences, self.decoding, 1, on_batch)
+        return [translation.text for (translation,) in best]
+
     def _segment(self, lines: Sequence[str]) -> Sentences:
         return [line.split() for line in self.model.text.segment(lines)]
 
@@ -206,7 +217,13 @@ class Translator:
                 "with --sentences (sentences=True) each is translated by itself",
             )
 
-    def _search(self, sentences: Sentences, decoding: Decoding, count: int) -> NBest:
+    def _search(
+        self,
+        sentences: Sentences,
+        decoding: Decoding,
+        count: int,
+        on_batch: Callable[[int], object] = lambda size: None,
+    ) -> NBest:
         """Return ``count`` hypotheses of each sentence, searched in batches of similar length."""
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
         batches: list[list[int]] = []
@@ -222,6 +239,7 @@ class Translator:
             if not all(math.isfinite(best.score) for best, *_ in hypotheses):
                 raise UserError(NOT_FINITE)
             results.update(zip(batch, hypotheses, strict=True))
+            on_batch(len(batch))
         return [results[index] for index in range(len(sentences))]
 
     def _join(self, parts: NBest, count: int) -> list[Translation]:

@@ -1,14 +1,18 @@
 """``evaluate`` scores a trained run; ``score`` scores translations in text files."""
 
 import json
+import time
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import add_options, from_options, option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import lock_folder, read_json, write_json
 from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.quiet import quiet_fairseq
+from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.languages import is_known
@@ -16,7 +20,7 @@ from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.report.language_table import perplexity_of
 from fairseq_mhe.report.significance import compare
 from fairseq_mhe.runs import devices, finetuning, scoring, task_scores, translation
-from fairseq_mhe.runs.devices import DeviceOptions
+from fairseq_mhe.runs.devices import Device, DeviceOptions
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.language_model import validation_loss
 from fairseq_mhe.runs.train import is_trained
@@ -75,8 +79,36 @@ def evaluate_translation(
     options.check(data)
     with lock_folder(job.folder), Board("sentences") as board:
         single = devices.single(device)  # alone, since generation.json records the speed
-        translation.translate(job, data, options.subset, single, board)
+        where = f"alone on the CPU, threads: {single.threads}"
+        if single.gpu:
+            where = "on a GPU"
+        search = partial(_search, job=job, data=data, device=single, board=board)
+        translation.translate(job, data, options.subset, search, where, board)
         translation.score(job, options.subset, options.bleu_tokenizer)
+
+
+def _search(
+    sentences: list[list[str]], job: Job, data: DataFolder, device: Device, board: Board
+) -> tuple[list[str], float]:
+    """Translate sentences with a run's model; return also the seconds of the search alone."""
+    done = 0
+
+    def show(size: int) -> None:
+        nonlocal done
+        done += size
+        board.update(job.name, done)
+
+    with quiet_fairseq():
+        translator = Translator.load(
+            job.folder,
+            data=data.folder,
+            engine="fairseq",
+            cpu=not device.gpu,
+            threads=device.threads,
+        )
+        start = time.perf_counter()
+        subwords = translator.search(sentences, show)
+        return subwords, time.perf_counter() - start
 
 
 def print_scores(job: Job, subset: str) -> None:

@@ -67,8 +67,10 @@ def quickstart(args: Namespace) -> None:
     if args.limit or args.updates:
         title += ", a trial and no result"
     if grid.split()[0]:
-        show_table(tabulate(grid, trainings, title, paper=False))
-        say(", ".join(str(out / name) for name in FILES))
+        table, samples = tabulate(grid, trainings, title, paper=False)
+        show_table(table)
+        print(f"\n{samples}", end="")
+        say(", ".join(str(out / name) for name in (*FILES, "samples.md")))
     raise_failures(failures, grid.total)
 
 

@@ -83,9 +83,9 @@ def run_table(args: Namespace) -> None:
 
         failures = grid.train(tabulate_so_far)
     if not slurm.no_table and (grid.split()[0] or not failures):
-        tabulate(grid, trainings, title)
-        print((grid.out / "table.md").read_text("utf-8"), end="")
-        say(", ".join(str(grid.out / name) for name in PAPER_FILES))
+        table, samples = tabulate(grid, trainings, title)
+        print(f"{table.markdown()}\n{samples}", end="")
+        say(", ".join(str(grid.out / name) for name in (*PAPER_FILES, "samples.md")))
     raise_failures(failures, grid.total)
 
 

@@ -18,6 +18,7 @@ from fairseq_mhe.experiments.recipe import add_overrides
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import gather
+from fairseq_mhe.report.samples import write_samples
 from fairseq_mhe.report.table import Table
 from fairseq_mhe.report.translation_table import write_table
 from fairseq_mhe.runs import translation
@@ -183,9 +184,16 @@ def copied_recipes(recipes: Sequence[Recipe], out: Path) -> list[str]:
     return ["--recipe", str(path)]
 
 
-def tabulate(grid: Grid, trainings: Trainings, title: str, paper: bool = True) -> Table:
-    """Write the table of the finished jobs; raises UserError if none is finished."""
+def tabulate(
+    grid: Grid, trainings: Trainings, title: str, paper: bool = True
+) -> tuple[Table, str]:
+    """Write table and samples.md of the finished jobs, and return the table and the samples.
+
+    Raises UserError if no job is finished.
+    """
     finished, waiting = grid.split()
     check_any_finished(finished, grid.out)
     cells = gather([job.folder for job in finished], trainings.scoring.subset)
-    return write_table(cells, grid.out, title, paper, [job.name for job in waiting])
+    unfinished = [job.name for job in waiting]
+    table = write_table(cells, grid.out, title, paper, unfinished)
+    return table, write_samples(cells, grid.out)

@@ -132,7 +132,7 @@ def _notes_on_columns(
     too_few = ""
     if any(row["attention"] == BASELINE and row["prr"] is None for row in rows):
         too_few = f" PRR and p are - where {too_weak(BASELINE)}."
-    speed = f"Generation sentences/s: fairseq-generate's own clock, {generation}."
+    speed = f"Generation sentences/s: the search alone, {generation}."
     tokenised = "on Moses' tokens with hyphenated compounds split, as older papers report"
     return [
         (("BLEU",), f"BLEU `{first['signature']}` on {sentences} ({results[0].subset})."),

@@ -2,13 +2,10 @@
 
 import re
 import shutil
-import time
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Callable
 
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, write_json, write_text
 from fairseq_mhe.common.progress import Board
@@ -17,14 +14,12 @@ from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.languages import bleu_tokeniser_of
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs import scoring
-from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
-from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
 
 #: fairseq's file name for the checkpoint at the end of an epoch.
 _END_OF_EPOCH = re.compile(r"checkpoint\d+\.pt")
-_SPEED = re.compile(r"Translated [\d,]+ sentences .* \(([\d.]+) sentences/s")
-_HYPOTHESIS = re.compile(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$")
+#: Translates sentences in subwords; returns the translations in subwords, and the seconds it took.
+Search = Callable[[list[list[str]]], tuple[list[str], float]]
 
 
 def make_model(job: Job) -> None:
@@ -56,12 +51,13 @@ def make_model(job: Job) -> None:
 
 
 def translate(
-    job: Job, data: DataFolder, subset: str, device: Device, board: Board
+    job: Job, data: DataFolder, subset: str, search: Search, where: str, board: Board
 ) -> None:
     """Translate ``subset`` of a data folder with a trained job's model, unless that is done.
 
-    Writes hypotheses.txt, references.txt, sources.txt, generate.log and at last generation.json
-    with the speed; of a corpus given in tokens, hypotheses and references in these tokens, too.
+    Writes hypotheses.txt, references.txt, sources.txt and at last generation.json with the speed;
+    of a corpus given in tokens, hypotheses and references in these tokens, too. ``where``: the
+    device in words.
     """
     folder = job.folder / subset
     decoding = job.decoding
@@ -72,8 +68,8 @@ def translate(
     sources = list(read_lines(data.text(subset, 0)))
     references = list(read_lines(data.text(subset, 1)))
     board.add(job.name, len(references))
-    log = _generate(job, data, subset, device, board)
-    subwords = parse_hypotheses(log, len(references), folder)
+    segmented = read_lines(data.text(subset, 0, "subword"))
+    subwords, seconds = search([line.split() for line in segmented])
     hypotheses = data.processing().plain(subwords)
     texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
     if tokens := data.spec.given_tokens(subwords):
@@ -82,57 +78,12 @@ def translate(
         texts["references.tokens"] = data.spec.given_tokens(segmented)
     for name, text in texts.items():
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
-    where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
-    # fairseq-generate measures the search alone, without loading.
-    *_, speed = _SPEED.findall(log)
     generation = {
         "sentences": len(references),
-        "sentences_per_second": float(speed),
+        "sentences_per_second": round(len(references) / seconds, 2),
         "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
     }
     write_json(folder / "generation.json", generation)
-
-
-def _generate(
-    job: Job, data: DataFolder, subset: str, device: Device, board: Board
-) -> str:
-    """Run fairseq-generate; return its log."""
-    options = {"user_dir": user_dir(), "path": job.model, "gen_subset": subset}
-    # Stock fairseq drops the last batch if its size is no multiple of this number (default: 8).
-    options |= {"required_batch_size_multiple": 1, "num_workers": 0, "log_format": "none"}
-    options |= {**asdict(job.decoding), "cpu": not device.gpu}
-    options |= data.raised_limits(
-        {**job.training.options, **asdict(job.decoding)}, [subset]
-    )
-    log = job.folder / subset / "generate.log"
-    translated = 0
-    log.unlink(missing_ok=True)  # from a killed process
-    words = [str(data.binary), *as_words(options)]
-    child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
-    try:
-        while child.running():
-            time.sleep(0.2)
-            lines = child.new_lines()
-            board.warn(job.name, logged_warnings(lines))
-            translated += sum(line.startswith("H-") for line in lines)
-            board.update(job.name, translated)
-        child.check(f"generating with {job.name}'s model")
-    finally:
-        child.stop()
-    return log.read_text("utf-8", "replace")
-
-
-def parse_hypotheses(log: str, count: int, folder: Path) -> list[str]:
-    """Return each sentence's best hypothesis in generate.log; UserError if a sentence has none."""
-    hypotheses: dict[int, str] = {}
-    for index, subwords in _HYPOTHESIS.findall(log):  # the first of several is the best
-        hypotheses.setdefault(int(index), subwords)
-    if sorted(hypotheses) != list(range(count)):
-        raise UserError(
-            f"{len(hypotheses)} hypotheses for {count} sentences, so nothing is scored: look into "
-            f"{folder / 'generate.log'}"
-        )
-    return [hypotheses[index] for index in range(count)]
 
 
 def score(job: Job, subset: str, tokenise: str | None = None) -> None:

@@ -1,17 +1,23 @@
 """``train``, ``evaluate`` and ``score``: output, refusals, and no work done twice."""
 
 import json
+import re
 import shutil
+import subprocess
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from fairseq_mhe import cli
+from fairseq_mhe.common.arguments import as_words
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.report.significance import compare
 from fairseq_mhe.runs.job import read_job
 from fairseq_mhe.runs.scoring import score
 from tests.fixtures.refusals import Refused
-from tests.fixtures.small_runs import SMALL
+from tests.fixtures.small_runs import SMALL, run_of
 from tests.fixtures.trained import TABLE_SIZE, TABLE_UPDATES, snapshot, table_words
 from tests.fixtures.translations import BAD, GOOD, REFERENCES, write
 
@@ -29,6 +35,22 @@ def test_evaluate_prints_known_scores_without_scoring_again(table: Path, capsys:
     assert chrf.startswith("chrF ")
     assert tokenised.startswith("tokenised, compounds split, as in older papers: ")
     assert snapshot(run) == before
+
+
+def test_translations_are_those_of_fairseq_generate(tmp_path: Path) -> None:
+    run = tmp_path / "tiny-mhe_mul-seed1"
+    shutil.copytree(run_of("mhe_mul"), run, ignore=shutil.ignore_patterns("test"))
+    data = SMALL / "data"
+    assert cli.main(["evaluate", str(run), "--data", str(data), "--cpu"]) == 0
+    words = [str(data / "bin"), "--user-dir", str(Path(cli.__file__).parent), "--cpu"]
+    words += ["--path", str(run / "model.pt"), "--required-batch-size-multiple", "1"]
+    words += as_words(asdict(read_job(run).decoding))
+    line = [sys.executable, "-m", "fairseq_cli.generate", *words]
+    log = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    found = dict(re.findall(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$", log))
+    expected = open_data(data).processing().plain(found[str(n)] for n in range(len(found)))
+    assert (run / "test" / "hypotheses.txt").read_text().splitlines() == list(expected)
+    assert len(found) == 20
 
 
 def test_a_trained_run_is_not_trained_again(miniature: Path, table: Path, capsys: Capture) -> None:

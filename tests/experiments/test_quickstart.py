@@ -42,7 +42,11 @@ CLOCK = {"tokens_per_second", "sentences_per_second"}
 def test_quickstart_ends_with_the_table(finished: Finished) -> None:
     out = finished.out
     assert finished.returncode == 0, finished.stderr
-    assert finished.stdout == (out / "table.md").read_text()
+    table, samples = ((out / name).read_text() for name in ("table.md", "samples.md"))
+    _, _, lines = samples.partition("\n\n")
+    assert finished.stdout == f"{table}\n{lines}"
+    assert samples.count("- line ") == 5
+    assert samples.count("  - mhe_mul: ") == 5
     assert all((out / name).stat().st_size > 0 for name in FILES)
     rows = {row["attention"]: row for row in json.loads((out / "table.json").read_text())}
     assert tuple(rows) == KINDS
@@ -131,7 +135,7 @@ def test_a_quickstart_killed_twice_ends_with_the_same_table(
     assert not (folders[0] / "model.pt").exists(), "it was killed too late to prove anything"
     last = folders[0] / "checkpoints" / "checkpoint_last.pt"
     os.truncate(last, last.stat().st_size // 2)
-    kill_when(tmp_path, lambda: any(tmp_path.glob("*/test/generate.log")))
+    kill_when(tmp_path, lambda: any(tmp_path.glob("*/scoring.log")))
     trained = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.json")}
     assert trained, "a training must be finished"
 

@@ -315,7 +315,7 @@ def test_the_notes_cover_all_cells(make_run: MakeRun) -> None:
     text = below(mha[0], mhe)
     assert "torch 2.1 or torch 2.3." in text
     assert "median over the log, alone; on a GPU." in text
-    assert "own clock, alone; by four." in text
+    assert "the search alone, alone; by four." in text
     assert f"{mhe.name} was ended by patience after 1,500 updates." in text
 
 

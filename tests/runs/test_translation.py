@@ -1,43 +1,15 @@
-"""All hypotheses are read in order, or none; the target language chooses how they are scored."""
+"""The target language chooses how a run is scored; patience ends a training."""
 
 from pathlib import Path
 
-import pytest
-
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.pool import Pool, Work
-from fairseq_mhe.runs.translation import parse_hypotheses
 from tests.fixtures.runs import open_run, settings
 from tests.fixtures.small_runs import SMALL
-
-FOLDER = Path("test")
-_LOGGED = "2026-11-21 04:11:01 | INFO | fairseq_cli.generate | "
-OUTPUT = [
-    f"{_LOGGED}loading model(s) from model.pt",
-    *("S-2\t▁Turn ▁on", "T-2\t▁An", "H-2\t-0.25\t▁Ein schalten"),
-    *("D-2\t-0.25\t▁Ein schalten", "P-2\t-0.1 -0.2", "S-0\t▁Off"),
-    *("H-0\t-1.5e-05\t▁Aus\u2028 ▁und\x85 mehr", "H-0\t-2.5\t▁second ▁best", "H-1\t-0.5\t"),
-    f"{_LOGGED}Translated 1,003 sentences (18,127 tokens) in 4.7s (211.83 sentences/s, 3828.53 "
-    "tokens/s)",
-    "Generate test with beam=5: BLEU4 = 1.00",
-]
-
-
-def test_hypotheses_are_in_order_whatever_characters_they_hold() -> None:
-    expected = ["▁Aus\u2028 ▁und\x85 mehr", "", "▁Ein schalten"]
-    assert parse_hypotheses("\n".join(OUTPUT), 3, FOLDER) == expected
-
-
-@pytest.mark.parametrize(("lost", "count"), [("none", 2), ("none", 4), ("H-1", 3)])
-def test_missing_or_extra_hypotheses_are_an_error(lost: str, count: int) -> None:
-    log = "\n".join(line for line in OUTPUT if not line.startswith(lost))
-    with pytest.raises(UserError, match=rf"hypotheses for {count} sentences.*generate\.log"):
-        parse_hypotheses(log, count, FOLDER)
 
 
 def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Path) -> None:
