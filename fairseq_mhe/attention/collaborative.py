@@ -13,6 +13,8 @@ Biases add terms to the scores, of which softmax ignores all but Y v_i, v_i = W_
 (section 3.3). The cache holds this content term, one number for each head, beside the key.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -78,7 +80,7 @@ class CollaborativeAttention(Attention):
     def plain_heads(self) -> PlainHeads:
         """Queries contain m_i. The v_i are n more rows of the key's weight; query biases select."""
         query, query_bias = head_projections(self.q_proj, 1)  # (1, D, C), (1, D)
-        query = query * self.mixing.detach().double().unsqueeze(2)  # (n, D, C)
+        factors = self.mixing.detach().double()  # (n, D)
         query_bias = query_bias.repeat(self.num_heads, 1)  # (n, D)
         key, key_bias = head_projections(self.k_proj, 1)  # (1, D, kdim), (1, D)
         if self.content_proj is not None:
@@ -86,12 +88,14 @@ class CollaborativeAttention(Attention):
                 self.content_proj, 1
             )  # (1, n, kdim), (1, n)
             selectors = self.content_selectors().detach().double().squeeze(1)  # (n, n)
-            query = pad(query, (0, 0, 0, self.num_heads))  # (n, D + n, C)
+            query = pad(query, (0, 0, 0, self.num_heads))  # (1, D + n, C)
+            factors = pad(factors, (0, self.num_heads))  # (n, D + n)
             query_bias = torch.cat((query_bias, selectors), dim=1)  # (n, D + n)
             key = torch.cat((key, content), dim=1)  # (1, D + n, kdim)
             key_bias = torch.cat((key_bias, no_bias), dim=1)  # (1, D + n)
         value = head_projections(self.v_proj, self.num_heads)
-        return PlainHeads.of(self, (query, query_bias), (key, key_bias), value)
+        heads = PlainHeads.of(self, (query, query_bias), (key, key_bias), value)
+        return replace(heads, query_factors=factors)
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         """Equation 7 with mixed keys, plus the content term of section 3.3."""

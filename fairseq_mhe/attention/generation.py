@@ -19,11 +19,18 @@ class GenerationAttention(Attention):
     Args:
         layer: a sublayer that has plain heads.
         of_itself: the query's input is that of keys and values, too: one product makes all three.
+        shared_query: if heads share W_Q, do not multiply it by each head's factors beforehand. A
+            CPU takes longer for a product of n d columns than for one of d and a multiplication,
+            a GPU as long as for one of d.
     """
 
     not_foldable_because = "it is made for generation already"
 
-    def __init__(self, layer: Attention, of_itself: bool) -> None:
+    #: Where heads share a query, what makes each head's own of it.
+    query_factors: Tensor | None  # (H, 1, dk)
+    query_bias: Tensor | None  # (H, 1, dk)
+
+    def __init__(self, layer: Attention, of_itself: bool, shared_query: bool) -> None:
         super().__init__(
             layer.embed_dim,
             layer.num_heads,
@@ -33,6 +40,8 @@ class GenerationAttention(Attention):
             head_dim=layer.head_dim,
         )
         heads = layer.folded().scaled(1.0)
+        if not shared_query:
+            heads = heads.with_own_queries()
         self.scaling = heads.scale
         self.of_itself = of_itself
         self.keys_are_values = heads.value is heads.key
@@ -44,12 +53,18 @@ class GenerationAttention(Attention):
         if not self.keys_are_values:
             weights.append(heads.value.flatten(0, 1))  # (Hv dv, M)
         self.widths = [len(weight) for weight in weights]
-        bias = heads.query_bias.flatten()  # (H dk,)
         output = heads.output.transpose(0, 1).flatten(1)  # (C, H dv)
         output_bias = output @ heads.value_bias.flatten() + heads.output_bias  # (C,)
         like = next(layer.parameters())
+        shared = len(heads.query) < len(heads.output)
+        factors = heads.query_factors
+        added = shared and (factors is None or bool(heads.query_bias.any()))
+        self.query_factors = None if factors is None else _parameter(factors, like)
+        self.query_bias = _parameter(heads.query_bias, like) if added else None
+        bias = None if shared else heads.query_bias.flatten()  # (H dk,)
         if of_itself:
-            bias = torch.cat((bias, bias.new_zeros(sum(self.widths) - len(bias))))
+            if bias is not None:
+                bias = torch.cat((bias, bias.new_zeros(sum(self.widths) - len(bias))))
             self.in_proj = _linear(torch.cat(weights), bias, like)
         else:
             self.q_proj = _linear(weights[0], bias, like)
@@ -73,13 +88,23 @@ class GenerationAttention(Attention):
         if self.of_itself:
             parts = self.in_proj(query).split(self.widths, dim=2)
         elif key is None:
-            return split_heads(self.q_proj(query), self.head_counts[0]), None, None
+            return self.own_queries(self.q_proj(query)), None, None
         elif self.keys_are_values:
             parts = self.q_proj(query), self.k_proj(key)
         else:
             parts = self.q_proj(query), self.k_proj(key), self.v_proj(value)
-        queries, keys, *values = map(split_heads, parts, self.head_counts)
-        return queries, keys, values[0] if values else keys
+        queries, *memory = parts
+        keys, *values = map(split_heads, memory, self.head_counts[1:])
+        return self.own_queries(queries), keys, values[0] if values else keys
+
+    def own_queries(self, x: Tensor) -> Tensor:
+        """(T, B, Hq dk) -> (B, H, T, dk)."""
+        queries = split_heads(x, self.head_counts[0])  # (B, Hq, T, dk)
+        if self.query_factors is not None:
+            queries = queries.contiguous() * self.query_factors
+        if self.query_bias is not None:
+            queries = queries.contiguous() + self.query_bias
+        return queries
 
 
 def use_generation_form(model: nn.Module) -> None:
@@ -87,13 +112,20 @@ def use_generation_form(model: nn.Module) -> None:
 
     Others generate by their hooks, and so do those that drop weights (--retain-dropout).
     """
+    shared_query = not next(model.parameters()).is_cuda
     for parent in list(model.modules()):
         for name, layer in parent.named_children():
             if not isinstance(layer, Attention) or layer.why_not_foldable():
                 continue
             if not (layer.dropout_in_inference and layer.dropout):
                 of_itself = name != "encoder_attn"
-                setattr(parent, name, GenerationAttention(layer, of_itself))
+                fast = GenerationAttention(layer, of_itself, shared_query)
+                setattr(parent, name, fast)
+
+
+def _parameter(x: Tensor, like: Tensor) -> nn.Parameter:
+    """(H, dk) -> (H, 1, dk), of the type and device of ``like``."""
+    return nn.Parameter(x.unsqueeze(1).to(like), requires_grad=False)
 
 
 def _linear(weight: Tensor, bias: Tensor | None, like: Tensor) -> nn.Linear:

@@ -83,7 +83,7 @@ class MHEMul(_HeadEmbeddingAttention):
         query, key, value = (self.psi(1, e.detach().double()) for e in embeddings)
         return replace(
             heads,
-            query=heads.query * (query * key).unsqueeze(2),  # (n, d, C)
+            query_factors=query * key,  # (n, d)
             query_bias=heads.query_bias * query * key,  # (n, d)
             output=heads.output * value.unsqueeze(1),  # (n, C, d)
         )

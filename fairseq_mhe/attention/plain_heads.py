@@ -21,10 +21,13 @@ class PlainHeads:
     = value_l y + value_bias_i of l = i // (H / Hv). It is softmax(scale q_i k^T) v_i. The output is
     the sum over heads of ``output_i`` times head i, plus ``output_bias``.
 
+    Hq is H, or 1 if all heads share the weight: then q_i = query_factors_i * (query x) +
+    query_bias_i, by elements.
+
     Where keys are also values, ``key`` and ``value`` are one tensor.
     """
 
-    query: Tensor  # (H, dk, C)
+    query: Tensor  # (Hq, dk, C)
     query_bias: Tensor  # (H, dk)
     key: Tensor  # (Hk, dk, M)
     key_bias: Tensor  # (Hk, dk)
@@ -33,6 +36,7 @@ class PlainHeads:
     output: Tensor  # (H, C, dv)
     output_bias: Tensor  # (C,)
     scale: float
+    query_factors: Tensor | None = None  # (H, dk); None: all are 1
 
     @classmethod
     def of(
@@ -55,10 +59,10 @@ class PlainHeads:
 
     @classmethod
     def of_projections(cls, layer: Any) -> Self:
-        """Return an attention layer's heads; if they share a query, each gets a copy of it."""
+        """Return an attention layer's heads."""
         weight, bias = head_projections(layer.q_proj, layer.query_heads)
         copies = layer.num_heads // layer.query_heads
-        query = weight.repeat_interleave(copies, 0), bias.repeat_interleave(copies, 0)
+        query = weight, bias.repeat_interleave(copies, 0)
         key = head_projections(layer.k_proj, layer.kv_heads)
         value = head_projections(layer.v_proj, layer.kv_heads)
         return cls.of(layer, query, key, value)
@@ -76,17 +80,25 @@ class PlainHeads:
         query_bias = self.query_bias * factor
         return replace(self, query=query, query_bias=query_bias, scale=scale)
 
+    def with_own_queries(self) -> Self:
+        """Return the same heads; each has a weight of its own for the query."""
+        query = self.query.repeat_interleave(len(self.output) // len(self.query), dim=0)
+        if self.query_factors is not None:
+            query = query * self.query_factors.unsqueeze(2)
+        return replace(self, query=query, query_factors=None)
+
     def separate(self, heads: int) -> Self:
         """Return so many heads, each with a key and a value of its own: H, or n copies of one."""
-        copies = heads // len(self.query)  # n if H is 1, else 1
+        copies = heads // len(self.output)  # n if H is 1, else 1
 
         def spread(x: Tensor) -> Tensor:
             return x.repeat_interleave(heads // len(x), dim=0)
 
         return replace(
             self,
-            query=spread(self.query),
+            query=spread(self.with_own_queries().query),
             query_bias=spread(self.query_bias),
+            query_factors=None,
             key=spread(self.key),
             key_bias=spread(self.key_bias),
             value=spread(self.value),

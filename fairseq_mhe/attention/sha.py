@@ -35,7 +35,6 @@ class SingleHeadAttention(Attention):
         heads = PlainHeads.of_projections(self)  # n equal ones
         return replace(
             heads,
-            query=heads.query[:1],
             query_bias=heads.query_bias[:1],
             value_bias=heads.value_bias[:1],
             output=heads.output.sum(dim=0, keepdim=True),

@@ -1,6 +1,7 @@
 """Layers, inputs and fixtures that the attention tests share."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,11 +27,11 @@ def make_layer(kind: str, dtype: torch.dtype = torch.float64, **options) -> Atte
     return layer.eval()
 
 
-def fast(layer: Attention, place: str) -> Attention:
+def fast(layer: Attention, place: str, shared_query: bool = False) -> Attention:
     """Return the form in which a sublayer decodes in this place: its own without plain heads."""
     if layer.why_not_foldable():
         return layer
-    return GenerationAttention(layer, of_itself=place != "cross").eval()
+    return GenerationAttention(layer, place != "cross", shared_query).eval()
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
@@ -73,10 +74,12 @@ def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=["trained", "fast"])
+@pytest.fixture(params=["trained", "fast on a GPU", "fast on a CPU"])
 def form(request: pytest.FixtureRequest) -> Callable[[Attention, str], Attention]:
     """Run a test for sublayers as they are trained, and as they generate."""
-    return fast if request.param == "fast" else lambda layer, place: layer
+    if request.param == "trained":
+        return lambda layer, place: layer
+    return partial(fast, shared_query=request.param == "fast on a CPU")
 
 
 @pytest.fixture(params=PLACES)

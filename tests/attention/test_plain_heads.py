@@ -23,10 +23,13 @@ EXACT = {"rtol": 1e-10, "atol": 1e-10}
 def attend_head_by_head(heads: PlainHeads, x: Tensor, y: Tensor) -> Tensor:
     """(T, C), (S, M) -> (T, C), computed as the docstring of ``PlainHeads`` says."""
     output = heads.output_bias.clone()
-    count = len(heads.query)
+    count = len(heads.output)
     for i in range(count):
         j = i * len(heads.key) // count
-        query = x @ heads.query[i].T + heads.query_bias[i]
+        query = x @ heads.query[i * len(heads.query) // count].T
+        if heads.query_factors is not None:
+            query = query * heads.query_factors[i]
+        query = query + heads.query_bias[i]
         key = y @ heads.key[j].T + heads.key_bias[j]
         value = y @ heads.value[i * len(heads.value) // count].T + heads.value_bias[i]
         output = output + (heads.scale * query @ key.T).softmax(dim=1) @ value @ heads.output[i].T

@@ -54,7 +54,9 @@ def test_a_step_of_decoding_starts_few_kernels(monkeypatch: pytest.MonkeyPatch) 
     started = {}
     for kind in ("mha", "mhe_mul"):
         model = model_of(kind).eval()
-        model.make_generation_fast_(need_attn=False)
+        with pytest.MonkeyPatch.context() as patch:  # the form for a GPU
+            patch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
+            model.make_generation_fast_(need_attn=False)
         with fake_cuda({DECODER: False}) as watch, torch.no_grad():
             move_to_gpu(model, torch.float16)
             source, lengths = empty(B, S, dtype=torch.long), empty(B, dtype=torch.long)
