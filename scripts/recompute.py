@@ -103,8 +103,8 @@ def recompute(
             "bleu_confidence": round(of_row.half_width(), 4),
             "bleu_deviation": deviation(known),
             "chrf": mean([run["scores.json"]["chrf"]["score"] for run in runs]),
-            "bleu_tokenised": mean([run["scores.json"]["tokenised"]["score"] for run in runs]),
-            "bleu4": mean([run["scores.json"]["given_tokens"]["score"] for run in runs]),
+            "bleu_tokenised": mean([other_score(run, "tokenised") for run in runs]),
+            "bleu4": mean([other_score(run, "given_tokens") for run in runs]),
             "valid_loss": mean(losses),
             "tokens_per_second": mean([run["metrics.json"]["tokens_per_second"] for run in runs]),
             "sentences_per_second": mean(
@@ -115,6 +115,11 @@ def recompute(
             "chrf_signature": scores["chrf"]["signature"],
         }
     return rows
+
+
+def other_score(run: dict[str, Any], name: str) -> float | None:
+    """Return a score that only some runs have."""
+    return (run["scores.json"].get(name) or {}).get("score")
 
 
 def run_names(row: dict[str, Any]) -> list[str]:
