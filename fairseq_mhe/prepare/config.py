@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from fairseq_mhe.common.arguments import integer, number_from, option
+from fairseq_mhe.common.arguments import at_least, integer, number_from, option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
@@ -17,6 +17,7 @@ from fairseq_mhe.prepare.tokenise import TOKENIZERS
 from fairseq_mhe.prepare.zipped import text_in
 
 SPLITS = ("train", "valid", "test")
+MOST_SUBWORDS = 10**6  # SentencePiece crashes at numbers above 32 bits
 ORIGINAL = "original"  # the folder for downloads, inside the data folder
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _TRAIN_HELP = (
@@ -28,7 +29,8 @@ _TABLE_SUFFIXES = tuple(f".tsv{suffix}" for suffix in SUFFIXES)
 
 def vocabulary(default: int) -> Any:
     """Return the field of --vocab-size, with the default of a corpus."""
-    return integer(default, "BPE merges or SentencePiece pieces of all languages")
+    help_ = "BPE merges or SentencePiece pieces of all languages"
+    return option(default, help_, type=at_least(1, MOST_SUBWORDS), metavar="N")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,6 +60,8 @@ def side_path(prefix: Path, lang: str) -> Path:
             raise UserError(f"{path} is {kind}")
     endings = ", ".join(SUFFIXES[1:])
     advice = f"give another path, without its .{lang}"
+    if prefix.is_file():
+        advice = "name two files by their PREFIX, or a table (source TAB target) NAME.tsv"
     raise UserError(f"{prefix}.{lang} does not exist (nor with {endings}): {advice}")
 
 

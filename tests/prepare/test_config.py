@@ -36,7 +36,14 @@ def test_unusable_options_are_refused_before_anything_is_written(
         prepare(replace(config, out=config.valid.parent))
 
 
-NUMBERS = ["vocab-size 0", "max-tokens -1", "max-ratio 0.5", "max-dropped -1", "hold-out 2"]
+NUMBERS = [
+    "vocab-size 0",
+    "vocab-size 3000000000",
+    "max-tokens -1",
+    "max-ratio 0.5",
+    "max-dropped -1",
+    "hold-out 2",
+]
 
 
 @pytest.mark.parametrize("words", NUMBERS)
