@@ -1,4 +1,4 @@
-"""The console command ``fairseq-mhe``; it imports the module of the chosen subcommand only."""
+"""What ``fairseq-mhe`` does (fairseq_mhe_cli starts it); imports the chosen subcommand alone."""
 
 import importlib
 import os
@@ -117,7 +117,3 @@ def run_subcommand(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand of ``fairseq-mhe``, and return its exit status."""
     return run_subcommand("fairseq-mhe", build_parser, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -43,31 +43,25 @@ def show_as_one_line() -> None:
     def show(kind: Any, error: BaseException, traceback: Any) -> None:
         cause: BaseException | None = error
         while cause and not isinstance(cause, UserError):
-            cause = (
-                cause.__cause__ or cause.__context__
-            )  # fairseq's trainer hides the cause
+            # fairseq's trainer raises an exception of its own in place of the cause.
+            cause = cause.__cause__ or cause.__context__
         if cause:
             print(f"{ERROR_PREFIX}{cause}", file=sys.stderr)
         else:
             show_traceback(kind, error, traceback)
 
     sys.excepthook = show
-    os.environ.setdefault(
-        "HYDRA_FULL_ERROR", "1"
-    )  # otherwise hydra prints a traceback itself
+    # Otherwise hydra prints a traceback itself.
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
 
 def exit_status(name: str, command: Callable[[], int | None]) -> int:
     """Run a command and return its exit status: 2 after UserError or OSError, 130 after Ctrl-C."""
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - it is closed, as by `2>&-`
-    if sys.stdout is None:
-        print(f"{name}: error: standard output is closed", file=sys.stderr)
-        return 2
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # A terminal that is not UTF-8 lacks characters such as ±.
-        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         replace_closed_streams()
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+            # A terminal that is not UTF-8 lacks characters such as ±.
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return command() or 0
         finally:

@@ -13,7 +13,7 @@ from tests.fixtures.text import write_parallel
 
 def run(closed: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     """Run a command of ours in a new Python, without the streams that bash closes."""
-    line = [PYTHON, "-m", "fairseq_mhe.cli", *words]
+    line = [PYTHON, "-m", "fairseq_mhe_cli", *words]
     shell = ["bash", "-c", f'exec "$@" {closed}', "bash", *line]
     return subprocess.run(shell, capture_output=True, check=False)
 
