@@ -16,7 +16,8 @@ from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import Cost, cache_bytes, costs, embedding_parameters
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION
 from fairseq_mhe.models.options import PLACES, size_options
-from fairseq_mhe.report.table import Block, Table, columns
+from fairseq_mhe.report import columns
+from fairseq_mhe.report.table import Block, Table
 
 _MODELS = (*ROWS, *LANGUAGE_ARCHS)
 
@@ -121,5 +122,5 @@ def _cost_table(report: Json) -> str:
     }
     title = f"{report['row']} with a vocabulary of {report['vocabulary']:,}"
     of_parts = [note for part, note in notes.items() if part in names]
-    table = Table(title, [Block(columns("cost"), rows)], of_parts)
+    table = Table(title, [Block(columns.COST, rows)], of_parts)
     return table.markdown().rstrip()

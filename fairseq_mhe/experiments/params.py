@@ -7,8 +7,9 @@ import torch
 
 from fairseq_mhe.attention import KINDS, build_attention
 from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS
+from fairseq_mhe.report import columns
 from fairseq_mhe.report.published import BERT_BASE, published
-from fairseq_mhe.report.table import Block, Table, columns
+from fairseq_mhe.report.table import Block, Table
 
 #: Row -> sizes: translation models, and the paper's language models, which have only an encoder.
 _SIZES = {**ROWS, "bert-base": ROBERTA_ROWS["base"]}
@@ -22,7 +23,7 @@ def run(args: Namespace) -> None:
     """Print the table of all rows and kinds."""
     rows = [_row(row, kind) for row in _SIZES for kind in KINDS]
     notes = ["cache in float32; parameters of a whole model: fairseq-mhe cost"]
-    table = Table("Attention without biases", [Block(columns("params"), rows)], notes)
+    table = Table("Attention without biases", [Block(columns.PARAMS, rows)], notes)
     print(table.markdown(), end="")
 
 

@@ -26,10 +26,11 @@ from fairseq_mhe.experiments.table import (
     recipe_options,
 )
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
+from fairseq_mhe.report import columns
 from fairseq_mhe.report.plots import plot_study, plot_study_costs
 from fairseq_mhe.report.results import Cell, check_scored_alike, read_result
 from fairseq_mhe.report.study import notes_on_statistics, table_values, variant_rows
-from fairseq_mhe.report.table import Block, Table, columns, filled, seed_words
+from fairseq_mhe.report.table import Block, Table, filled, seed_words
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipe_options import TranslationRecipe
@@ -267,7 +268,7 @@ def report(jobs: StudyJobs, grid: Grid, command: str) -> None:
     title = f"{study.question} {jobs.recipe.row}, data {jobs.trainings.data.folder.name}; {seeds}"
     plot_study(rows, grid.out / f"{study.name}.png", title)
     plot_study_costs(rows, grid.out / f"{study.name}-costs.png", title)
-    block = Block(filled(columns("study"), lines), lines)
+    block = Block(filled(columns.STUDY, lines), lines)
     results = {
         "training": dict(training.options),
         "variants": rows,

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_mhe.prepare.tasks import TASKS
+from fairseq_mhe.report import columns
 from fairseq_mhe.report.published import BENCHMARKS, LANGUAGE_MODELS, peop, prr
-from fairseq_mhe.report.table import Block, Row, columns, seeds_column
+from fairseq_mhe.report.table import Block, Row, seeds_column
 
 #: A reference that is not as many points above the commonest label has learned too little: PRR
 #: and PEoP, which divide by its score, mean nothing.
@@ -36,7 +37,7 @@ def task_blocks(
             for row in measured:
                 published = LANGUAGE_MODELS[benchmark].get(row["attention"], [])
                 row |= zip(("paper", "paper_prr", "paper_peop"), published, strict=False)
-            blocks.append(Block(columns("benchmark"), measured, heading))
+            blocks.append(Block(columns.BENCHMARK, measured, heading))
     task_rows = [
         {**row, **row["scores"]} for row in _with_measures(rows, tasks, commonest)
     ]
@@ -45,7 +46,7 @@ def task_blocks(
     if len(known) == len(tasks):
         commonest_row["mean"] = statistics.mean(score for (score,) in known.values())
     score_columns = [seeds_column(task, task) for task in tasks]
-    task_columns = [*columns("tasks"), *score_columns, *columns("mean")]
+    task_columns = [*columns.TASKS, *score_columns, *columns.MEAN]
     heading = "By task" if blocks else ""
     return [*blocks, Block(task_columns, [*task_rows, commonest_row], heading)]
 
@@ -98,7 +99,7 @@ def perplexity_block(rows: Sequence[Row]) -> Block:
     extended = []
     for row in rows:
         extended.append({**row, "perplexity": list(map(perplexity_of, row["nats"]))})
-    return Block(columns("perplexity"), extended)
+    return Block(columns.PERPLEXITY, extended)
 
 
 def perplexity_of(nats: float) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import one_line
-from fairseq_mhe.common.files import write_json, write_text, yaml_beside
+from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.common.tables import align
 
 #: Name -> value of one row.
@@ -67,15 +67,6 @@ class Table:
         """Write the Markdown file ``path``, and ``values`` into the JSON file beside it."""
         write_text(path, self.markdown())
         write_json(path.with_suffix(".json"), values)
-
-
-def columns(table: str) -> list[Column]:
-    """Return the columns that columns.yaml, which explains their form, lists for ``table``."""
-    columns = []
-    for spec in yaml_beside(__file__, "columns.yaml")[table]:
-        make_column = seeds_column if type(spec[-1]) is int else column
-        columns.append(make_column(*spec))
-    return columns
 
 
 def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import output_folder, write_text
 from fairseq_mhe.common.tables import align, listed
-from fairseq_mhe.report import plots
+from fairseq_mhe.report import columns, plots
 from fairseq_mhe.report.results import (
     BASELINE,
     Cell,
@@ -20,7 +20,7 @@ from fairseq_mhe.report.results import (
     summarise,
 )
 from fairseq_mhe.report.significance import too_weak
-from fairseq_mhe.report.table import Block, Row, Table, columns, filled, seed_words
+from fairseq_mhe.report.table import Block, Row, Table, filled, seed_words
 from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: The files that `write_table` writes, without and with the paper's columns.
@@ -32,9 +32,9 @@ def blocks_of(rows: Sequence[Row], paper: bool) -> list[Block]:
     """Return the paper's two blocks or the quickstart's one, without empty columns."""
     rows = [_with_table_values(row) for row in rows]
     if paper:
-        return [Block(filled(columns(part), rows), rows) for part in ("paper", "more")]
+        return [Block(filled(part, rows), rows) for part in (columns.PAPER, columns.MORE)]
     # The quickstart's always has PRR and p, and "row" only if there are several rows.
-    all_columns = columns("quickstart")
+    all_columns = columns.QUICKSTART
     headings = {heading for heading, _ in filled(all_columns, rows)} | {"PRR", "p"}
     if len({row["row"] for row in rows}) == 1:
         headings.discard("row")

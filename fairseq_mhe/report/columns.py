@@ -1,0 +1,123 @@
+"""The columns of each table."""
+
+from fairseq_mhe.report.table import Column, column, seeds_column
+
+#: The quickstart's table.
+QUICKSTART: list[Column] = [
+    column("row", "row"),
+    column("attention", "attention"),
+    column("attention parameters", "attention_parameters", ","),
+    column("total parameters", "total_parameters", ","),
+    column("KV bytes/token", "kv_bytes_per_token", ","),
+    column("BLEU", "bleu", ".2f"),
+    column("±", "bleu_confidence", ".2f"),
+    column("sd", "bleu_deviation", ".2f"),
+    column("chrF", "chrf", ".2f"),
+    column("valid loss", "valid_loss", ".3f"),
+    column("PRR", "prr", ".1f", "-"),
+    column("PRR 95%", "interval"),
+    column("p", "p"),
+    column("training tokens/s", "tokens_per_second", ",.0f"),
+    column("generation sentences/s", "sentences_per_second", ",.1f"),
+]
+#: The paper's table of translation models, our numbers beside the paper's.
+PAPER: list[Column] = [
+    column("row", "row"),
+    column("N", "layers"),
+    column("d_m", "width"),
+    column("n", "heads"),
+    column("d", "head_width"),
+    column("P_drop", "dropout", "g"),
+    column("#Steps", "updates", ","),
+    column("attention", "attention"),
+    column("#Params (M)", "millions", ".2f"),
+    column("paper", "paper_parameters"),
+    column("BLEU", "bleu", ".2f"),
+    column("paper", "paper_bleu", ".1f"),
+    column("PRR", "prr", ".1f", "-"),
+    column("paper", "paper_prr", ".1f"),
+]
+#: A second table of the same models: values that the paper does not print.
+MORE: list[Column] = [
+    column("row", "row"),
+    column("attention", "attention"),
+    column("seeds", "trainings"),
+    column("BLEU", "bleu", ".2f"),
+    column("±", "bleu_confidence", ".2f"),
+    column("sd", "bleu_deviation", ".2f"),
+    column("PRR 95%", "interval"),
+    column("p", "p"),
+    column("tokenised BLEU", "bleu_tokenised", ".2f"),
+    column("BLEU4", "bleu4", ".2f"),
+    column("chrF", "chrf", ".2f"),
+    column("valid loss", "valid_loss", ".3f"),
+    column("total parameters", "total_parameters", ","),
+    column("KV bytes/token", "kv_bytes_per_token", ","),
+    column("training tokens/s", "tokens_per_second", ",.0f"),
+    column("generation sentences/s", "sentences_per_second", ",.1f"),
+]
+#: A benchmark of language models, our numbers beside the paper's.
+BENCHMARK: list[Column] = [
+    column("attention", "attention"),
+    column("attention parameters", "attention_parameters", ",", "-"),
+    seeds_column("score", "score", 2),
+    column("paper", "paper", "", "-"),
+    column("PRR", "prr", ".1f", "-"),
+    column("paper", "paper_prr", ".1f", "-"),
+    column("PEoP", "peop", ".2f", "-"),
+    column("paper", "paper_peop", ".2f", "-"),
+]
+#: All tasks in one table: these columns, a column for each task, then those of `MEAN`.
+TASKS: list[Column] = [
+    column("attention", "attention"),
+    column("attention parameters", "attention_parameters", ",", "-"),
+    column("pre-training, nats", "nats", ".3f", "-"),
+]
+MEAN: list[Column] = [
+    column("mean", "mean", ".2f", "-"),
+    column("PRR", "prr", ".1f", "-"),
+    column("PEoP", "peop", ".2f", "-"),
+]
+#: Causal language models.
+PERPLEXITY: list[Column] = [
+    column("attention", "attention"),
+    column("attention parameters", "attention_parameters", ",", "-"),
+    column("cache bytes/token", "kv_bytes_per_token", ","),
+    seeds_column("nats per subword", "nats", 4),
+    seeds_column("perplexity of a subword", "perplexity", 2),
+]
+#: The variants of a study.
+STUDY: list[Column] = [
+    column("variant", "variant"),
+    column("attention parameters", "attention_parameters", ","),
+    column("total parameters", "total_parameters", ","),
+    column("KV bytes/token", "kv_bytes_per_token", ","),
+    column("valid loss", "loss", ".3f"),
+    column("sd", "loss_deviation", ".3f"),
+    column("difference", "loss_difference", "+.3f"),
+    column("95%", "loss_interval"),
+    column("p", "loss_p", ".3f"),
+    column("BLEU", "bleu", ".2f"),
+    column("±", "bleu_confidence", ".2f"),
+    column("sd", "bleu_deviation", ".2f"),
+    column("PRR", "prr", ".1f"),
+    column("95%", "prr_interval"),
+    column("compared with", "compared_with"),
+    column("training tokens/s", "tokens_per_second", ",.0f"),
+]
+#: fairseq-mhe cost without arguments: all rows and kinds.
+PARAMS: list[Column] = [
+    column("row", "row"),
+    column("attention", "attention"),
+    column("attention parameters", "parameters", ","),
+    column("published (M)", "published"),
+    column("KV bytes/target token", "cache", ",", "-"),
+    column("/source token", "cache", ",", "-"),
+]
+#: fairseq-mhe cost: the parts of one model.
+COST: list[Column] = [
+    column("part", "part"),
+    column("parameters", "parameters", ","),
+    column("multiply-adds/source token", "source", ",.0f"),
+    column("/target token", "target", ",.0f"),
+]
