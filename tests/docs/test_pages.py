@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from argparse import Namespace
 from operator import attrgetter
 from pathlib import Path
@@ -37,6 +38,21 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         target = page.parent / file if file else page
         assert target.exists(), f"{page.name} links to {file}, which is not there"
         assert not anchor or anchor in anchors(target), f"{page.name}: no heading {file}#{anchor}"
+
+
+def test_readme_has_absolute_links_to_files_of_the_repository() -> None:
+    """PyPI shows README.md without the files beside it."""
+    text = README.read_text(encoding="utf-8")
+    assert not re.findall(r"\]\((?!https://)", text)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    start = re.escape(project["urls"]["Repository"])
+    named = dict(re.findall(r"^\[(.+)\]: (\S+)$", text, re.M))
+    for name, url in named.items():
+        assert re.fullmatch(rf"{start}/(blob|tree|raw)/main/{re.escape(name)}", url), url
+        assert (ROOT / name).exists(), name
+        assert f"[{name}]" in text.replace(f"[{name}]: ", ""), f"{name} is not used"
+    used = re.findall(r"\[((?:docs|results|data-prep)/[\w./-]+|\w+\.(?:md|cff))\]", text)
+    assert {*used} == named.keys()
 
 
 @pytest.mark.parametrize("page", [README, *DOCS], ids=attrgetter("name"))
