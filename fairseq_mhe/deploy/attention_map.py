@@ -139,6 +139,7 @@ def draw(attention: AttentionMap, title: str, output: Path) -> None:
     heading = f"{title}\nqueries downwards, keys across"
     figure.suptitle(heading, fontsize=FONT_SIZE, parse_math=False)
     with atomic_path(output) as temporary, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         figure.savefig(temporary, dpi=DPI, format=output.suffix[1:], bbox_inches="tight")
     if any("missing from font" in str(warning.message) for warning in warned):
         text = "boxes stand for characters that its font lacks: list installed fonts in"

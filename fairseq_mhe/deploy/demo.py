@@ -17,6 +17,14 @@ from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
 from fairseq_mhe.runs.processes import user_dir
 
+#: On a phone, pictures keep a readable size and scroll sideways.
+_STYLE = """
+@media (max-width: 640px) {
+  [data-testid="stImage"], [data-testid="stImageContainer"] { overflow-x: auto; }
+  [data-testid="stImage"] img { width: 720px !important; max-width: none !important; }
+}
+"""
+
 
 def show(translator: Translator, sentence: str) -> tuple[str, str, bytes]:
     """Return a translation, its time and cache size in words, and its cross-attention as PNG."""
@@ -39,10 +47,13 @@ def page(folders: list[str]) -> None:
     import streamlit as st
 
     st.set_page_config(page_title="fairseq-mhe", layout="wide")
+    st.html(f"<style>{_STYLE}</style>")
     sentence = st.text_input("A sentence", "Failed to connect.")
     load = st.cache_resource(Translator.load)
     for column, folder in zip(st.columns(len(folders)), folders, strict=True):
         translator = load(folder, engine="fairseq", cpu=True)
+        kind = translator.model.source.attention_summary
+        column.subheader(f"{Path(folder).name}: {kind}")
         if sentence.strip():
             try:
                 translation, facts, picture = show(translator, sentence)
@@ -51,7 +62,7 @@ def page(folders: list[str]) -> None:
                 continue
             column.text(translation)
             column.caption(facts)
-            column.image(picture)  # its title names the kind of attention
+            column.image(picture)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -66,7 +77,8 @@ def run(args: Namespace) -> None:
             raise UserError(f"{path} is no fairseq bundle: export with --format fairseq")
     require("streamlit")
     options = "-m streamlit run --server.address=127.0.0.1 --server.headless=true "
-    options += "--server.fileWatcherType=none --browser.gatherUsageStats=false"
+    options += "--server.fileWatcherType=none --browser.gatherUsageStats=false "
+    options += "--client.toolbarMode=minimal --theme.primaryColor=#2166ac"
     command = [sys.executable, *options.split(), __file__, "--", *map(str, args.bundles)]
     os.execv(sys.executable, command)  # noqa: S606 - so Ctrl-C reaches the server itself
 
