@@ -84,9 +84,8 @@ class CollaborativeAttention(Attention):
         query_bias = query_bias.repeat(self.num_heads, 1)  # (n, D)
         key, key_bias = head_projections(self.k_proj, 1)  # (1, D, kdim), (1, D)
         if self.content_proj is not None:
-            content, no_bias = head_projections(
-                self.content_proj, 1
-            )  # (1, n, kdim), (1, n)
+            # (1, n, kdim), (1, n)
+            content, no_bias = head_projections(self.content_proj, 1)
             selectors = self.content_selectors().detach().double().squeeze(1)  # (n, n)
             query = pad(query, (0, 0, 0, self.num_heads))  # (1, D + n, C)
             factors = pad(factors, (0, self.num_heads))  # (n, D + n)
@@ -99,15 +98,12 @@ class CollaborativeAttention(Attention):
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         """Equation 7 with mixed keys, plus the content term of section 3.3."""
-        queries, keys = (
-            affine(self.q_proj, x),
-            affine(self.k_proj, y),
-        )  # (T, B, D), (S, B, D)
+        queries = affine(self.q_proj, x)  # (T, B, D)
+        keys = affine(self.k_proj, y)  # (S, B, D)
         scores = []
         for i, mixing in enumerate(self.mixing):
-            score = (
-                torch.einsum("tbd,sbd->bts", queries, keys * mixing) * self.head_dim**-0.5
-            )
+            score = torch.einsum("tbd,sbd->bts", queries, keys * mixing)
+            score = score * self.head_dim**-0.5
             if self.content_proj is not None:  # its weight contains the scale already
                 content = affine(self.content_proj, y)[:, :, i]  # (S, B)
                 score = score + content.t().unsqueeze(1)

@@ -90,9 +90,8 @@ class MHAConv(Attention):
             score = x.new_zeros(x.size(1), len(x), len(y))  # (B, T, S)
             for j in range(TAPS):
                 for s in range(j, len(y)):
-                    score[:, :, s] += (
-                        (q * self.taps[i, j] * k[s - j]).sum(-1).t()
-                    )  # (B, T)
+                    product = q * self.taps[i, j] * k[s - j]  # (T, B, d)
+                    score[:, :, s] += product.sum(dim=2).t()  # (B, T)
             scores.append(score * self.head_dim**-0.5)
             read.append(values[i % len(values)])
         heads, weights = average(scores, read, mask)

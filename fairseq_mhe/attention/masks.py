@@ -71,9 +71,8 @@ def hide(
     if attn_mask is not None:
         scores = scores + as_additive(attn_mask, scores.dtype)
     if key_padding_mask is not None:
-        by_sentence = scores.unflatten(
-            0, (len(key_padding_mask), -1)
-        )  # (B, N / B, H, T, S)
+        sentences = len(key_padding_mask)
+        by_sentence = scores.unflatten(0, (sentences, -1))  # (B, N / B, H, T, S)
         hidden = key_padding_mask.bool()[:, None, None, None]  # (B, 1, 1, 1, S)
         scores = by_sentence.masked_fill(hidden, float("-inf")).flatten(0, 1)
     return scores

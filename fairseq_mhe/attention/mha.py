@@ -19,9 +19,8 @@ class MultiheadAttention(Attention):
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
         """Split the one projection for q, k and v of fairseq 0.8 and before, as fairseq does."""
         for parameter in ("weight", "bias"):
-            packed = state_dict.pop(
-                f"{name}.in_proj_{parameter}", None
-            )  # (3 C, C) or (3 C,)
+            # (3 C, C) or (3 C,)
+            packed = state_dict.pop(f"{name}.in_proj_{parameter}", None)
             if packed is None:
                 continue
             query, key, value = packed.chunk(3)

@@ -10,13 +10,15 @@ attention weights A, A (c W_UV^i) = (A c) W_UV^i. So c is one key and value head
 by all heads. ``equation`` is the paper's form.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, join_heads, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
 from fairseq_mhe.attention.options import Option
-from fairseq_mhe.attention.plain_heads import PlainHeads, bias_of, head_projections
+from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
 
 _LATENT_DIM_HELP = (
     "numbers cached for a position, from which all heads compute keys and values "
@@ -65,23 +67,14 @@ class LatentAttention(Attention):
 
     def plain_heads(self) -> PlainHeads:
         """The latent vector is key and value; W_Q^i takes W_UK^i, and W_O takes W_UV^i."""
-        latent, latent_bias = head_projections(self.down_proj, 1)  # (1, r, kdim), (1, r)
-        query, query_bias = head_projections(self.q_proj, self.num_heads)  # (n, d, C)
+        latent = head_projections(self.down_proj, 1)  # (1, r, kdim), (1, r)
+        query, bias = head_projections(self.q_proj, self.num_heads)  # (n, d, C), (n, d)
         key_up, _ = head_projections(self.k_up_proj, self.num_heads)  # (n, d, r)
         value_up, _ = head_projections(self.v_up_proj, self.num_heads)  # (n, d, r)
-        output = self.out_proj.weight.detach().double()  # (C, n d)
-        output = output.unflatten(1, (self.num_heads, -1)).transpose(0, 1)  # (n, C, d)
-        return PlainHeads(
-            query=key_up.transpose(1, 2) @ query,  # (n, r, C)
-            query_bias=(query_bias.unsqueeze(1) @ key_up).squeeze(1),  # (n, r)
-            key=latent,
-            key_bias=latent_bias,
-            value=latent,
-            value_bias=latent_bias.expand(self.num_heads, -1),
-            output=output @ value_up,  # (n, C, r)
-            output_bias=bias_of(self.out_proj),
-            scale=self.scaling,
-        )
+        query = key_up.transpose(1, 2) @ query  # (n, r, C)
+        bias = (bias.unsqueeze(1) @ key_up).squeeze(1)  # (n, r)
+        heads = PlainHeads.of(self, (query, bias), latent, latent)
+        return replace(heads, output=heads.output @ value_up)  # (n, C, r)
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         latent = affine(self.down_proj, y)  # (S, B, r)

@@ -148,9 +148,8 @@ class PlainHeads:
             bias = getattr(stock, f"{name}_bias")
             parameters[f"{name[0]}_proj.weight"] = weight.flatten(0, 1)  # (n d, in)
             parameters[f"{name[0]}_proj.bias"] = bias.flatten()  # (n d,)
-        parameters["out_proj.weight"] = stock.output.transpose(0, 1).flatten(
-            1
-        )  # (C, n d)
+        output = stock.output.transpose(0, 1)  # (C, n, d)
+        parameters["out_proj.weight"] = output.flatten(1)
         parameters["out_proj.bias"] = stock.output_bias
         return {name: x.float().contiguous() for name, x in parameters.items()}
 
