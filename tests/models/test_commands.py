@@ -86,11 +86,11 @@ def test_interactive_translates_and_validate_prints_a_loss(folder: Path) -> None
     assert re.search(r"valid on 'valid' subset \| loss \d", done.stderr + done.stdout)
 
 
-def test_a_model_of_hydra_train_translates(folder: Path, tmp_path: Path) -> None:
+def hydra_train(folder: Path, tmp_path: Path, kind: str, check: bool = True) -> Any:
     (tmp_path / "mhe.yaml").write_text(f"""
 common: {{user_dir: {USER_DIR}, cpu: true}}
 task: {{_name: translation, data: {folder / "bin"}, source_lang: en, target_lang: de}}
-model: {{_name: transformer_mhe_tiny, attention: mhe_mul, cross_attention: mha,
+model: {{_name: transformer_mhe_tiny, attention: {kind}, cross_attention: mha,
   share_all_embeddings: true}}
 criterion: {{_name: label_smoothed_cross_entropy, label_smoothing: 0.1}}
 optimizer: {{_name: adam}}
@@ -99,8 +99,22 @@ dataset: {{max_tokens: 60}}
 optimization: {{max_update: 2, lr: [0.001]}}
 checkpoint: {{save_dir: {folder / "hydra"}}}
 """)
-    run("hydra-train", "--config-dir", str(tmp_path), "--config-name", "mhe", cwd=tmp_path)
+    words = ["--config-dir", str(tmp_path), "--config-name", "mhe"]
+    return run("hydra-train", *words, cwd=tmp_path, check=check)
+
+
+def test_a_model_of_hydra_train_translates(folder: Path, tmp_path: Path) -> None:
+    hydra_train(folder, tmp_path, "mhe_mul")
     assert sentence_numbers(generate(folder, kind="hydra")) == list(range(SENTENCES))
+
+
+def test_a_bad_option_of_hydra_train_is_no_traceback(folder: Path, tmp_path: Path) -> None:
+    done = hydra_train(folder, tmp_path, "mhe_mull", check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "fairseq-mhe: error: unknown attention 'mhe_mull'"
+    )
+    assert "Traceback" not in done.stderr
 
 
 def test_a_checkpoint_of_another_kind_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
