@@ -42,7 +42,7 @@ def open_bundle(folder: Path) -> Bundle:
     if not isinstance(version, int) or version > VERSION:
         problem = f"{folder} was made by a newer fairseq-mhe (bundle version {version!r})"
         raise UserError(f"{problem}: update fairseq-mhe, or export the model again")
-    _check_sums(folder)
+    check_sums(folder)
     try:
         text = TextProcessing(TextSpec.read(config["text"]), folder)
         check_input(text.model.path, "get the bundle again")
@@ -82,7 +82,7 @@ def write_sums(folder: Path) -> None:
     write_text(folder / SUMS, "".join(lines))
 
 
-def _check_sums(folder: Path) -> None:
+def check_sums(folder: Path) -> None:
     """Raise UserError if a file that programs read differs from the one at the export."""
     again = "get the bundle again"
     check_input(folder / SUMS, again)

@@ -1,10 +1,16 @@
 """Open trained models that fairseq can run, write them as bundles, and translate with them."""
 
+import contextlib
+import hashlib
 import importlib.util
+import json
+import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -14,10 +20,17 @@ from safetensors.torch import save
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, plain, source_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_no_colon, new_folder, read_json, write_json
+from fairseq_mhe.common.files import (
+    check_no_colon,
+    new_folder,
+    read_json,
+    sha256,
+    write_json,
+)
+from fairseq_mhe.common.system import installed
 from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.convert.to_ctranslate2 import convert_source
-from fairseq_mhe.deploy.bundle import Bundle
+from fairseq_mhe.deploy.bundle import Bundle, check_sums, write_sums
 from fairseq_mhe.deploy.ctranslate2_engine import (
     NOT_FINITE,
     CTranslate2Engine,
@@ -165,10 +178,7 @@ def open_engine(
     required = engine == "ctranslate2"
     if required or (engine == "auto" and _suits_ctranslate2(precision, cpu)):
         try:
-            with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as folder:
-                model = Path(folder) / "model"
-                with new_folder(model) as part:  # reports a full disk
-                    write_ctranslate2(trained, part)
+            with _converted(trained) as model:
                 longest = trained.positions[1]
                 return CTranslate2Engine(model, longest, precision, cpu, threads)
         except UserError:  # CTranslate2 cannot hold or load the model, or is not exact
@@ -177,6 +187,49 @@ def open_engine(
     if threads:
         torch.set_num_threads(threads)
     return FairseqEngine(trained, precision, cpu)
+
+
+@contextlib.contextmanager
+def _converted(trained: Trained) -> Iterator[Path]:
+    """Give the block the model in CTranslate2's format, which the user's cache keeps.
+
+    The conversion and its check take seconds. Without a writable cache they are made each time.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    cache /= "fairseq-mhe"
+    with contextlib.suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as temporary:
+        folder = cache if os.access(cache, os.W_OK) else Path(temporary)
+        model = folder / f"ctranslate2-{_digest(trained)}"
+        if not _is_whole(model):
+            shutil.rmtree(model, ignore_errors=True)
+            try:
+                with new_folder(model) as part:  # reports a full disk
+                    write_ctranslate2(trained, part)
+                    write_sums(part)
+            except UserError:
+                if not _is_whole(model):  # another process has not written it meanwhile
+                    raise
+        yield model
+
+
+def _is_whole(model: Path) -> bool:
+    try:
+        check_sums(model)
+    except UserError:
+        return False
+    return True
+
+
+def _digest(trained: Trained) -> str:
+    """Return a hash of all that a conversion depends on."""
+    names = (f"dict.{language}.txt" for language in trained.text.languages)
+    files = [trained.source.path, *(trained.data.binary / name for name in names)]
+    facts: list[Any] = [sha256(path) for path in files]
+    facts += [plain(trained.source.options), installed(("ctranslate2", "fairseq-mhe"))]
+    text = json.dumps(facts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def write_ctranslate2(trained: Trained, folder: Path) -> None:

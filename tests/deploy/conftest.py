@@ -1,5 +1,6 @@
 """Fixtures that tests of deploy share: a small trained run, and bundles of it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,15 @@ def hypotheses(kind: str) -> list[str]:
 
 def trained(kind: str = "mhe_mul") -> Trained:
     return open_trained(run_of(kind), SMALL / "data")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder in which ``--engine auto`` keeps converted models."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -51,10 +51,11 @@ def test_ctranslate2_ranks_and_scores_like_fairseq_at_the_length_limit(tmp_path:
 
 
 def test_auto_chooses_ctranslate2_on_a_cpu_if_possible(
-    exported: Path, monkeypatch: pytest.MonkeyPatch
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert load(exported).engine == "ctranslate2"
     with monkeypatch.context() as wrong:
+        wrong.setenv("XDG_CACHE_HOME", str(tmp_path))
         wrong.setattr(to_ctranslate2, "compare_probabilities", lambda *_: 0.01)
         assert load(exported).engine == "fairseq"
         for precision in ("float32", "int8"):
@@ -66,6 +67,27 @@ def test_auto_chooses_ctranslate2_on_a_cpu_if_possible(
         load(exported, engine="ctranslate2")
 
 
+def test_auto_converts_a_model_once(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversions = Mock(side_effect=trained.write_ctranslate2)
+    monkeypatch.setattr(trained, "write_ctranslate2", conversions)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    expected = load(exported).translate(SOURCES)
+    assert load(exported).translate(SOURCES) == expected
+    assert conversions.call_count == 1
+    load(run_of("mha"), data=SMALL / "data")
+    assert conversions.call_count == 2, "the run has another model"
+    for path in tmp_path.rglob("model.bin"):
+        path.write_bytes(bytes(9000))
+    assert load(exported).translate(SOURCES) == expected
+    assert conversions.call_count == 3, "what is kept is damaged"
+    nowhere = tmp_path / "a file"
+    nowhere.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(nowhere))
+    assert load(exported).engine == "ctranslate2"
+
+
 NO_LIBRARY = RuntimeError("Library libcublas.so.12 is not found")
 
 
@@ -74,8 +96,14 @@ NO_LIBRARY = RuntimeError("Library libcublas.so.12 is not found")
     [(1, None, "ctranslate2"), (0, None, "fairseq"), (1, NO_LIBRARY, "fairseq")],
 )
 def test_auto_chooses_ctranslate2_on_a_gpu_that_it_can_use(
-    exported: Path, gpus: int, fault: Exception | None, engine: str, monkeypatch: pytest.MonkeyPatch
+    exported: Path,
+    gpus: int,
+    fault: Exception | None,
+    engine: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     make, by_fairseq = ctranslate2.Translator, trained.FairseqEngine
     devices, types = [], []
 
