@@ -179,7 +179,10 @@ def _call(variant: str, method: str, *arguments: Any) -> Any:
         if str(error).startswith("Library "):  # CTranslate2 misses a library of CUDA 12
             how = "pip install nvidia-cublas-cu12, and name its folder in LD_LIBRARY_PATH"
             raise UserError(f"{variant}: {error}: {how}") from None
-        if isinstance(error, RuntimeError) and "memory" not in str(error):
+        full = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+        # Not "an illegal memory access", which is a bug.
+        words = ("out of memory", "allocate memory")
+        if not full and not any(word in str(error) for word in words):
             raise
         reason = str(error).partition("\n")[0]
         raise UserError(f"{variant} ran out of memory ({reason}): {_ADVICE}") from None

@@ -53,6 +53,7 @@ class TestTurns:
             (RuntimeError("Library libcublas.so.12 is"), UserError, "^mha: Library .* pip install"),
             (torch.OutOfMemoryError("memory.\nTried"), UserError, r"mha ran .* \(memory\.\): le"),
             (RuntimeError("can't allocate memory: you"), UserError, "mha ran out of memory"),
+            (RuntimeError("CUDA: an illegal memory access"), RuntimeError, "illegal memory access"),
         ],
     )
     def test_errors_end_the_run(self, error: BaseException, kind: type, text: str) -> None:
