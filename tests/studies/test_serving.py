@@ -3,13 +3,13 @@
 import json
 import shutil
 from pathlib import Path
-from unittest.mock import Mock
+from typing import Any
 
 import pytest
 
-from fairseq_mhe.attention import KINDS
 from fairseq_mhe.cli import run_subcommand
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.deploy.export import export
 from fairseq_mhe.models.packed import bf16_available
 from fairseq_mhe.runs.scoring import read_scores
 from studies.serving import build_parser
@@ -45,7 +45,12 @@ def test_serving_measures_every_engine(
         assert (row["bleu"], row["equal"]) == (pytest.approx(expected), 20)
     assert all(len(row["rates"]) == 2 and min(row["rates"]) > 0 for row in rows)
     assert rows[0]["ratio"] == 1
-    no_heads = Mock(side_effect=UserError("no stock form"))
-    monkeypatch.setattr(KINDS["mhe_mul"], "folded", no_heads)
+
+    def export_fairseq(trained: Any, format: str, folder: Path) -> None:
+        if format == "ctranslate2":
+            raise UserError("no stock form")
+        export(trained, format, folder)
+
+    monkeypatch.setattr("studies.serving.export", export_fairseq)
     assert main([*words, "--run", str(run_of("mhe_mul"))]) == 0
     assert "ctranslate2 is left out: no stock form" in capsys.readouterr().out
