@@ -272,6 +272,9 @@ class Attention(nn.Module):
         """Return ``not_foldable_because``, or which override `plain_heads` does not know of."""
         if self.not_foldable_because:
             return self.not_foldable_because
+        for name, part in self.named_children():
+            if type(part).forward is not nn.Linear.forward:
+                return f"its {name} is a {type(part).__name__}, no nn.Linear"
         for ancestor in type(self).__mro__:
             if "plain_heads" in vars(ancestor):
                 break  # what the classes before it override is unknown to it

@@ -102,6 +102,21 @@ class Merged(MHEMul):
         return self.out_proj(join_heads(heads))
 
 
+class Doubled(torch.nn.Linear):
+    """A researcher's projection, such as one with an adapter."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def test_a_projection_that_is_no_plain_product_is_not_folded() -> None:
+    layer = make_layer("mqa", embed_dim=C, num_heads=N)
+    layer.q_proj = Doubled(C, C, bias=False).double()
+    with pytest.raises(UserError) as refusal:
+        layer.folded()
+    assert "q_proj is a Doubled" in str(refusal.value)
+
+
 class Known(Mixed):
     """Overrides `plain_heads`, too, so that the mixin's queries are known to it."""
 
