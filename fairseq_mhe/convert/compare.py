@@ -64,8 +64,9 @@ class Material:
     def inputs(self) -> dict[str, Inputs]:
         """Measure the inputs of the source's sublayers, by name, on training text if data exist."""
         model = self.source.model
-        train = self.task, model, "train", self.sentences
-        batches = pair_batches(*train) if self.data else []
+        batches: list[Batch] = []
+        if self.data:
+            batches = pair_batches(self.task, model, "train", count=self.sentences)
         shown = tracked(batches, "measuring inputs", len(batches))
         return measure_inputs(model, shown, self._pad)
 
@@ -101,8 +102,9 @@ class Material:
             # The output of a model with an adaptive softmax is not logits.
             log_probs = model.get_normalized_probs(output, log_probs=True)
             rows = log_probs.flatten(0, 1).float()  # (B T, V)
-            options: Any = {"ignore_index": self._pad, "reduction": "sum"}
-            total += nn.functional.nll_loss(rows, target, **options).double()
+            total += nn.functional.nll_loss(
+                rows, target, ignore_index=self._pad, reduction="sum"
+            ).double()
             tokens += int(target.ne(self._pad).sum())
         return float(total) / max(1, tokens)
 
@@ -234,9 +236,10 @@ def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
     """
     task = source.task()
     longest = min(_LONGEST, np.min(source.model.max_positions()))  # one, or one a side
-    lengths = np.random.default_rng(1).integers(2, longest + 1, (2, sentences))
-    dictionaries = task.source_dictionary, task.target_dictionary
-    dataset = random_dataset(1, *zip(lengths, dictionaries, strict=True))
+    sources, targets = np.random.default_rng(1).integers(2, longest + 1, (2, sentences))
+    source_side = sources, task.source_dictionary
+    target_side = targets, task.target_dictionary
+    dataset = random_dataset(1, source_side, target_side)
     batch: Batch = dataset.collater(list(dataset))
     if source.family is not TRANSLATION:
         batch["net_input"] = {"src_tokens": batch["net_input"]["prev_output_tokens"]}

@@ -113,8 +113,9 @@ def compare_probabilities(source: Source, task: TranslationTask, folder: Path) -
     sources = _words(task.source_dictionary, batch["net_input"]["src_tokens"])
     targets = _words(task.target_dictionary, batch["target"])
     # One at a time: CTranslate2 4.8 cannot score padded targets in its layout ``multi_query``.
-    options = {"max_input_length": 0, "max_batch_size": 1}
-    results = translator.score_batch(sources, targets, **options)
+    results = translator.score_batch(
+        sources, targets, max_input_length=0, max_batch_size=1
+    )
     largest = 0.0
     for result, rows, target in zip(results, log_probs, batch["target"], strict=True):
         length = len(result.log_probs)  # the end of the sentence is counted

@@ -86,8 +86,9 @@ class CTranslate2Engine:
             if 0 < ended < len(hypotheses):
                 # The scores of the others lack </s>. Why one at a time: convert/to_ctranslate2.py.
                 sources = [source] * len(hypotheses)
-                options = {"max_input_length": 0, "max_batch_size": 1}
-                scored = self._translator.score_batch(sources, hypotheses, **options)
+                scored = self._translator.score_batch(
+                    sources, hypotheses, max_input_length=0, max_batch_size=1
+                )
                 scores = []
                 for one in scored:
                     length = len(one.log_probs) ** decoding.lenpen
