@@ -90,7 +90,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     training = Training(options)
     _check_numbers(path, training, decoding)
     if overrides or path.parent != FOLDER:
-        _check_options(path, config, options)
+        _check_options(path, config, options, overrides)
     # Recipes with large mini-batches are for GPUs, which decode large batches too.
     if training.mini_batch >= 4096 and "max_tokens" not in config.get("generation", ()):
         decoding = replace(decoding, max_tokens=4096)
@@ -255,7 +255,9 @@ def _check_numbers(path: Path, training: Training, decoding: Decoding) -> None:
         raise UserError(f"{path}: {limits}")
 
 
-def _check_options(path: Path, config: DictConfig, options: Json) -> None:
+def _check_options(
+    path: Path, config: DictConfig, options: Json, overrides: Sequence[str]
+) -> None:
     """Raise UserError if fairseq-train does not know an option, or refuses its value."""
     from fairseq import options as fairseq_options
 
@@ -274,5 +276,8 @@ def _check_options(path: Path, config: DictConfig, options: Json) -> None:
     groups = cast(Json, OmegaConf.to_container(config, resolve=True))
     for group, name, _ in _options(groups):
         if f"--{name.replace('_', '-')}" in unknown:
-            problem = f"{path} sets {group}.{name}, which fairseq does not know"
+            key = f"{group}.{name}"
+            on_command_line = any(f"{key}=" in override for override in overrides)
+            where = "the command line" if on_command_line else path
+            problem = f"{where} sets {key}, which fairseq does not know"
             raise UserError(f"{problem}: correct its name, or remove it")

@@ -253,6 +253,8 @@ def test_a_users_recipe_says_what_differs_from_another(tmp_path: Path) -> None:
     assert by_hydra["optimization"]["lr"] == [0.003]
     assert by_hydra["dataset"]["max_tokens"] == 512
     assert by_hydra["lr_scheduler"]["warmup_updates"] == training.options["warmup_updates"]
+    with pytest.raises(UserError, match=r"the command line sets optimization\.learning_rate"):
+        recipe("tiny", overrides=["optimization.learning_rate=[1]"])
     for word in ("lr=3", "optimization.lr", "optimization.learning_rate=[1]", "optimization.lr=["):
         with pytest.raises(UserError, match=re.escape(word.partition("=")[0])):
             recipe("tiny", overrides=[word])
