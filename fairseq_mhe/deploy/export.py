@@ -10,7 +10,9 @@ from string import Template
 
 from fairseq_mhe.checkpoints.checkpoint import provenance, updates_made
 from fairseq_mhe.common.arguments import as_words
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder, write_json, write_text
+from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import listed
 from fairseq_mhe.deploy import huggingface_format
@@ -96,8 +98,16 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     if run:  # --updates or a recipe may have changed the row's options
         options = shlex.join(as_words(run.settings["options"]))
         made_by = f"`fairseq-train DATA/bin --user-dir {user_dir().name} {options}`"
-        if (path := run.folder / "test/scores.json").is_file():
-            scores = [f"- test: {line}" for line in described(read_scores(path.parent))]
+        path = run.folder / "test/scores.json"
+        try:
+            if path.is_file():
+                scores = [
+                    f"- test: {line}" for line in described(read_scores(path.parent))
+                ]
+        except (
+            UserError
+        ) as error:  # an older version made them, or the texts have changed
+            say(f"the model card leaves the scores out: {error}")
     facts = {
         **trained.text.spec.stored,  # the card names source_lang and target_lang
         "packages": packages_for(format, trained.text.spec),

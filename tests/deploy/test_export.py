@@ -171,6 +171,15 @@ def test_the_card_knows_the_licence_of_the_embedded_corpus(tmp_path: Path) -> No
     assert 'license: "mit"' in card(of_corpus, "fairseq", "", "mit")
 
 
+def test_scores_of_other_texts_are_left_out_of_the_card(tmp_path: Path, capsys: Any) -> None:
+    run = Path(shutil.copytree(run_of("mhe_mul"), tmp_path / "run"))
+    (run / "test" / "hypotheses.txt").write_text("Edited.\n")
+    words = ["export", str(run), str(tmp_path / "out"), "--data", str(SMALL / "data")]
+    assert cli.main(words) == 0
+    assert "the model card leaves the scores out" in capsys.readouterr().err
+    assert "Not scored." in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
 def test_the_card_has_the_facts_of_the_run_and_of_the_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
