@@ -152,9 +152,10 @@ def test_fairseq_train_continues_from_a_converted_model(
     pattern = r"train further: fairseq-train DATA-BIN --user-dir fairseq_mhe (.*) \.\.\."
     flags = shlex.split(re.search(pattern, printed)[1])
     words = "--cpu --optimizer adam --lr 1e-30 --criterion cross_entropy --max-tokens 200"
-    words += f" --max-update 1 --num-workers 0 --user-dir {Path(fairseq_mhe.__file__).parent}"
+    words += " --max-update 1 --num-workers 0"
     run = tmp_path / "run"
-    done = fairseq("train", str(data), *words.split(), *flags, "--save-dir", str(run))
+    folders = ["--user-dir", Path(fairseq_mhe.__file__).parent, "--save-dir", run]
+    done = fairseq("train", data, *words.split(), *flags, *folders)
     assert done.returncode == 0, done.stderr[-2000:]
     trained_on = open_source(run / "checkpoint_last.pt")
     # Updates of the earlier training do not count.
