@@ -159,5 +159,5 @@ start() {
 
 # run WORD...: runs $python with the words and $options, and with the package of this repository.
 run() {
-    PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}" exec "$python" -P "$@" "${options[@]}"
+    PYTHONPATH="$repository:$repository/scripts${PYTHONPATH:+:$PYTHONPATH}" exec "$python" -P "$@" "${options[@]}"
 }

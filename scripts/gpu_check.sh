@@ -32,7 +32,7 @@ while (($#)); do
 done
 [[ "$minutes" =~ ^(0|[1-9][0-9]{0,3})$ ]] || fail "--minutes needs a whole number up to 9999"
 SECONDS=0 # without the installation
-export PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$repository:$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
 
 # part WORD...: runs Python with these words as long as time is left.
 part() {
