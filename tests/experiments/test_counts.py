@@ -102,7 +102,7 @@ def test_the_cost_of_mha_base_by_hand(capsys: Capture) -> None:
 
 def test_the_cost_of_a_run_has_its_vocabulary_and_sizes(capsys: Capture, refused: Refused) -> None:
     run = run_of("mhe_mul")
-    counted = as_json(capsys, f"cost {run}")
+    counted = json.loads(printed(capsys, "cost", str(run), "--json"))
     counts = json.loads((run / "counts.json").read_text())
     assert counted["parts"]["model"]["parameters"] == counts["total_parameters"]
     assert counted["parts"]["attention"]["parameters"] == counts["attention_parameters"]
