@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.bench.attention import AttentionBenchmark
 from fairseq_mhe.bench.benchmark import Benchmark, Options, Values
 from fairseq_mhe.bench.compare import moved, read_baseline
@@ -161,6 +162,7 @@ def workers(
 
 def _start(benchmark: type[Benchmark], variant: Variant, options: Options) -> None:
     end_with_parent()
+    fairseq_fixes.apply()
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)

@@ -64,6 +64,18 @@ def test_each_benchmark_writes_complete_results(
     assert capsys.readouterr().out == out.with_suffix(".md").read_text() + "\n"
 
 
+def test_a_process_of_its_own_has_the_fixes_of_fairseq() -> None:
+    """Without them stock fairseq looks for a TPU in bf16."""
+    words = [*OPTIONS, *TWO_CELLS["training"].replace("float32,", "").split()]
+    benchmark = command.BENCHMARKS["training"]
+    options = from_options(benchmark.options, parsed("training", *words))
+    (cell,) = benchmark.cells(options)
+    stock = benchmark.variants(options)[:1]
+    with command.workers(benchmark, stock, options) as started:
+        result = command.measure(started, cell, 1, lambda *_: None)
+    assert result["stock"]["units"]
+
+
 def test_a_stopped_run_keeps_what_it_measured_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
