@@ -236,6 +236,30 @@ def test_dropout_of_attention_weights_is_the_papers(
     assert not torch.allclose(undropped, expected)
 
 
+OTHER_SIZES = [
+    ("gqa", {"kv_heads": 4}),
+    ("skv", {"kv_heads": 2}),
+    ("mla", {"latent_dim": 5}),
+    ("collaborative", {"collaborative_dim": 9}),
+    ("tucker", {"tucker_head_rank": 3, "tucker_query_rank": 5, "tucker_key_rank": 7}),
+    ("tpa", {"tpa_rank": 2}),
+    ("mfa", {"query_rank": 7, "query_norm": "none"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), OTHER_SIZES)
+def test_other_sizes_equal_the_plain_equation(kind: str, options: dict, form) -> None:
+    """All at once in cross-attention, and step by step in the decoder."""
+    layer = make_layer(kind, bias=True, **options)
+    x, y = random(T, B, EMBED_DIM), random(S, B, EMBED_DIM, seed=1)
+    expected = [equation(layer, x, y)[0], equation(layer, x, x, causal=True)[0]]
+    out, _ = form(layer, "cross")(x, y, y, need_weights=False)
+    decoder, state = form(layer, "decoder"), {}
+    with torch.no_grad():
+        steps = [decoder(step, incremental_state=state)[0] for step in x.split(1)]
+    torch.testing.assert_close([out, torch.cat(steps)], expected, **EXACT)
+
+
 @pytest.mark.parametrize("grad", [False, True])
 def test_other_widths_equal_the_plain_equation(kind: str, form, grad: bool) -> None:
     """Cross-attention may read an encoder of another width, and heads may have any width."""
