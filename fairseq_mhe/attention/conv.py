@@ -55,15 +55,12 @@ class MHAConv(Attention):
         padding = options.get("key_padding_mask")
         if padding is not None:
             key = key.masked_fill(padding.bool()[:, None, :, None], 0.0)
-        if (
-            query.size(2) == 1
-        ):  # to filter a single query takes less than to filter all keys
+        if query.size(2) == 1:  # filtering one query is cheaper than filtering all keys
             return self.attend_once(query, key, value, **options)
         filtered = key * self.taps[:, :1]  # (B, n, S, d)
         for j in range(1, TAPS):
-            before = pad(key, (0, 0, j, 0))[
-                :, :, : key.size(2)
-            ]  # zeros before the sentence
+            padded = pad(key, (0, 0, j, 0))  # zeros before the sentence
+            before = padded[:, :, : key.size(2)]
             filtered = filtered + before * self.taps[:, j : j + 1]
         heads = self.num_heads
         query, value = query.expand(-1, heads, -1, -1), value.expand(-1, heads, -1, -1)

@@ -167,9 +167,8 @@ def _start(benchmark: type[Benchmark], variant: Variant, options: Options) -> No
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)
     variant.begin()
-    torch.ones(
-        1, device=options.device
-    )  # starts CUDA, which is no part of the first pass
+    # Start CUDA here, because its start is no part of the first pass.
+    torch.ones(1, device=options.device)
     _benchmarks[variant.name] = benchmark(variant, options)
 
 

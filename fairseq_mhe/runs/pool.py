@@ -165,13 +165,10 @@ class Pool:
         try:
             is_running = any(child.running() for child in running.children)
             if running.children:
-                lines = running.children[
-                    0
-                ].new_lines()  # the first process writes the job's log
-                self._show(running, lines)
-            for (
-                child
-            ) in running.children:  # if one fails, the others would wait for it forever
+                log_writer = running.children[0]
+                self._show(running, log_writer.new_lines())
+            # If one process fails, the others would wait for it forever.
+            for child in running.children:
                 child.check(f"{running.step} {job.name}")
             if is_running:
                 return

@@ -100,9 +100,9 @@ def conv_without_neighbours(mul: Attention, sizes: dict) -> Attention:
     return layer
 
 
-def mha_conv_of_one_key(mha: Attention, sizes: dict) -> Attention:
-    layer = make_layer("mha_conv", **sizes)
-    copy_shared(layer, mha)
+def conv_of_one_key(kind: str, original: Attention, sizes: dict) -> Attention:
+    layer = make_layer(kind, **sizes)
+    copy_shared(layer, original)
     layer.taps.copy_(torch.tensor([1, 0, 0]).unsqueeze(1))  # (n, 3, d)
     return layer
 
@@ -173,13 +173,6 @@ def mfa_of_full_rank(mqa: Attention, sizes: dict) -> Attention:
     return layer
 
 
-def mqa_conv_of_one_key(mqa: Attention, sizes: dict) -> Attention:
-    layer = make_layer("mqa_conv", **sizes)
-    copy_shared(layer, mqa)
-    layer.taps.copy_(torch.tensor([1, 0, 0]).unsqueeze(1))  # (n, 3, d)
-    return layer
-
-
 def dconv_of_one_position(mha: Attention, sizes: dict) -> Attention:
     layer = make_layer("mha_dconv", **sizes)
     copy_shared(layer, mha)
@@ -200,9 +193,9 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
     "skv with the identity as projection is el": ("el", skv_from_el),
     "mla with r = C and no compression is mha": ("mha", mla_of_everything),
     "mla with key and value side by side is mqa": ("mqa", mla_of_key_and_value),
-    "mha_conv without neighbours is mha": ("mha", mha_conv_of_one_key),
+    "mha_conv without neighbours is mha": ("mha", partial(conv_of_one_key, "mha_conv")),
     "mhe_conv without neighbours is mhe_mul": ("mhe_mul", conv_without_neighbours),
-    "mqa_conv without neighbours is mqa": ("mqa", mqa_conv_of_one_key),
+    "mqa_conv without neighbours is mqa": ("mqa", partial(conv_of_one_key, "mqa_conv")),
     "mha_dconv without neighbours is mha": ("mha", dconv_of_one_position),
     "mqa with equal key and value projections is skv with g = 1": (
         *("skv", mqa_from_skv),
