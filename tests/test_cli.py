@@ -14,14 +14,13 @@ from fairseq_mhe.checkpoints.checkpoint import open_source
 from tests.fixtures.small_runs import SMALL, run_of
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["translate", "--help"], ["params"]])
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["translate", "--help"]])
 def test_commands_without_a_model_import_neither_torch_nor_fairseq(words: list[str]) -> None:
     line = [sys.executable, "-X", "importtime", "-m", "fairseq_mhe_cli", *words]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     imported = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines()}
     assert "fairseq_mhe.common.arguments" in imported
-    kinds_are_built = {"torch"} if words == ["params"] else set()
-    assert imported & {"torch", "fairseq", "matplotlib"} == kinds_are_built
+    assert not imported & {"torch", "fairseq", "matplotlib"}
 
 
 def test_without_a_subcommand_it_lists_all_and_the_main_ones_first(

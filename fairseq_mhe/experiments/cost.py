@@ -1,4 +1,4 @@
-"""``fairseq-mhe cost``: parameters, multiply-adds and cache of a model."""
+"""``fairseq-mhe cost``: parameters, multiply-adds and cache of a model, or of all kinds."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -11,6 +11,7 @@ from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json
+from fairseq_mhe.experiments.all_kinds import all_counts, table_of
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import Cost, cache_bytes, costs, embedding_parameters
@@ -24,8 +25,11 @@ _MODELS = (*ROWS, *LANGUAGE_ARCHS)
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    help_ = "run folder or checkpoint, or the size of a model, or a language model's architecture: "
-    add("model", metavar="MODEL", help=help_ + ", ".join(_MODELS))
+    help_ = (
+        "run folder or checkpoint, or the size of a model, or a language model's architecture "
+        f"(default: attention alone, of all sizes and kinds): {', '.join(_MODELS)}"
+    )
+    add("model", nargs="?", metavar="MODEL", help=help_)
     help_ = f"kind of attention, if MODEL is a size: {', '.join(KINDS)}"
     add("attention", nargs="?", metavar="ATTENTION", help=help_)
     for place in PLACES:
@@ -49,7 +53,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Print the parameters, multiply-adds and cache of a model, as a table or as JSON."""
+    """Print the cost of a model, or the counts of all kinds, as a table or as JSON."""
+    if args.model is None:
+        counts = all_counts()
+        print(json.dumps(counts, indent=2) if args.json else table_of(counts))
+    else:
+        report = _report(args)
+        print(json.dumps(report, indent=2) if args.json else _cost_table(report))
+
+
+def _report(args: Namespace) -> Json:
+    """Return the parameters, multiply-adds and cache of a model."""
     row, kinds, vocabulary, model = _model(args)
     # On average a target token attends to half of the target, and to itself.
     parts = costs(model, args.source, (args.target + 1) / 2)
@@ -57,7 +71,7 @@ def run(args: Namespace) -> None:
     parts["model"] = parts["attention"] + parts["rest"]
     cache = cache_bytes(model)
     lengths = (args.source, args.target)
-    report = {
+    return {
         "row": row,
         "attention": kinds,
         "source_tokens": args.source,
@@ -73,7 +87,6 @@ def run(args: Namespace) -> None:
             "per_sentence_with_beam": cache.per_sentence(*lengths, args.beam),
         },
     }
-    print(json.dumps(report, indent=2) if args.json else _cost_table(report))
 
 
 def _model(args: Namespace) -> tuple[str, dict[str, str], int, Any]:

@@ -106,7 +106,7 @@ STUDY: list[Column] = [
     column("training tokens/s", "tokens_per_second", ",.0f"),
 ]
 #: fairseq-mhe cost without arguments: all rows and kinds.
-PARAMS: list[Column] = [
+ALL_KINDS: list[Column] = [
     column("row", "row"),
     column("attention", "attention"),
     column("attention parameters", "parameters", ","),

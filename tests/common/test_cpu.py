@@ -99,7 +99,7 @@ def test_memory_and_cores_determine_how_many_products_stay(monkeypatch: pytest.M
 
 
 def test_threads_sleep_sooner_unless_the_user_sets_otherwise() -> None:
-    script = "import fairseq_mhe_cli; fairseq_mhe_cli.main(['params', '--help'])"  # loads torch
+    script = "import fairseq_mhe_cli; fairseq_mhe_cli.main(['cost', '--help'])"  # loads torch
     for given, spins in (({}, 5000), ({"GOMP_SPINCOUNT": "7"}, 7), (OFF, 300_000)):
         done = run_alone(script, OMP_DISPLAY_ENV="verbose", **given)
         assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr

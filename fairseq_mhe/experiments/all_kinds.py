@@ -1,6 +1,5 @@
-"""``fairseq-mhe params``: parameters and cache of all rows and kinds, without importing fairseq."""
+"""``fairseq-mhe cost`` without arguments: attention parameters and cache of all rows and kinds."""
 
-from argparse import ArgumentParser, Namespace
 from typing import Any
 
 import torch
@@ -15,19 +14,19 @@ from fairseq_mhe.report.table import Block, Table
 _SIZES = {**ROWS, "bert-base": ROBERTA_ROWS["base"]}
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """``fairseq-mhe params`` has no options."""
+def all_counts() -> list[dict[str, Any]]:
+    """Return the counts of every row with every kind."""
+    return [_counts(row, kind) for row in _SIZES for kind in KINDS]
 
 
-def run(args: Namespace) -> None:
-    """Print the table of all rows and kinds."""
-    rows = [_row(row, kind) for row in _SIZES for kind in KINDS]
-    notes = ["cache in float32; parameters of a whole model: fairseq-mhe cost"]
-    table = Table("Attention without biases", [Block(columns.PARAMS, rows)], notes)
-    print(table.markdown(), end="")
+def table_of(counts: list[dict[str, Any]]) -> str:
+    """Return `all_counts` as a Markdown table, beside the numbers that the paper prints."""
+    notes = ["cache in float32; the cost of a whole model: fairseq-mhe cost ROW KIND"]
+    table = Table("Attention without biases", [Block(columns.ALL_KINDS, counts)], notes)
+    return table.markdown().rstrip()
 
 
-def _row(row: str, kind: str) -> dict[str, Any]:
+def _counts(row: str, kind: str) -> dict[str, Any]:
     """Count attention parameters, of which all three places have equally many, and cache bytes."""
     size = _SIZES[row]
     paper = published(row, kind)["paper_parameters"]
