@@ -64,7 +64,6 @@ def configuration(
     else:  # fairseq's own loss and optimizer, not our faster ones
         train |= {"arch": "transformer", **sizes(settings.row).options()}
         train |= {"criterion": criterion_for("float32"), "optimizer": "adam"}
-        train["attn_implementation"] = variant.implementation or None
     # A worker process imports the user's kinds here.
     words = ("no-data", f"--user-dir={user_dir()}", *_RECIPE, *as_words(train), *extra)
     return copy.deepcopy(configuration_of(words))

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
-from fairseq.models.transformer import TransformerConfig
 
 from fairseq_mhe.common.cpu import keep_freed_memory, tuning
 from fairseq_mhe.common.errors import UserError
@@ -28,8 +27,6 @@ class Variant:
     has_cudnn: bool = True
     #: Whether a kind runs by CUDA graphs on a GPU.
     has_graphs: bool = True
-    #: --attn-implementation of stock, which newer versions of fairseq have.
-    implementation: str = ""
     by_ctranslate2: bool = False
 
     def begin(self) -> None:
@@ -53,8 +50,6 @@ def stock_variants(device: str) -> Iterator[Variant]:
         yield Variant("stock_tuned")
     else:
         yield Variant("stock_without_cudnn", has_cudnn=False)
-    if hasattr(TransformerConfig, "attn_implementation"):
-        yield Variant("stock_fast_fused", implementation="fast_fused")
 
 
 def kind_variants(kinds: Iterable[str], precision: str = "") -> Iterator[Variant]:

@@ -64,17 +64,14 @@ class DecodingGraphs(Recordings):
         attention caches more than keys and values.
         """
         length = tokens.size(1)
+        if state.get(LEASE) and length > state[LEASE].step.length:
+            leave_graphs(state, length)
+            del state[LEASE]  # for one with more room
         if LEASE not in state:
             caches = {own: state[own] for own in self.sublayers if own in state}
             if not caches:
                 return None
-            state[LEASE] = self._first_lease(caches, length, encoder_out)
-        elif state[LEASE] and length > state[LEASE].step.length:
-            longer = self._longer_lease(state[LEASE].step, length, encoder_out)
-            if longer is None:
-                leave_graphs(state, length)
-            else:
-                state[LEASE] = longer
+            state[LEASE] = self._lease(caches, length, encoder_out)
         lease = state[LEASE]
         if lease is None:
             return None
@@ -82,61 +79,45 @@ class DecodingGraphs(Recordings):
         logits: Tensor = lease.step(tokens)
         return logits
 
-    def _first_lease(
-        self, caches: Caches, length: int, encoder_out: Any
-    ) -> "_Lease | None":
+    def _lease(self, caches: Caches, length: int, encoder_out: Any) -> "_Lease | None":
         """Return a step with room for ``length`` positions that holds what is cached so far."""
         if self.snapshot.changed() or not self.recorder.half_is_free():
             self.forget()  # without old graphs there may be memory for new ones
-        padded = caches[self.sublayers[0]].padding is not None
-        if padded or not _all_plain(caches) or not self.recorder.half_is_free():
-            return None
         first, last = caches[self.sublayers[0]], caches[self.sublayers[-1]]
+        fits = first.padding is None and _all_plain(caches)
+        if not fits or not self.recorder.half_is_free():
+            return None
         has_source = self.sublayers[-1] not in self.self_attention
-        shape = _shape(
-            sentences=len(last.key),
-            beam=len(first.key) // len(last.key),
-            source=last.key.size(2) if has_source else 0,
-            length=length,
+        sentences = len(last.key)
+        shape = (
+            round_up(sentences, _SENTENCE_MULTIPLE),
+            len(first.key) // sentences,
+            round_up(last.key.size(2), _SOURCE_MULTIPLE) if has_source else 0,
+            round_up(length, _TARGET_MULTIPLE),
         )
-        lease = self._lease(shape, caches, encoder_out)
-        if lease is not None:
-            lease.step.load(caches, len(last.key), length - 1)
+        step = self._free_step(shape, caches, encoder_out)
+        if step is None:
+            return None
+        step.load(caches, sentences, positions=length - 1)
+        lease = _Lease(step)
+        step.lease = weakref.ref(lease)
         return lease
 
-    def _longer_lease(
-        self, previous: "Step", length: int, encoder_out: Any
-    ) -> "_Lease | None":
-        """Return a step with room for ``length`` positions that goes on from ``previous``."""
-        if not self.recorder.half_is_free():
-            self.forget()  # but for the graph of ``previous``
-        source = previous.source_padding.size(1)
-        shape = _shape(previous.sentences, previous.beam, source, length)
-        lease = self._lease(shape, previous.caches, encoder_out)
-        if lease is not None:
-            caches = previous.plain_caches(length - 1)
-            lease.step.load(caches, previous.sentences, length - 1)
-        return lease
-
-    def _lease(self, shape: Shape, like: Caches, encoder_out: Any) -> "_Lease | None":
-        """Return a step of this shape that no search uses, recorded if there is none."""
+    def _free_step(self, shape: Shape, like: Caches, encoder_out: Any) -> "Step | None":
+        """Return a step of this shape that no search uses; record one if there is none."""
         step: Step | None = None
         for kept in self.steps:
             if kept.shape == shape and kept.lease() is None:
                 step = kept
         if step is None:
-            step = self.try_to_record(
-                shape, lambda: Step(self, like, encoder_out, *shape)
-            )
+            step = self.try_to_record(shape, lambda: Step(self, like, encoder_out, shape))
             if step is None:
                 return None
         else:
             self.steps.remove(step)
         self.steps.append(step)
         del self.steps[:-_KEPT_STEPS]
-        lease = _Lease(step)
-        step.lease = weakref.ref(lease)
-        return lease
+        return step
 
 
 def leave_graphs(state: dict[Any, Any], length: int) -> None:
@@ -151,15 +132,6 @@ class _Lease:
 
     def __init__(self, step: "Step") -> None:
         self.step = step
-
-
-def _shape(sentences: int, beam: int, source: int, length: int) -> Shape:
-    return (
-        round_up(sentences, _SENTENCE_MULTIPLE),
-        beam,
-        round_up(source, _SOURCE_MULTIPLE),
-        round_up(length, _TARGET_MULTIPLE),
-    )
 
 
 def _all_plain(caches: Caches) -> bool:
@@ -224,27 +196,21 @@ def tensors(cache: KeyValueCache) -> list[Tensor]:
 class Step:
     """A decoding step with its graph.
 
-    It has room for so many ``sentences`` (B) of ``beam`` hypotheses, ``source`` tokens (S) and
-    ``length`` target tokens (T). Rows without a sentence read one key, so that they stay finite.
-    The recording reads only the sizes of ``encoder_out``; its keys and values are cached.
+    Its ``shape`` is the room for sentences (B), hypotheses of each (beam), source tokens (S) and
+    target tokens (T). Rows without a sentence read one key, so that they stay finite. The recording
+    reads only the sizes of ``encoder_out``; its keys and values are cached.
     """
 
     logits: Tensor  # (B * beam, 1, V)
 
     def __init__(
-        self,
-        owner: DecodingGraphs,
-        like: Caches,
-        encoder_out: Any,
-        sentences: int,
-        beam: int,
-        source: int,
-        length: int,
+        self, owner: DecodingGraphs, like: Caches, encoder_out: Any, shape: Shape
     ) -> None:
         self.owner = owner
+        self.shape = shape
+        sentences, beam, source, length = shape
         self.beam = beam
         self.length = length
-        self.shape = sentences, beam, source, length
         self.sentences = sentences  # that the search still has
         self.lease: Any = lambda: None  # or a weak reference to the search's lease
         rows = sentences * beam

@@ -24,8 +24,13 @@ _SENTENCE_MULTIPLE, _LENGTH_MULTIPLE = 8, 4
 #: Options that rule out graphs: fairseq's checkpointing cannot run under torch.autograd.grad; the
 #: others start kernels that depend on random draws of the host or on the tokens.
 _WITHOUT_GRAPHS = (
-    *("checkpoint_activations", "offload_activations", "encoder_layerdrop"),
-    *("decoder_layerdrop", "adaptive_input", "character_embeddings", "base_layers"),
+    "checkpoint_activations",
+    "offload_activations",
+    "encoder_layerdrop",
+    "decoder_layerdrop",
+    "adaptive_input",
+    "character_embeddings",
+    "base_layers",
 )
 
 

@@ -4,7 +4,6 @@ A graph reads and writes the memory addresses of its recording. It is valid only
 its recording, and as long as nobody else uses these addresses.
 """
 
-import functools
 import gc
 import logging
 import math
@@ -133,8 +132,9 @@ class Recordings:
         Then all recordings are gone, and neither this shape nor a larger one is tried again. Raises
         UserError if the code cannot be recorded, as where it asks the GPU for a number.
         """
-        if any(map(functools.partial(_is_as_large, shape), self._too_large)):
-            return None
+        for other in self._too_large:
+            if all(ours >= theirs for ours, theirs in zip(shape, other, strict=True)):
+                return None
         try:
             return make()
         except torch.OutOfMemoryError:
@@ -150,11 +150,6 @@ class Recordings:
         sizes = " x ".join(map(str, shape))
         logger.warning(f"no memory for a CUDA graph of {sizes}: such batches run without")
         return None
-
-
-def _is_as_large(shape: Shape, other: Shape) -> bool:
-    """Return whether no size of ``shape`` is smaller than that of ``other``."""
-    return all(ours >= theirs for ours, theirs in zip(shape, other, strict=True))
 
 
 def round_up(size: int, multiple: int, maximum: int = sys.maxsize) -> int:

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.models.transformer import TransformerModel
 from fairseq.modules import MultiheadAttention
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.models import random_batches, real_batches, translation_batch
 from fairseq_mhe.bench.training import TrainingBenchmark
-from fairseq_mhe.bench.variants import Variant, stock_variants
+from fairseq_mhe.bench.variants import Variant
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.counting import total_parameters
@@ -47,17 +47,6 @@ def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
 def test_a_variant_sets_the_precision_of_generation() -> None:
     for precision in ("", "int8", "bf16"):
         assert build(kind("mha", precision)).generation_precision == precision or "float32"
-
-
-def test_stock_has_the_fused_attention_of_newer_versions_of_fairseq(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """fairseq 0.13 has --attn-implementation; the installed one may not."""
-    monkeypatch.setattr(TransformerConfig, "attn_implementation", "fairseq", raising=False)
-    words: list[str] = []
-    monkeypatch.setattr(models, "configuration_of", words.extend)
-    models.configuration([*stock_variants("cpu")][-1], SETTINGS, "float32")
-    assert words[words.index("--attn-implementation") + 1] == "fast_fused"
 
 
 def test_a_worker_imports_the_users_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
