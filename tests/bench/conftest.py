@@ -15,18 +15,13 @@ from fairseq_mhe.bench.variants import Variant
 
 VOCABULARY = 120
 OURS, STOCK = Variant("mhe_mul", "mhe_mul"), Variant("stock", is_tuned=False)
+each_variant = pytest.mark.parametrize("variant", [STOCK, OURS], ids=lambda one: one.name)
 
 
 def small(benchmark: type[Benchmark], **changes: Any) -> Any:
     """Return a benchmark's options in the smallest size, with ``changes``."""
     sizes = {"row": "tiny", "device": "cpu", "vocab_size": VOCABULARY, "threads": 1}
     return replace(benchmark.options(), **{**sizes, **changes})
-
-
-@pytest.fixture(params=[STOCK, OURS], ids=lambda variant: variant.name)
-def variant(request: pytest.FixtureRequest) -> Variant:
-    """Stock fairseq, and one of our kinds."""
-    return request.param
 
 
 class InlinePool:
@@ -48,7 +43,7 @@ class InlinePool:
 
 @pytest.fixture
 def inline_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Benchmarks measure in the tests' process; test_turns.py also has a worker process."""
+    """Benchmarks measure in the tests' process."""
     monkeypatch.setattr(command, "ProcessPoolExecutor", InlinePool)
     monkeypatch.setattr(command, "end_with_parent", lambda: None)
     monkeypatch.setattr(Variant, "begin", lambda self: None)  # sets variables of the process

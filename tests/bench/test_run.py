@@ -3,19 +3,22 @@
 import argparse
 import json
 import os
-from dataclasses import FrozenInstanceError
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fairseq_mhe.bench import run as command
-from fairseq_mhe.common.arguments import Parser, from_options
+from fairseq_mhe.bench.generation import GenerationBenchmark
+from fairseq_mhe.bench.training import TrainingBenchmark
+from fairseq_mhe.bench.variants import Variant
+from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.system import cores
+from tests.bench.conftest import STOCK, small
 
-_OPTIONS = "--row tiny --attention mhe_mul --device cpu --threads 1"
-OPTIONS = _OPTIONS.split()
+OPTIONS = ["--row", "tiny", "--attention", "mhe_mul", "--device", "cpu", "--threads", "1"]
 #: For each benchmark options that give it two cells, and the facts that its results have.
 TWO_CELLS = {
     "attention": "--places decoder,cross --lengths 6 --tokens 12 --seconds 0.001",
@@ -27,16 +30,13 @@ FACTS: dict[str, set[str]] = {
     "training": {"units", "first_units", "operations", "limit"},
     "generation": {"units", "first_units", "operators", "waits"},
 }
-
-
-def parsed(*words: str) -> argparse.Namespace:
-    parser = Parser()
-    command.add_arguments(parser)
-    return parser.parse_args(words, argparse.Namespace(typed=["bench", *words]))
+ONE_CELL = "--lengths 3 --beams 2 --batch-sizes 1"
 
 
 def run(*words: str) -> int:
-    return command.run(parsed(*words))
+    parser = Parser()
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(words, argparse.Namespace(typed=["bench", *words])))
 
 
 @pytest.mark.parametrize("bench", TWO_CELLS)
@@ -48,7 +48,7 @@ def test_each_benchmark_writes_complete_results(
     assert run(bench, *OPTIONS, *TWO_CELLS[bench].split(), *words) == 0
     assert sorted(path.name for path in out.parent.iterdir()) == ["results.json", "results.md"]
     results = json.loads(out.read_text())
-    assert results["command"].startswith(f"fairseq-mhe bench {bench} --row tiny --attention")
+    assert f"fairseq-mhe bench {bench} --row tiny" in results["command"]
     assert f"--out '{out}'" in results["command"]
     assert len(results["cells"]) == 2
     expected = {"seconds", "first_seconds", "peak_bytes", "weight_bytes"} | FACTS[bench]
@@ -64,16 +64,71 @@ def test_each_benchmark_writes_complete_results(
     assert capsys.readouterr().out == out.with_suffix(".md").read_text() + "\n"
 
 
-def test_a_process_of_its_own_has_the_fixes_of_fairseq() -> None:
-    """Without them stock fairseq looks for a TPU in bf16."""
-    words = [*OPTIONS, *TWO_CELLS["training"].replace("float32,", "").split()]
-    benchmark = command.BENCHMARKS["training"]
-    options = from_options(benchmark.options, parsed("training", *words))
-    (cell,) = benchmark.cells(options)
-    stock = benchmark.variants(options)[:1]
-    with command.workers(benchmark, stock, options) as started:
-        result = command.measure(started, cell, 1, lambda *_: None)
-    assert result["stock"]["units"]
+def test_a_process_of_its_own_measures_and_its_death_is_an_error() -> None:
+    """It has the fixes of fairseq: without them stock looks for a TPU in bf16."""
+    cell = {"max_tokens": 64, "dtype": "bf16"}
+    options = small(TrainingBenchmark, batches=1)
+    with command.workers(TrainingBenchmark, [STOCK], options) as started:
+        result = command.measure(started, cell, 1, lambda _: None)
+        assert result["stock"]["seconds"]["total"][0] > 0
+        (process,) = started["stock"]._processes.values()
+        assert process.pid != os.getpid()
+        # `end_with_parent` ran, so that the process will not outlive a killed command.
+        handler = started["stock"].submit(signal.getsignal, signal.SIGINT).result()
+        assert handler is signal.SIG_IGN
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        with pytest.raises(UserError, match="the process of stock was killed"):
+            command.measure(started, cell, 1, lambda _: None)
+
+
+class Faked(GenerationBenchmark):
+    """Logs its turns; its second variant raises an error."""
+
+    error: Exception | None = None
+    turns: list[str]
+
+    def begin(self, cell: Any) -> None:
+        if self.error and self.variant.name == "mha":
+            raise self.error
+
+    def turn(self) -> dict[str, float]:
+        self.turns.append(self.variant.name)
+        return {"total": 1.0}
+
+    def result(self) -> dict[str, Any]:
+        return {"units": 6}
+
+
+def measure_faked(repetitions: int) -> Any:
+    Faked.turns = []
+    variants = [Variant(name) for name in ("stock", "mha", "sha")]
+    with command.workers(Faked, variants, small(GenerationBenchmark)) as started:
+        return command.measure(started, {}, repetitions, lambda _: None)
+
+
+def test_each_round_times_every_variant_and_begins_with_another(inline_workers: None) -> None:
+    measured = {"seconds": {"total": [1.0] * 3}, "units": 6}
+    assert measure_faked(3) == dict.fromkeys(("stock", "mha", "sha"), measured)
+    assert " ".join(Faked.turns) == "stock mha sha mha sha stock sha stock mha"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "named"),
+    [
+        (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
+        (RuntimeError("Library libcublas.so.12 is"), UserError, "^mha: Library .* pip install"),
+        (torch.OutOfMemoryError("memory.\nTried"), UserError, "^mha .* out of memory"),
+        (RuntimeError("can't allocate memory: you"), UserError, "^mha .* out of memory"),
+        (RuntimeError("CUDA: an illegal memory access"), RuntimeError, "illegal memory access"),
+    ],
+)
+def test_errors_end_the_run_and_name_the_variant(
+    error: Exception, kind: type, named: str, inline_workers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Faked, "error", error)
+    with pytest.raises(kind, match=named):
+        measure_faked(1)
 
 
 def test_a_stopped_run_keeps_what_it_measured_and_resumes(
@@ -88,24 +143,22 @@ def test_a_stopped_run_keeps_what_it_measured_and_resumes(
         return {"stock": {"seconds": {"total": [1.0]}}}
 
     monkeypatch.setattr(command, "measure", measure)
-    words = f"--lengths 3,4,5 --beams 2 --batch-sizes 1 --out {tmp_path}/r".split()
+    out = tmp_path / "r.json"
+    words = [*OPTIONS, *f"--lengths 3,4,5 --beams 2 --batch-sizes 1 --out {out}".split()]
     with pytest.raises(KeyboardInterrupt):
-        run("generation", *OPTIONS, *words)
-    cells = json.loads((tmp_path / "r.json").read_text())["cells"]
+        run("generation", *words)
+    cells = json.loads(out.read_text())["cells"]
     assert [entry["cell"]["length"] for entry in cells] == [3, 4]
-    assert (tmp_path / "r.md").read_text().count("###") == 2
+    assert out.with_suffix(".md").read_text().count("###") == 2
     stops.clear()
     for expected in ([3, 4, 5], [3, 4, 5, 3, 4, 5]):  # a complete report is measured anew
-        run("generation", *OPTIONS, *words)
+        run("generation", *words)
         assert measured == expected
-        assert (tmp_path / "r.md").read_text().count("###") == 3
-    monkeypatch.setenv("FAIRSEQ_MHE_CUDA_GRAPHS", "0")
-    for words[-1], other in ((f"{tmp_path}/r", "software"), (f"{tmp_path}/r.md", "command, soft")):
-        with pytest.raises(UserError, match=f"was measured with another {other}.*: remove"):
-            run("generation", *OPTIONS, *words)
-    (tmp_path / "r.json").unlink()
-    with pytest.raises(UserError, match=r"r\.md has no \.json beside it: remove it"):
-        run("generation", *OPTIONS, *words)
+    with pytest.raises(UserError, match=r"r\.json .* another command"):
+        run("generation", *words, "--seed", "2")
+    out.unlink()
+    with pytest.raises(UserError, match=r"r\.md"):
+        run("generation", *words)
 
 
 def test_a_baseline_tells_which_ratios_moved(
@@ -119,10 +172,7 @@ def test_a_baseline_tells_which_ratios_moved(
 
     monkeypatch.setattr(command, "measure", measure)
     before, now = tmp_path / "before.json", tmp_path / "now"
-    words = [
-        *OPTIONS,
-        *["--lengths", "3", "--beams", "2", "--batch-sizes", "1", "--repetitions", "4"],
-    ]
+    words = [*OPTIONS, *ONE_CELL.split(), "--repetitions", "4"]
     # All speeds are 2.00 [1.75, 2.25] at first.
     usual = [4 / 2.5, 4 / 2.25, 4 / 1.75, 4 / 1.5]
     names = ("same", "faster", "slower")
@@ -142,50 +192,31 @@ def test_a_baseline_tells_which_ratios_moved(
         "faster": ("+50.0%", "faster"),
         "slower": ("-33.3%", "slower"),
     }
-    for changed, message in (
-        (["--row", "small"], "measured with row tiny"),
-        (["--repetitions", "2"], "3 --repetitions or more"),
-        (["--lengths", "4"], "has none of these measurements, but beam 2, length 3"),
+    for bench, *changed, named in (
+        ("generation", "--row", "small", "row tiny"),
+        ("generation", "--repetitions", "2", "--repetitions"),
+        ("generation", "--lengths", "4", "length 3"),
+        ("training", "bench training"),
     ):
-        with pytest.raises(UserError, match=message):
-            run("generation", *words, *changed, "--baseline", str(before))
-    with pytest.raises(UserError, match="no results of `bench training`"):
-        run("training", *OPTIONS, "--baseline", str(before))
+        line = words if bench == "generation" else OPTIONS
+        with pytest.raises(UserError, match=named):
+            run(bench, *line, *changed, "--baseline", str(before))
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "named"),
     [
-        ("generation --lengths 1", "'1' is not a whole number of at least 2"),
-        ("generation --lengths 25,1025", "1025 is more than 1,024"),
-        ("training --max-tokens 1", "'1' is not a whole number of at least 64"),
-        ("generation --row huge", "unknown row 'huge'"),
-        ("generation --int8 --dtype bf16", "--int8 and --bf16 are for --device cpu"),
-        ("training --device cpu --without-graphs", "--without-graphs is for --device cuda"),
+        ("generation --lengths 1", "'1'"),
+        ("generation --lengths 25,1025", "1025"),
+        ("training --max-tokens 1", "'1'"),
+        ("generation --row huge", "'huge'"),
+        ("generation --int8 --dtype bf16", "--int8 and --bf16"),
+        ("training --device cpu --without-graphs", "--without-graphs"),
     ],
 )
 def test_bad_options_are_rejected_before_a_measurement(
-    words: str, message: str, capsys: pytest.CaptureFixture[str]
+    words: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises((UserError, SystemExit)) as error:
         run(*words.split())
-    assert message in f"{error.value} {capsys.readouterr().err}"
-
-
-@pytest.mark.parametrize(("device", "tokens"), [("cpu", (2048, 1024)), ("cuda", (16384, 4096))])
-def test_default_batch_sizes_depend_on_the_device(device: str, tokens: tuple[int, int]) -> None:
-    attention, training = (
-        next(
-            iter(benchmark.cells(from_options(benchmark.options, parsed(name, "--device", device))))
-        )
-        for name, benchmark in command.BENCHMARKS.items()
-        if name != "generation"
-    )
-    assert (attention["length"] * attention["batch"], training["max_tokens"]) == tokens
-    assert parsed("attention").threads == int(os.environ.get("OMP_NUM_THREADS") or cores())
-
-
-def test_options_are_frozen() -> None:
-    options = from_options(command.BENCHMARKS["training"].options, parsed("training"))
-    with pytest.raises(FrozenInstanceError):
-        options.row = "big"
+    assert named in f"{error.value} {capsys.readouterr().err}"

@@ -1,7 +1,7 @@
 """The counts of ``cost``: the cache of a beam search, the multiply-adds of a forward pass."""
 
-from copy import copy
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -33,40 +33,24 @@ def sources() -> dict[str, Tensor]:  # without padding
     return {"src_tokens": words, "src_lengths": torch.full((SENTENCES,), SOURCE)}
 
 
-def state_after_each_step(model: nn.Module) -> list[dict[str, Any]]:
-    """fairseq's state after every step of a beam search whose sentences all end together."""
-    states: list[dict[str, Any]] = []
-    decode = model.decoder.forward
-
-    def spy(*args: Any, **kwargs: Any) -> Any:
-        out = decode(*args, **kwargs)
-        states.append({key: copy(cache) for key, cache in kwargs["incremental_state"].items()})
-        return out
-
-    model.decoder.forward = spy
+def state_after(model: nn.Module) -> dict[str, Any]:
+    """fairseq's state after the last step of a beam search whose sentences all end together."""
+    model.decoder.forward = spy = Mock(wraps=model.decoder.forward)
     search([model], sources(), beam_size=BEAM, min_len=TARGET - 1)
-    return states
-
-
-def bytes_held(buffers: list[KeyValueCache]) -> int:
-    """Bytes behind all keys and values; a storage that a sublayer uses twice counts once."""
-    total = 0
-    for buffer in buffers:
-        tensors = buffer.key, buffer.value
-        total += sum({x.untyped_storage().data_ptr(): x.nbytes for x in tensors}.values())
-    return total
+    return spy.call_args.kwargs["incremental_state"]
 
 
 @pytest.mark.parametrize("options", MODELS, ids=str)
 def test_cache_bytes_equal_those_of_a_beam_search(options: dict) -> None:
     model = make_model(**options)
     computed = cache_bytes(model)
-    steps = state_after_each_step(model)
-    for step, state in enumerate(steps, start=1):
-        buffers = [buffer for buffer in state.values() if isinstance(buffer, KeyValueCache)]
-        assert len(buffers) == 4
-        assert bytes_held(buffers) == SENTENCES * computed.per_sentence(SOURCE, step, BEAM)
-    assert step == TARGET
+    caches = [x for x in state_after(model).values() if isinstance(x, KeyValueCache)]
+    assert len(caches) == 4
+    held = 0
+    for cache in caches:
+        tensors = cache.key, cache.value  # a storage that a sublayer uses twice counts once
+        held += sum({x.untyped_storage().data_ptr(): x.nbytes for x in tensors}.values())
+    assert held == SENTENCES * computed.per_sentence(SOURCE, TARGET, BEAM)
 
 
 #: A decoding step filters queries, but a forward pass filters keys, which takes no multiply-adds.

@@ -1,4 +1,4 @@
-"""Models on a simulated GPU: how often they wait for it, and how many kernels they start."""
+"""Models on a simulated GPU: how often the host waits for it, and the kernels of a step."""
 
 from typing import Any
 
@@ -28,14 +28,17 @@ def model_of(kind: str) -> TransformerMHEModel:
     return make_model(attention=kind, encoder_layers=1, **options)
 
 
+def tokens(*shape: int) -> torch.Tensor:
+    return empty(*shape, dtype=torch.long)
+
+
 @each_kind
 def test_training_never_waits_for_the_gpu(kind: str, dtype: str) -> None:
     """Gradients stay on the GPU."""
     model = model_of(kind).train()
     with fake_cuda():
         move_to_gpu(model, DTYPES[dtype])
-        source, target = (empty(B, length, dtype=torch.long) for length in (S, T))
-        scores = model(source, empty(B, dtype=torch.long), target)[0]
+        scores = model(tokens(B, S), tokens(B), tokens(B, T))[0]
         assert (scores.device, scores.dtype) == (CUDA, DTYPES[dtype])
         model.get_normalized_probs((scores, None), log_probs=True).sum().backward()
         for name, parameter in model.named_parameters():
@@ -43,28 +46,28 @@ def test_training_never_waits_for_the_gpu(kind: str, dtype: str) -> None:
             assert actual == [CUDA, DTYPES[dtype], parameter.shape], name
     with fake_cuda() as watch:
         move_to_gpu(model, DTYPES[dtype])
-        source, target = (empty(B, length, dtype=torch.long) for length in (S, T))
-        compute_features(model, {}, source, target).sum().backward()  # the passes of a graph
+        compute_features(model, {}, tokens(B, S), tokens(B, T)).sum().backward()  # of a graph
         unfused = dtype == "float32" or kind == "tpa"
         assert unfused or not watch.kernels["triu"], "flash attention needs no mask"
 
 
-def test_a_step_of_decoding_starts_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_mhe_starts_no_more_kernels_than_one_of_mha(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("FAIRSEQ_MHE_CUDA_GRAPHS", "0")
     started = {}
     for kind in ("mha", "mhe_mul"):
         model = model_of(kind).eval()
-        with pytest.MonkeyPatch.context() as patch:  # the form for a GPU
+        with monkeypatch.context() as patch:  # the form for a GPU
             patch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
             model.make_generation_fast_(need_attn=False)
         with fake_cuda({DECODER: False}) as watch, torch.no_grad():
             move_to_gpu(model, torch.float16)
-            source, lengths = empty(B, S, dtype=torch.long), empty(B, dtype=torch.long)
+            inputs = {"encoder_out": model.encoder(tokens(B, S), tokens(B))}
             state: dict[str, Any] = {}
-            inputs = {"encoder_out": model.encoder(source, lengths), "incremental_state": state}
             for step in (1, 2):  # in the first, what depends on weights alone is computed
                 watch.kernels.clear()
-                model.decoder(empty(B, step, dtype=torch.long), **inputs)
+                model.decoder(tokens(B, step), **inputs, incremental_state=state)
         started[kind] = watch.kernels.total()
     assert 30 < started["mhe_mul"] <= started["mha"]
 
@@ -75,8 +78,7 @@ def test_a_decoding_step_waits_once_for_the_order_of_hypotheses(kind: str, dtype
     models = [model_of(kind) for _ in range(2 if kind == "mha" else 1)]
     answers = {DECODER: True, ORDER: [0, 0, 3, 2, 5, 5]}
     with fake_cuda(answers) as watch, torch.no_grad():
-        source, lengths = empty(B, S, dtype=torch.long), empty(B, dtype=torch.long)
-        first = empty(B * BEAM, dtype=torch.long)
+        source, lengths, first = tokens(B, S), tokens(B), tokens(B * BEAM)
         states: list[dict[str, Any]] = [{} for _ in models]
         memories = []
         for model in models:
@@ -85,11 +87,9 @@ def test_a_decoding_step_waits_once_for_the_order_of_hypotheses(kind: str, dtype
             memories.append(model.encoder.reorder_encoder_out(memory, first))
         for step in (1, 2):
             watch.reads.clear()
-            prefix = empty(B * BEAM, step, dtype=torch.long)
-            order = empty(B * BEAM, dtype=torch.long)
-            for i, model in enumerate(models):
-                inputs = {"encoder_out": memories[i], "incremental_state": states[i]}
-                scores = model.decoder(prefix, **inputs)[0]
+            prefix, order = tokens(B * BEAM, step), tokens(B * BEAM)
+            for model, memory, state in zip(models, memories, states, strict=True):
+                scores, _ = model.decoder(prefix, encoder_out=memory, incremental_state=state)
                 assert (scores.shape[:2], scores.dtype) == ((B * BEAM, 1), DTYPES[dtype])
             for i, model in enumerate(models):
                 model.decoder.reorder_incremental_state_scripting(states[i], order)

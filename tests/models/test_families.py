@@ -1,6 +1,5 @@
 """Rows, architectures and options: published sizes, one model from every input, clear errors."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,27 +13,23 @@ from hydra.experimental import compose
 from omegaconf import OmegaConf
 from torch import nn
 
-import fairseq_mhe
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
-from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.families import FAMILIES, TRANSLATION, training_options
 from fairseq_mhe.models.tasks import make_task
-from fairseq_mhe.report.published import TRANSLATION as PUBLISHED
-from tests.fixtures.processes import fairseq
 
-# N = encoder + decoder layers, d_m, n, d, dropout, MHA and MHE counts (Xue & Aletras 2023, machine
-# translation table; counts to the last digit follow from the formulas).
-TABLE = {
-    "base": (12, 512, 8, 64, 0.1, 18_874_368, 6_515_712),
-    "16x32": (12, 512, 16, 32, 0.1, 18_874_368, 5_630_976),
-    "4x128": (12, 512, 4, 128, 0.1, 18_874_368, 8_285_184),
-    "4l": (8, 512, 8, 64, 0.1, 12_582_912, 4_343_808),
-    "8l": (16, 512, 8, 64, 0.1, 25_165_824, 8_687_616),
-    "12h": (12, 768, 12, 64, 0.15, 42_467_328, 13_312_512),
-    "big": (12, 1024, 16, 64, 0.3, 75_497_472, 22_468_608),
+# The paper's sizes (Xue & Aletras 2023, machine translation table): N = encoder + decoder layers,
+# d_m, n, d, dropout. tests/experiments/test_cost.py compares its counts of parameters.
+SIZES = {
+    "base": (12, 512, 8, 64, 0.1),
+    "16x32": (12, 512, 16, 32, 0.1),
+    "4x128": (12, 512, 4, 128, 0.1),
+    "4l": (8, 512, 8, 64, 0.1),
+    "8l": (16, 512, 8, 64, 0.1),
+    "12h": (12, 768, 12, 64, 0.15),
+    "big": (12, 1024, 16, 64, 0.3),
 }
 #: Reading this data would fail with another message, so options are checked before.
 NO_DATA = "/no such folder/bin"
@@ -49,21 +44,18 @@ def shapes(model: nn.Module) -> dict[str, torch.Size]:
     return {name: x.shape for name, x in model.named_parameters()}
 
 
-@pytest.mark.parametrize("row", TABLE)
-def test_row_has_the_published_size_and_counts(row: str) -> None:
-    layers, embed_dim, heads, head_dim, dropout, mha, mhe = TABLE[row]
+@pytest.mark.parametrize("row", SIZES)
+def test_row_has_the_published_size(row: str) -> None:
     model = build_on_meta(row, "mha")
-    assert len(model.encoder.layers) + len(model.decoder.layers) == layers
-    attention = model.decoder.layers[0].encoder_attn
-    shape = (attention.embed_dim, attention.num_heads, attention.head_dim)
-    assert shape == (embed_dim, heads, head_dim)
-    assert model.encoder.dropout_module.p == dropout
-    assert model.decoder.layers[0].fc1.out_features == 4 * embed_dim
-    assert attention_parameters(model) == mha
-    for kind in ("mhe_mul", "mhe_add"):
-        assert attention_parameters(build_on_meta(row, kind)) == mhe
-    assert f"{mha / 1e6:.2f}" == PUBLISHED[row]["mha"][0]
-    assert f"{mhe / 1e6:.2f}" == PUBLISHED[row]["mhe_mul"][0]
+    layer = model.decoder.layers[0]
+    attention = layer.encoder_attn
+    sizes = (
+        len(model.encoder.layers) + len(model.decoder.layers),
+        *(attention.embed_dim, attention.num_heads, attention.head_dim),
+        model.encoder.dropout_module.p,
+    )
+    assert sizes == SIZES[row]
+    assert layer.fc1.out_features == 4 * attention.embed_dim
 
 
 #: For each family its default, and a row with other values from fairseq's architectures.
@@ -105,10 +97,9 @@ def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
     with torch.device("meta"):
         theirs = build_model(args, make_task(VOCABULARY))
     assert shapes(ours) == shapes(theirs)
-    layers = ([*model.encoder.layers, *model.decoder.layers] for model in (ours, theirs))
-    for our_layer, their_layer in zip(*layers, strict=True):
-        assert our_layer.self_attn.num_heads == their_layer.self_attn.num_heads == 4
-        assert our_layer.normalize_before is their_layer.normalize_before is False
+    for model in (ours, theirs):
+        for layer in (*model.encoder.layers, *model.decoder.layers):
+            assert (layer.self_attn.num_heads, layer.normalize_before) == (4, False)
     assert ours.encoder.dropout_module.p == 0.3
 
 
@@ -143,45 +134,21 @@ def test_training_options_build_the_same_model(arch: str, task: str, different: 
     assert {name for name in expected if built[name] != expected[name]} == set()
 
 
-USELESS = "--collaborative-dim has no effect on --attention mha/skv: leave it out, or choose one"
+#: Options that do not fit, and what the message must name.
 BAD = [
-    ("--attention gqa --attention-kv-heads 3", "kv_heads 3 does not divide num_heads 8"),
-    ("--cross-attention gqa --attention-kv-heads -2", "kv_heads must be 1 or more, but is -2"),
-    ("--attention mha --decoder-attention skv --collaborative-dim 8", USELESS),
-    ("--cross-attention el --encoder-embed-dim 256", "num_heads 8 x head_dim 64 = 512 must equal"),
-    ("--attention mhe", "unknown attention 'mhe'; choose one of: mha, mhe_mul, mhe_add, sha, mqa"),
-    ("--attention skv --encoder-attention-heads 7", "embed_dim 512 is not divisible by"),
-    ("--attention mqa --attention-head-dim 0", "head_dim must be 1 or more, but is 0"),
-    ("--arch roberta_mhe_tiny --attention mha --head-embedding-std 1", "std has no effect on"),
-    ("--arch transformer_lm_mhe_tiny --decoder-attention-heads 3", "128 is not divisible by num_h"),
+    ("--attention gqa --attention-kv-heads 3", "kv_heads 3 .* num_heads 8"),
+    ("--cross-attention gqa --attention-kv-heads -2", "kv_heads .* -2"),
+    ("--attention mha --decoder-attention skv --collaborative-dim 8", "--collaborative-dim .*/skv"),
+    ("--cross-attention el --encoder-embed-dim 256", "num_heads 8 x head_dim 64 = 512"),
+    ("--attention mhe", "'mhe'; choose one of: mha, mhe_mul"),
+    ("--attention skv --encoder-attention-heads 7", "embed_dim 512"),
+    ("--attention mqa --attention-head-dim 0", "head_dim .* 0"),
+    ("--arch roberta_mhe_tiny --attention mha --head-embedding-std 1", "--head-embedding-std"),
+    ("--arch transformer_lm_mhe_tiny --decoder-attention-heads 3", "128 .* num_heads"),
 ]
 
 
-@pytest.mark.parametrize(("words", "message"), BAD)
-def test_bad_options_stop_the_parser_in_one_line(words: str, message: str) -> None:
-    with pytest.raises(UserError, match=f"^.*{message}.*$"):
+@pytest.mark.parametrize(("words", "named"), BAD)
+def test_bad_options_stop_the_parser_in_one_line(words: str, named: str) -> None:
+    with pytest.raises(UserError, match=f"^.*{named}.*$"):
         parse("--arch", "transformer_mhe_base", *words.split())
-
-
-LIMITS = [
-    "--attention gqa --attention-kv-heads 8",
-    "--attention mha --cross-attention gqa --attention-kv-heads 1",
-    "--attention collaborative --collaborative-dim 1",
-    "--attention el --encoder-embed-dim 256 --cross-attention skv",
-]
-
-
-@pytest.mark.parametrize("words", LIMITS)
-def test_options_at_their_limits_are_accepted(words: str) -> None:
-    parse("--arch", "transformer_mhe_base", *words.split())
-
-
-def test_fairseq_train_prints_the_error_alone_before_it_reads_data() -> None:
-    words, message = BAD[0]
-    user_dir = str(Path(fairseq_mhe.__file__).parent)
-    line = ["--user-dir", user_dir, "--arch", "transformer_mhe_base", *words.split()]
-    done = fairseq("train", NO_DATA, *line)
-    assert done.returncode != 0
-    assert done.stderr.startswith(f"fairseq-mhe: error: {message}")
-    assert done.stderr.count("\n") == 1
-    assert NO_DATA not in done.stdout
