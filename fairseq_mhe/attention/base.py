@@ -51,8 +51,6 @@ class Attention(nn.Module):
     linear_heads = True
     #: Whether keys and values are the same tensor, cached once.
     keys_are_values = False
-    #: Whether ``merge`` needs the sum of each row of weights, which is not 1 after dropout.
-    needs_row_sums = False
     #: Initial scale of the input projections (see `gain`); None: fairseq's, which depends on width.
     shared_projection_init: str | None = None
 
@@ -125,8 +123,8 @@ class Attention(nn.Module):
         """
         return attend(query, key, value, scale=self.scaling, **options)
 
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
-        """(B, H, T, dv) -> (T, B, C); ``row_sums`` (B, H, T, 1) is None where all rows sum to 1."""
+    def merge(self, heads: Tensor) -> Tensor:
+        """(B, H, T, dv) -> (T, B, C)."""
         return self.out_proj(join_heads(heads))
 
     def plain_heads(self) -> PlainHeads:
@@ -172,9 +170,12 @@ class Attention(nn.Module):
         """Return a projection of the input, initialised with the kind's gain."""
         return self.linear(in_features, out_features, self.gain(in_features))
 
-    def output_linear(self) -> nn.Linear:
-        """Return W_O, from n d to C numbers; its bias starts at zero, as in fairseq."""
-        layer = self.linear(self.num_heads * self.head_dim, self.embed_dim)
+    def output_linear(
+        self, in_features: int | None = None, gain: float = 1.0
+    ) -> nn.Linear:
+        """Return W_O, from n d or ``in_features`` to C numbers; its bias starts at 0."""
+        width = in_features or self.num_heads * self.head_dim
+        layer = self.linear(width, self.embed_dim, gain)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
         return layer
@@ -220,7 +221,8 @@ class Attention(nn.Module):
         cache = self._get_input_buffer(incremental_state)
         if static_kv and cache is not None and cache.filled:
             key = value = None  # the cache holds what they project to
-        q, k, v = self.project_inputs(query, key, value, key_padding_mask, cache)
+        memory: dict[str, Any] = {"padding": key_padding_mask, "cache": cache}
+        q, k, v = self.project_inputs(query, key, value, **memory)
         if cache is not None:
             if key is not None:
                 cache.append(k, v, key_padding_mask)
@@ -235,25 +237,20 @@ class Attention(nn.Module):
             attn_mask=attn_mask,
             dropout=dropout,
             need_weights=need_weights or need_head_weights,
-            need_row_sums=self.needs_row_sums and dropout > 0,
         )
-        output = self.merge(attended.heads, attended.row_sums)
+        output = self.merge(attended.heads)
         if attended.weights is None:
             return output, None
         by_head = attended.weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)
         return output, by_head if need_head_weights else by_head.mean(dim=0)
 
     def project_inputs(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        padding: Tensor | None,
-        cache: KeyValueCache | None,
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, **memory: Any
     ) -> tuple[Tensor, Any, Any]:
         """Return queries, and keys and values, or None for both without ``key`` and ``value``.
 
-        ``padding`` (B', S) is that of the key; ``cache`` holds what earlier decoding steps left.
+        ``memory`` is for kinds that read several positions: ``padding`` (B', S) of the key, and
+        the ``cache`` of earlier decoding steps. Each may be None.
         """
         queries = self.queries(query)
         if key is None or value is None:

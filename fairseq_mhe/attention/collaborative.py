@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, average, heads_of
 from fairseq_mhe.attention.options import Option
-from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
+from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
 
 _DIM_HELP = "width of the shared queries and keys (default: embedding dimension / 4)"
 
@@ -79,31 +79,32 @@ class CollaborativeAttention(Attention):
 
     def plain_heads(self) -> PlainHeads:
         """Queries contain m_i. The v_i are n more rows of the key's weight; query biases select."""
-        query, query_bias = head_projections(self.q_proj, 1)  # (1, D, C), (1, D)
+        value = Projection.of(self.v_proj, self.num_heads)
+        heads = PlainHeads.of(
+            self, Projection.of(self.q_proj), Projection.of(self.k_proj), value
+        )
         factors = self.mixing.detach().double()  # (n, D)
-        query_bias = query_bias.repeat(self.num_heads, 1)  # (n, D)
-        key, key_bias = head_projections(self.k_proj, 1)  # (1, D, kdim), (1, D)
-        if self.content_proj is not None:
-            # (1, n, kdim), (1, n)
-            content, no_bias = head_projections(self.content_proj, 1)
-            selectors = self.content_selectors().detach().double().squeeze(1)  # (n, n)
-            query = pad(query, (0, 0, 0, self.num_heads))  # (1, D + n, C)
-            factors = pad(factors, (0, self.num_heads))  # (n, D + n)
-            query_bias = torch.cat((query_bias, selectors), dim=1)  # (n, D + n)
-            key = torch.cat((key, content), dim=1)  # (1, D + n, kdim)
-            key_bias = torch.cat((key_bias, no_bias), dim=1)  # (1, D + n)
-        value = head_projections(self.v_proj, self.num_heads)
-        heads = PlainHeads.of(self, (query, query_bias), (key, key_bias), value)
-        return replace(heads, query_factors=factors)
+        heads = replace(heads, query_factors=factors)
+        if self.content_proj is None:
+            return heads
+        n, width = factors.shape
+        selectors = self.content_selectors().detach().double().squeeze(1)  # (n, n)
+        content = Projection.of(self.content_proj).weight  # (1, n, kdim)
+        return replace(
+            heads,
+            query=pad(heads.query, (0, 0, 0, n)),  # (1, D + n, C)
+            query_factors=pad(factors, (0, n)),  # (n, D + n)
+            query_bias=pad(selectors, (width, 0)),  # (n, D + n)
+            key=torch.cat((heads.key, content), dim=1),  # (1, D + n, kdim)
+        )
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         """Equation 7 with mixed keys, plus the content term of section 3.3."""
-        queries = affine(self.q_proj, x)  # (T, B, D)
-        keys = affine(self.k_proj, y)  # (S, B, D)
+        queries, keys = affine(self.q_proj, x), affine(self.k_proj, y)  # (T or S, B, D)
         scores = []
         for i, mixing in enumerate(self.mixing):
             score = torch.einsum("tbd,sbd->bts", queries, keys * mixing)
-            score = score * self.head_dim**-0.5
+            score = score / self.head_dim**0.5
             if self.content_proj is not None:  # its weight contains the scale already
                 content = affine(self.content_proj, y)[:, :, i]  # (S, B)
                 score = score + content.t().unsqueeze(1)

@@ -19,14 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from fairseq_mhe.attention import equations
 from fairseq_mhe.attention.base import Attention
-from fairseq_mhe.attention.equations import Result, affine, average, heads_of
+from fairseq_mhe.attention.filters import TAPS, filtered
 from fairseq_mhe.attention.fused import attend_scores, scores_of
 from fairseq_mhe.attention.options import shared_init
 from fairseq_mhe.attention.reference import Attended
-
-#: Keys that one score reads: as many as a head of MHE has embeddings.
-TAPS = 3
 
 
 class MHAConv(Attention):
@@ -42,8 +40,7 @@ class MHAConv(Attention):
         kv_heads = 1 if self.shares_keys_values else self.num_heads
         self.project(query_heads, kv_heads=kv_heads)
         # Filters start with norm 1 in each dimension, and with random signs, so that heads differ.
-        shape = self.num_heads, TAPS, self.head_dim
-        bits = torch.randint(0, 2, shape)  # (n, 3, d)
+        bits = torch.randint(0, 2, (self.num_heads, TAPS, self.head_dim))
         # In place, since on the "meta" device other products spend a second on imports of torch.
         signs = bits.to(torch.get_default_dtype()).mul_(2).sub_(1)
         self.taps = nn.Parameter(signs.mul_(TAPS**-0.5))  # (n, 3, d), e_ij
@@ -57,42 +54,30 @@ class MHAConv(Attention):
             key = key.masked_fill(padding.bool()[:, None, :, None], 0.0)
         if query.size(2) == 1:  # filtering one query is cheaper than filtering all keys
             return self.attend_once(query, key, value, **options)
-        filtered = key * self.taps[:, :1]  # (B, n, S, d)
-        for j in range(1, TAPS):
-            padded = pad(key, (0, 0, j, 0))  # zeros before the sentence
-            before = padded[:, :, : key.size(2)]
-            filtered = filtered + before * self.taps[:, j : j + 1]
+        taps = self.taps.transpose(0, 1).unsqueeze(2)  # (3, n, 1, d)
         heads = self.num_heads
         query, value = query.expand(-1, heads, -1, -1), value.expand(-1, heads, -1, -1)
-        return super().attend(query, filtered, value, **options)
+        return super().attend(query, filtered(key, taps, dim=-2), value, **options)
 
     def attend_once(
         self, query: Tensor, key: Tensor, value: Tensor, **options: Any
     ) -> Attended:
         """Attend with filtered queries: score s is the sum of part j's score of key s - j."""
         parts = scores_of(query * self.taps, key, self.scaling)  # (N, n, 3, S)
-        length = key.size(2)
         scores = parts[:, :, :1]
         for j in range(1, TAPS):
-            scores = scores + pad(parts[:, :, j : j + 1], (j, 0))[..., :length]
+            shifted = pad(parts[:, :, j : j + 1], (j, 0))[..., : key.size(2)]
+            scores = scores + shifted
         return attend_scores(scores, value, **options)  # of (N, n, 1, S)
 
-    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
-        queries = heads_of(self.q_proj, x, self.query_heads)
-        keys = heads_of(self.k_proj, y, self.kv_heads)
-        values = heads_of(self.v_proj, y, self.kv_heads)
-        scores, read = [], []
-        for i in range(self.num_heads):
-            q, k = queries[i % len(queries)], keys[i % len(keys)]
-            score = x.new_zeros(x.size(1), len(x), len(y))  # (B, T, S)
-            for j in range(TAPS):
-                for s in range(j, len(y)):
-                    product = q * self.taps[i, j] * k[s - j]  # (T, B, d)
-                    score[:, :, s] += product.sum(dim=2).t()  # (B, T)
-            scores.append(score * self.head_dim**-0.5)
-            read.append(values[i % len(values)])
-        heads, weights = average(scores, read, mask)
-        return affine(self.out_proj, heads), weights
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> equations.Result:
+        queries = equations.heads_of(self.q_proj, x, self.query_heads)
+        keys = equations.heads_of(self.k_proj, y, self.kv_heads)
+        values = equations.heads_of(self.v_proj, y, self.kv_heads)
+        read = []
+        for i, taps in enumerate(self.taps):
+            read.append(equations.filtered(keys[i % len(keys)], taps))
+        return equations.attend_heads(queries, read, values, mask, self.out_proj)
 
 
 class MHEConv(MHAConv):

@@ -8,18 +8,15 @@ Parameters without biases: 2 C n d + kdim n d + vdim n d + 9 n d.
 Primer is a decoder; here an encoder's filters look back, too. Biases are added after the filters.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, pad
+from torch.nn.functional import linear
 
+from fairseq_mhe.attention import equations
 from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.cache import KeyValueCache
-from fairseq_mhe.attention.equations import Result, affine, attend_heads
-
-TAPS = 3
+from fairseq_mhe.attention.filters import TAPS, filtered
 
 
 class DepthwiseConvAttention(Attention):
@@ -52,53 +49,40 @@ class DepthwiseConvAttention(Attention):
 
     def filtered(self, x: Tensor, layer: nn.Linear, taps: Tensor) -> Tensor:
         """(S, B, width) -> (B, n, S, d): project, filter by ``taps`` (3, n d), add the bias."""
-        projected = linear(x, layer.weight)  # (S, B, n d)
-        padded = pad(projected, (0, 0, 0, 0, TAPS - 1, 0))  # (2 + S, B, n d)
-        result = projected * taps[0]
-        for j in range(1, TAPS):
-            result = result + padded.narrow(0, TAPS - 1 - j, len(x)) * taps[j]
+        result = filtered(linear(x, layer.weight), taps, dim=-3)  # (S, B, n d)
         if layer.bias is not None:
             result = result + layer.bias
         return split_heads(result, self.num_heads)
 
     def project_inputs(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        padding: Tensor | None,
-        cache: KeyValueCache | None,
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, **memory: Any
     ) -> tuple[Tensor, Any, Any]:
         """Filter over the inputs of earlier decoding steps, too; inputs at padding are 0."""
-        own = key is query
+        padding, cache = memory["padding"], memory["cache"]
+        of_itself = key is query
         if key is not None and value is not None and padding is not None:
             hidden = padding.bool().t().unsqueeze(2)  # (S, B, 1)
             key, value = key.masked_fill(hidden, 0.0), value.masked_fill(hidden, 0.0)
-            query = key if own else query
-        earlier = 0  # inputs of earlier steps before the query
-        if cache is not None:
-            query = cache.after_earlier(query, TAPS - 1)
-            earlier = TAPS - 1
-        queries = self.queries(query)[:, :, earlier:]
-        if own:
-            keys, values = self.keys_values(query, query)
-            return queries, keys[:, :, earlier:], values[:, :, earlier:]
-        if key is None or value is None:
-            return queries, None, None
-        return queries, *self.keys_values(key, value)
+        if of_itself and key is not None:
+            query = key
+        if cache is None:
+            return super().project_inputs(query, key, value)
+        earlier = TAPS - 1
+        query = cache.after_earlier(query, earlier)  # (2 + T, B, C)
+        if of_itself:
+            key = value = query
+        queries, keys, values = super().project_inputs(query, key, value)
+        if of_itself:
+            keys, values = keys[:, :, earlier:], values[:, :, earlier:]
+        return queries[:, :, earlier:], keys, values
 
-    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
-        def filtered(inputs: Tensor, layer: nn.Linear, taps: Tensor) -> Sequence[Tensor]:
-            plain = inputs @ layer.weight.t()  # (S, B, n d)
-            result = plain * taps[0]
-            for t in range(len(plain)):
-                for j in range(1, min(TAPS, t + 1)):
-                    result[t] = result[t] + taps[j] * plain[t - j]
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> equations.Result:
+        def heads_of(inputs: Tensor, layer: nn.Linear, taps: Tensor) -> Any:
+            result = equations.filtered(inputs @ layer.weight.t(), taps)
             result = result if layer.bias is None else result + layer.bias
             return result.chunk(self.num_heads, dim=-1)
 
-        queries = filtered(x, self.q_proj, self.q_taps)
-        keys = filtered(y, self.k_proj, self.k_taps)
-        values = filtered(y, self.v_proj, self.v_taps)
-        heads, weights = attend_heads(queries, keys, values, mask)
-        return affine(self.out_proj, heads), weights
+        queries = heads_of(x, self.q_proj, self.q_taps)
+        keys = heads_of(y, self.k_proj, self.k_taps)
+        values = heads_of(y, self.v_proj, self.v_taps)
+        return equations.attend_heads(queries, keys, values, mask, self.out_proj)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
-from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
+from fairseq_mhe.attention.equations import Result, attend_heads, heads_of
+from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
 
 
 class ELAttention(Attention):
@@ -36,14 +36,13 @@ class ELAttention(Attention):
 
     def plain_heads(self) -> PlainHeads:
         """Rows of the identity are the weights that slice the input into keys and values."""
-        query = head_projections(self.q_proj, self.num_heads)
-        identity = torch.eye(self.kdim, dtype=torch.float64, device=query[0].device)
-        slices = identity.unflatten(0, (self.num_heads, -1))  # (n, d, n d)
-        no_bias = slices.new_zeros(slices.shape[:2])  # (n, d)
-        return PlainHeads.of(self, query, (slices, no_bias), (slices, no_bias))
+        query = Projection.of(self.q_proj, self.num_heads)
+        identity = torch.eye(self.kdim, dtype=torch.float64, device=query.weight.device)
+        weight = identity.unflatten(0, (self.num_heads, -1))  # (n, d, n d)
+        slices = Projection(weight, bias=weight.new_zeros(weight.shape[:2]))
+        return PlainHeads.of(self, query, slices, slices)
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         queries = heads_of(self.q_proj, x, self.num_heads)
         slices = y.chunk(self.num_heads, dim=-1)
-        heads, weights = attend_heads(queries, slices, slices, mask)
-        return affine(self.out_proj, heads), weights
+        return attend_heads(queries, slices, slices, mask, self.out_proj)

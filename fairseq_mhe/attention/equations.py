@@ -25,27 +25,47 @@ def heads_of(layer: nn.Linear, x: Tensor, heads: int) -> Sequence[Tensor]:
     return affine(layer, x).chunk(heads, dim=-1)
 
 
+def filtered(x: Tensor, taps: Tensor) -> Tensor:
+    """(T, B, d), (J, d) -> (T, B, d): sum_j taps_j x_{t-j}, with x = 0 before the sentence."""
+    positions = []
+    for t in range(len(x)):
+        read = range(min(len(taps), t + 1))
+        positions.append(torch.stack([taps[j] * x[t - j] for j in read]).sum(dim=0))
+    return torch.stack(positions)
+
+
 def attend_heads(
     queries: Sequence[Tensor],
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
     mask: Tensor,
+    output: nn.Linear,
 ) -> Result:
-    """Return each head's softmax(Q_i K_i^T / sqrt(d)) V_i side by side, (T, B, n d), and weights.
+    """Return concat_i(softmax(Q_i K_i^T / sqrt(d)) V_i) W_O, and the weights.
 
-    ``queries``, ``keys`` and ``values``: one (T or S, B, d) for each head.
+    ``queries``, ``keys`` and ``values``: one (T or S, B, d) for each head, or for each group of
+    adjacent heads.
     """
     scores = []
-    for q, k in zip(queries, keys, strict=True):
+    count = max(len(queries), len(keys))
+    for i in range(count):
+        q, k = queries[i * len(queries) // count], keys[i * len(keys) // count]
         scores.append(torch.einsum("tbd,sbd->bts", q, k) / q.size(-1) ** 0.5)
-    return average(scores, values, mask)
+    heads, weights = average(scores, values, mask)
+    return affine(output, heads), weights
 
 
-def average(scores: Sequence[Tensor], values: Sequence[Tensor], mask: Tensor) -> Result:
-    """Return softmax(S_i) V_i side by side, given scores (B, T, S) and values (S, B, d)."""
+def average(
+    scores: Sequence[Tensor], values: Sequence[Tensor], mask: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return softmax(S_i) V_i side by side, (T, B, n d), and the weights.
+
+    ``scores``: (B, T, S) for each head; ``values``: (S, B, d) for each head or group of heads.
+    """
     heads, weights = [], []
-    for score, v in zip(scores, values, strict=True):
+    for i, score in enumerate(scores):
         w = torch.softmax(score.masked_fill(mask, float("-inf")), dim=-1)  # (B, T, S)
+        v = values[i * len(values) // len(scores)]
         heads.append(torch.einsum("bts,sbd->tbd", w, v))
         weights.append(w)
     return torch.cat(heads, dim=-1), torch.stack(weights)

@@ -42,23 +42,19 @@ def attend(
     attn_mask: Mask | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
-    need_row_sums: bool = False,
 ) -> Attended:
     """Return softmax(Q_i K_i^T * scale + mask) V_i of each head as `attend_reference`, but fast.
 
-    Arguments are those of `attend_reference`. ``need_weights``, ``need_row_sums``: return the
-    weights, or each row's sum of them after dropout.
+    Arguments are those of `attend_reference`. ``need_weights``: return the weights, too.
     """
     masks: dict[str, Any] = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask}
     if need_weights:
         return attend_reference(query, key, value, scale=scale, dropout=dropout, **masks)
-    if not need_row_sums and _fusible(query, key, value, dropout):
+    if _fusible(query, key, value, dropout):
         heads = _attend_fused(query, key, value, scale=scale, dropout=dropout, **masks)
         return Attended(heads[..., : value.size(3)])
     scores = scores_of(query, key, scale)
-    return attend_scores(
-        scores, value, dropout=dropout, need_row_sums=need_row_sums, **masks
-    )
+    return attend_scores(scores, value, dropout=dropout, **masks)
 
 
 def scores_of(query: Tensor, key: Tensor, scale: float) -> Tensor:
@@ -70,25 +66,28 @@ def scores_of(query: Tensor, key: Tensor, scale: float) -> Tensor:
 
 
 def attend_scores(
+    scores: Tensor, value: Tensor, *, need_weights: bool = False, **options: Any
+) -> Attended:
+    """Return softmax(scores + mask) V of each head: (N, H, T, S), (B, Hv, S, dv) -> `Attended`.
+
+    ``options``: masks and dropout as in `weights_of`.
+    """
+    weights, dropped = weights_of(scores, **options)
+    grouped = _group_rows(dropped, *value.shape[:2])  # (B, Hv, R, S)
+    heads = torch.matmul(grouped, value)  # (B, Hv, R, dv)
+    return Attended(_ungroup_rows(heads, scores.shape), weights if need_weights else None)
+
+
+def weights_of(
     scores: Tensor,
-    value: Tensor,
     *,
     key_padding_mask: Tensor | None = None,
     attn_mask: Mask | None = None,
     dropout: float = 0.0,
-    need_weights: bool = False,
-    need_row_sums: bool = False,
-) -> Attended:
-    """Return softmax(scores + mask) V of each head: (N, H, T, S), (B, Hv, S, dv) -> `Attended`."""
-    weights = softmax(hide(scores, key_padding_mask, attn_mask))  # (N, H, T, S)
-    dropped = drop(weights, dropout) if dropout else weights
-    grouped = _group_rows(dropped, *value.shape[:2])  # (B, Hv, R, S)
-    heads = torch.matmul(grouped, value)  # (B, Hv, R, dv)
-    return Attended(
-        _ungroup_rows(heads, scores.shape),
-        weights if need_weights else None,
-        dropped.sum(dim=-1, keepdim=True) if need_row_sums else None,
-    )
+) -> tuple[Tensor, Tensor]:
+    """Return softmax(scores + mask), (N, H, T, S), before and after dropout."""
+    weights = softmax(hide(scores, key_padding_mask, attn_mask))
+    return weights, drop(weights, dropout) if dropout else weights
 
 
 def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:

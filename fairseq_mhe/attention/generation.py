@@ -4,17 +4,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.cache import KeyValueCache
 
 
 class GenerationAttention(Attention):
     """The `PlainHeads` of a trained layer: H query heads, Hk key heads and Hv value heads.
 
     The weights contain the scale of the scores and whatever a kind does to its heads. So MHE
-    decodes as multi-query attention does. There are no key biases, which softmax ignores. The bias
-    of the output takes those of the values, since weights sum to 1 without dropout.
+    decodes as multi-query attention does. The bias of the output takes those of the values, since
+    weights sum to 1 without dropout. Keys that are the input itself, as in `el`, cost no product.
 
     Args:
         layer: a sublayer that has plain heads.
@@ -26,6 +26,8 @@ class GenerationAttention(Attention):
 
     not_foldable_because = "it is made for generation already"
 
+    #: One projection to queries, keys and values; None: each has a projection of its own.
+    in_proj: nn.Linear | None
     #: Where heads share a query, what makes each head's own of it.
     query_factors: Tensor | None  # (H, 1, dk)
     query_bias: Tensor | None  # (H, 1, dk)
@@ -43,18 +45,13 @@ class GenerationAttention(Attention):
         if not shared_query:
             heads = heads.with_own_queries()
         self.scaling = heads.scale
-        self.of_itself = of_itself
         self.keys_are_values = heads.value is heads.key
-        self.head_counts = len(heads.query), len(heads.key), len(heads.value)
-        weights = [
-            heads.query.flatten(0, 1),
-            heads.key.flatten(0, 1),
-        ]  # (H dk, C), (Hk dk, M)
+        parts = [heads.query, heads.key]  # (Hq, dk, C), (Hk, dk, M)
         if not self.keys_are_values:
-            weights.append(heads.value.flatten(0, 1))  # (Hv dv, M)
+            parts.append(heads.value)  # (Hv, dv, M)
+        self.head_counts = [len(part) for part in parts]
+        weights = [part.flatten(0, 1) for part in parts]  # (heads width, in) each
         self.widths = [len(weight) for weight in weights]
-        output = heads.output.transpose(0, 1).flatten(1)  # (C, H dv)
-        output_bias = output @ heads.value_bias.flatten() + heads.output_bias  # (C,)
         like = next(layer.parameters())
         shared = len(heads.query) < len(heads.output)
         factors = heads.query_factors
@@ -62,15 +59,16 @@ class GenerationAttention(Attention):
         self.query_factors = None if factors is None else _parameter(factors, like)
         self.query_bias = _parameter(heads.query_bias, like) if added else None
         bias = None if shared else heads.query_bias.flatten()  # (H dk,)
-        if of_itself:
-            if bias is not None:
-                bias = torch.cat((bias, bias.new_zeros(sum(self.widths) - len(bias))))
+        self.in_proj = None
+        if of_itself and not _is_identity(weights[1]):
             self.in_proj = _linear(torch.cat(weights), bias, like)
         else:
             self.q_proj = _linear(weights[0], bias, like)
             self.k_proj = _linear(weights[1], None, like)
             if not self.keys_are_values:
                 self.v_proj = _linear(weights[2], None, like)
+        output = heads.output.transpose(0, 1).flatten(1)  # (C, H dv)
+        output_bias = output @ heads.value_bias.flatten() + heads.output_bias  # (C,)
         self.out_proj = _linear(output, output_bias, like)
 
     def build(self) -> None:
@@ -82,15 +80,10 @@ class GenerationAttention(Attention):
         return sum(self.widths[1:])
 
     def project_inputs(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        padding: Tensor | None,
-        cache: KeyValueCache | None,
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, **_: Any
     ) -> tuple[Tensor, Any, Any]:
         """Return queries (B, H, T, dk), keys (B, Hk, S, dk) and values (B, Hv, S, dv)."""
-        if self.of_itself:
+        if self.in_proj is not None:
             parts = self.in_proj(query).split(self.widths, dim=2)
         elif key is None:
             return self.own_queries(self.q_proj(query)), None, None
@@ -133,11 +126,22 @@ def _parameter(x: Tensor, like: Tensor) -> nn.Parameter:
     return nn.Parameter(x.unsqueeze(1).to(like), requires_grad=False)
 
 
-def _linear(weight: Tensor, bias: Tensor | None, like: Tensor) -> nn.Linear:
-    """Return a layer (in -> out) of the type and device of ``like``, without a bias of zeros."""
+def _is_identity(weight: Tensor) -> bool:
+    """Return whether a product with ``weight`` (out, in) changes nothing."""
+    return torch.equal(weight, torch.eye(*weight.shape).to(weight))
+
+
+def _linear(weight: Tensor, bias: Tensor | None, like: Tensor) -> Any:
+    """Return a projection (in -> out) of the type and device of ``like``.
+
+    ``bias``: of the first outputs, left out if it is zero; None: of no output.
+    """
+    if bias is None and _is_identity(weight):
+        return nn.Identity()
     outputs, inputs = weight.shape
     layer = nn.Linear(inputs, outputs, bias=False, device="meta")
     layer.weight = nn.Parameter(weight.to(like), requires_grad=False)
     if bias is not None and bias.any():
+        bias = pad(bias, (0, outputs - len(bias)))
         layer.bias = nn.Parameter(bias.to(like), requires_grad=False)
     return layer

@@ -10,7 +10,7 @@ import math
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention
-from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
+from fairseq_mhe.attention.equations import Result, attend_heads, heads_of
 from fairseq_mhe.attention.options import KV_HEADS
 
 
@@ -29,14 +29,9 @@ class MultiQueryAttention(Attention):
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         queries = heads_of(self.q_proj, x, self.num_heads)
-        groups = (
-            heads_of(self.k_proj, y, self.kv_heads),
-            heads_of(self.v_proj, y, self.kv_heads),
-        )
-        size = self.num_heads // self.kv_heads
-        keys, values = ([head for head in heads for _ in range(size)] for heads in groups)
-        heads, weights = attend_heads(queries, keys, values, mask)
-        return affine(self.out_proj, heads), weights
+        keys = heads_of(self.k_proj, y, self.kv_heads)
+        values = heads_of(self.v_proj, y, self.kv_heads)
+        return attend_heads(queries, keys, values, mask, self.out_proj)
 
 
 class GroupedQueryAttention(MultiQueryAttention):

@@ -15,7 +15,7 @@ from torch.nn.functional import rms_norm
 from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
 from fairseq_mhe.attention.options import Option
-from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
+from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
 
 NORM_EPS = 1e-6
 _RANK_HELP = "rank of the queries of all heads (default: 2 x width of a head)"
@@ -56,11 +56,9 @@ class FactorizedQueryAttention(Attention):
     def plain_heads(self) -> PlainHeads:
         """Without the norm, A B_i is the projection of a head's queries."""
         heads = PlainHeads.of_projections(self)
-        down, down_bias = head_projections(self.q_down_proj, 1)  # (1, r, C), (1, r)
-        bias = (heads.query @ down_bias.unsqueeze(2)).squeeze(2)  # (n, d)
-        return replace(
-            heads, query=heads.query @ down, query_bias=bias + heads.query_bias
-        )
+        query = Projection.of(self.q_down_proj).then(heads.query)  # (n, d, C), (n, d)
+        bias = query.bias + heads.query_bias
+        return replace(heads, query=query.weight, query_bias=bias)
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         latent = affine(self.q_down_proj, x)  # (T, B, r)
@@ -68,7 +66,5 @@ class FactorizedQueryAttention(Attention):
             mean_square = latent.square().mean(dim=-1, keepdim=True)
             latent = latent / (mean_square + NORM_EPS).sqrt()
         queries = heads_of(self.q_proj, latent, self.num_heads)
-        keys = [affine(self.k_proj, y)] * self.num_heads
-        values = [affine(self.v_proj, y)] * self.num_heads
-        heads, weights = attend_heads(queries, keys, values, mask)
-        return affine(self.out_proj, heads), weights
+        keys, values = [affine(self.k_proj, y)], [affine(self.v_proj, y)]
+        return attend_heads(queries, keys, values, mask, self.out_proj)

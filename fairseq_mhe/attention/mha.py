@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention
-from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
+from fairseq_mhe.attention.equations import Result, attend_heads, heads_of
 
 
 class MultiheadAttention(Attention):
@@ -32,5 +32,4 @@ class MultiheadAttention(Attention):
         queries = heads_of(self.q_proj, x, self.num_heads)
         keys = heads_of(self.k_proj, y, self.num_heads)
         values = heads_of(self.v_proj, y, self.num_heads)
-        heads, weights = attend_heads(queries, keys, values, mask)
-        return affine(self.out_proj, heads), weights
+        return attend_heads(queries, keys, values, mask, self.out_proj)

@@ -7,18 +7,19 @@ Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C.
 
 psi acts on each dimension alone, so one key head K and one value head V serve all heads exactly:
 the code applies the key's embedding to the query, and the value's embedding after the weighted sum.
-``equation`` is the paper's form, which the tests compare with the code.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
 from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, join_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads
 from fairseq_mhe.attention.plain_heads import PlainHeads
+from fairseq_mhe.attention.reference import Attended
 
 
 class _HeadEmbeddingAttention(Attention):
@@ -34,11 +35,6 @@ class _HeadEmbeddingAttention(Attention):
         self.key_embedding = self.normal(*shape, std=std)  # (n, d), e^K
         self.value_embedding = self.normal(*shape, std=std)  # (n, d), e^V
 
-    def shared_query(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, 1, T, d): Q, copied to this order, since every head reads it."""
-        length, batch, _ = x.shape
-        return self.q_proj(x).transpose(0, 1).reshape(batch, 1, length, self.head_dim)
-
     def psi(self, a: Tensor | float, b: Tensor) -> Tensor:
         """Join a number, or the input (..., d), with embeddings (..., d)."""
         raise NotImplementedError
@@ -48,8 +44,7 @@ class _HeadEmbeddingAttention(Attention):
         queries = [self.psi(q, embedding) for embedding in self.query_embedding]
         keys = [self.psi(k, embedding) for embedding in self.key_embedding]
         values = [self.psi(v, embedding) for embedding in self.value_embedding]
-        heads, weights = attend_heads(queries, keys, values, mask)
-        return affine(self.out_proj, heads), weights
+        return attend_heads(queries, keys, values, mask, self.out_proj)
 
 
 class MHEMul(_HeadEmbeddingAttention):
@@ -65,13 +60,12 @@ class MHEMul(_HeadEmbeddingAttention):
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, d): psi(Q) psi(K)^T = (Q * (1 + e_i^Q) * (1 + e_i^K)) K^T."""
         factors = self.psi(self.psi(1, self.query_embedding), self.key_embedding)
-        return self.shared_query(x) * factors.unsqueeze(1)
+        # Every head reads Q, so its numbers shall lie in order.
+        return super().queries(x).contiguous() * factors.unsqueeze(1)
 
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
-        """(B, n, T, d) -> (T, B, C): with weights A, A psi(V) = (A V) * (1 + e_i^V).
-
-        W_O takes these factors, since it is smaller than the heads.
-        """
+    def merge(self, heads: Tensor) -> Tensor:
+        """(B, n, T, d) -> (T, B, C): with weights A, A psi(V) = (A V) * (1 + e_i^V)."""
+        # W_O takes these factors, since it is smaller than the heads.
         factors = self.psi(1, self.value_embedding).flatten()  # (n d,)
         weight = self.out_proj.weight * factors  # (C, n d)
         return linear(join_heads(heads), weight, self.out_proj.bias)
@@ -92,8 +86,6 @@ class MHEMul(_HeadEmbeddingAttention):
 class MHEAdd(_HeadEmbeddingAttention):
     """MHE-Add."""
 
-    needs_row_sums = True
-
     def psi(self, a: Tensor | float, b: Tensor) -> Tensor:
         return a + b
 
@@ -104,13 +96,20 @@ class MHEAdd(_HeadEmbeddingAttention):
         demands a gradient for e^K.
         """
         shift = self.query_embedding + 0.0 * self.key_embedding  # (n, d)
-        return self.shared_query(x) + shift.unsqueeze(1)
+        return super().queries(x).contiguous() + shift.unsqueeze(1)
 
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
-        """(B, n, T, d) -> (T, B, C): with weights A, A psi(V) = A V + (row sum of A) e_i^V."""
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, **options: Any
+    ) -> Attended:
+        """With weights A, A psi(V) = A V + (sum of A) e_i^V. Only dropout makes the sum no 1."""
         shift = self.value_embedding.unsqueeze(1)  # (n, 1, d)
-        shift = shift if row_sums is None else row_sums * shift
-        return self.out_proj(join_heads(heads + shift))
+        if not options.get("dropout"):
+            heads, weights = super().attend(query, key, value, **options)
+            return Attended(heads + shift, weights)
+        value_and_one = pad(value, (0, 1), value=1.0)  # A averages the 1 to its sum
+        heads, weights = super().attend(query, key, value_and_one, **options)
+        heads, sums = heads.split(self.head_dim, dim=3)
+        return Attended(heads + sums * shift, weights)
 
     def plain_heads(self) -> PlainHeads:
         """e^Q and e^V become biases of the query and value; e^K changes nothing."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from fairseq_mhe.attention.base import Attention, join_heads, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
 from fairseq_mhe.attention.options import Option
-from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
+from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
 
 _LATENT_DIM_HELP = (
     "numbers cached for a position, from which all heads compute keys and values "
@@ -52,28 +52,26 @@ class LatentAttention(Attention):
         """(T, B, C) -> (B, n, T, r): X W_Q^i W_UK^i^T."""
         queries = split_heads(self.q_proj(x), self.num_heads)  # (B, n, T, d)
         up = self.k_up_proj.weight.unflatten(0, (self.num_heads, -1))  # (n, d, r)
-        return head_by_head(queries, up)
+        return torch.einsum("bntd,ndr->bntr", queries, up)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim) -> one tensor (B, 1, S, r) for both; ``value`` equals ``key``."""
         latent = self.down_proj(key).transpose(0, 1).unsqueeze(1)
         return latent, latent
 
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
+    def merge(self, heads: Tensor) -> Tensor:
         """(B, n, T, r) -> (T, B, C): multiply head i by W_UV^i, then all heads by W_O."""
         up = self.v_up_proj.weight.unflatten(0, (self.num_heads, -1))  # (n, d, r)
-        values = head_by_head(heads, up.transpose(1, 2))  # (B, n, T, d)
+        values = torch.einsum("bntr,ndr->bntd", heads, up)
         return self.out_proj(join_heads(values))
 
     def plain_heads(self) -> PlainHeads:
         """The latent vector is key and value; W_Q^i takes W_UK^i, and W_O takes W_UV^i."""
-        latent = head_projections(self.down_proj, 1)  # (1, r, kdim), (1, r)
-        query, bias = head_projections(self.q_proj, self.num_heads)  # (n, d, C), (n, d)
-        key_up, _ = head_projections(self.k_up_proj, self.num_heads)  # (n, d, r)
-        value_up, _ = head_projections(self.v_up_proj, self.num_heads)  # (n, d, r)
-        query = key_up.transpose(1, 2) @ query  # (n, r, C)
-        bias = (bias.unsqueeze(1) @ key_up).squeeze(1)  # (n, r)
-        heads = PlainHeads.of(self, (query, bias), latent, latent)
+        latent = Projection.of(self.down_proj)
+        key_up = Projection.of(self.k_up_proj, self.num_heads).weight  # (n, d, r)
+        value_up = Projection.of(self.v_up_proj, self.num_heads).weight  # (n, d, r)
+        query = Projection.of(self.q_proj, self.num_heads).then(key_up.transpose(1, 2))
+        heads = PlainHeads.of(self, query, latent, latent)
         return replace(heads, output=heads.output @ value_up)  # (n, C, r)
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
@@ -81,12 +79,4 @@ class LatentAttention(Attention):
         queries = heads_of(self.q_proj, x, self.num_heads)
         keys = heads_of(self.k_up_proj, latent, self.num_heads)
         values = heads_of(self.v_up_proj, latent, self.num_heads)
-        heads, weights = attend_heads(queries, keys, values, mask)
-        return affine(self.out_proj, heads), weights
-
-
-def head_by_head(x: Tensor, weights: Tensor) -> Tensor:
-    """Multiply each head of x (B, n, T, a) by its matrix in ``weights`` (n, a, b): (B, n, T, b)."""
-    rows = x.transpose(0, 1).flatten(1, 2)  # (n, B T, a)
-    products = torch.bmm(rows, weights)  # (n, B T, b)
-    return products.unflatten(1, (len(x), -1)).transpose(0, 1)
+        return attend_heads(queries, keys, values, mask, self.out_proj)

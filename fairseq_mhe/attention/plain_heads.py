@@ -1,15 +1,33 @@
 """A sublayer folded into plain heads that compute exactly the same, with float64 weights."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.common.errors import UserError
 
-#: Weights (heads, d, in) and biases (heads, d).
-Projection = tuple[Tensor, Tensor]
+
+class Projection(NamedTuple):
+    """The products of an input with each head's weight, plus the head's bias."""
+
+    weight: Tensor  # (heads, d, in)
+    bias: Tensor  # (heads, d)
+
+    @classmethod
+    def of(cls, layer: nn.Linear, heads: int = 1) -> Self:
+        """Return what ``layer`` computes for so many heads, in float64; no bias is a bias of 0."""
+        weight = layer.weight.detach().double()  # (heads d, in)
+        bias = weight.new_zeros(len(weight))
+        if layer.bias is not None:
+            bias = layer.bias.detach().double()
+        return cls(weight.unflatten(0, (heads, -1)), bias.unflatten(0, (heads, -1)))
+
+    def then(self, matrices: Tensor) -> "Projection":
+        """Return this projection, multiplied by each head's matrix in ``matrices`` (n, e, d)."""
+        bias = matrices @ self.bias.unsqueeze(2)  # (n, e, 1)
+        return Projection(matrices @ self.weight, bias.squeeze(2))
 
 
 @dataclass(frozen=True)
@@ -17,9 +35,10 @@ class PlainHeads:
     """H query heads that read Hk key heads and Hv value heads; Hk and Hv divide H.
 
     At a position with the inputs x (C,) and y (M,), head i has the query q_i = query_i x +
-    query_bias_i, and reads the key k = key_j y + key_bias_j of j = i // (H / Hk) and the value v_i
-    = value_l y + value_bias_i of l = i // (H / Hv). It is softmax(scale q_i k^T) v_i. The output is
-    the sum over heads of ``output_i`` times head i, plus ``output_bias``.
+    query_bias_i, and reads the key k = key_j y of j = i // (H / Hk) and the value v_i = value_l y +
+    value_bias_i of l = i // (H / Hv). It is softmax(scale q_i k^T) v_i. The output is the sum over
+    heads of ``output_i`` times head i, plus ``output_bias``. Keys have no biases, since softmax
+    ignores them: they add the same number to all scores of a query.
 
     Hq is H, or 1 if all heads share the weight: then q_i = query_factors_i * (query x) +
     query_bias_i, by elements.
@@ -30,7 +49,6 @@ class PlainHeads:
     query: Tensor  # (Hq, dk, C)
     query_bias: Tensor  # (H, dk)
     key: Tensor  # (Hk, dk, M)
-    key_bias: Tensor  # (Hk, dk)
     value: Tensor  # (Hv, dv, M)
     value_bias: Tensor  # (H, dv), one for each query head
     output: Tensor  # (H, C, dv)
@@ -40,37 +58,47 @@ class PlainHeads:
 
     @classmethod
     def of(
-        cls, layer: Any, query: Projection, key: Projection, value: Projection
+        cls,
+        layer: Any,
+        query: Projection,
+        key: Projection,
+        value: Projection,
+        output: Tensor | None = None,
     ) -> Self:
-        """Return heads with these projections, and with W_O and the scale of an attention layer."""
-        output = layer.out_proj.weight.detach().double()
-        output = output.unflatten(1, (layer.num_heads, -1)).transpose(0, 1)  # (H, C, dv)
-        value_weight, bias = value
-        value_bias = bias.repeat_interleave(len(output) // len(bias), dim=0)  # (H, dv)
+        """Return heads with these projections, and with W_O and the scale of an attention layer.
+
+        ``output``: (H, C, dv) in place of W_O.
+        """
+        merging = Projection.of(layer.out_proj)  # (1, C, H dv), (1, C)
+        if output is None:
+            output = merging.weight[0].unflatten(1, (layer.num_heads, -1)).transpose(0, 1)
+
+        def for_each_head(bias: Tensor) -> Tensor:
+            return bias.repeat_interleave(len(output) // len(bias), dim=0)
+
         return cls(
-            *query,
-            *key,
-            value_weight,
-            value_bias,
-            output,
-            bias_of(layer.out_proj),
-            layer.scaling,
+            query=query.weight,
+            query_bias=for_each_head(query.bias),
+            key=key.weight,
+            value=value.weight,
+            value_bias=for_each_head(value.bias),
+            output=output,
+            output_bias=merging.bias[0],
+            scale=layer.scaling,
         )
 
     @classmethod
     def of_projections(cls, layer: Any) -> Self:
         """Return an attention layer's heads."""
-        weight, bias = head_projections(layer.q_proj, layer.query_heads)
-        copies = layer.num_heads // layer.query_heads
-        query = weight, bias.repeat_interleave(copies, 0)
-        key = head_projections(layer.k_proj, layer.kv_heads)
-        value = head_projections(layer.v_proj, layer.kv_heads)
+        query = Projection.of(layer.q_proj, layer.query_heads)
+        key = Projection.of(layer.k_proj, layer.kv_heads)
+        value = Projection.of(layer.v_proj, layer.kv_heads)
         return cls.of(layer, query, key, value)
 
     @property
     def biased(self) -> bool:
         """Whether any bias differs from zero."""
-        biases = (self.query_bias, self.key_bias, self.value_bias, self.output_bias)
+        biases = (self.query_bias, self.value_bias, self.output_bias)
         return any(bool(bias.any()) for bias in biases)
 
     def scaled(self, scale: float) -> Self:
@@ -94,42 +122,28 @@ class PlainHeads:
         def spread(x: Tensor) -> Tensor:
             return x.repeat_interleave(heads // len(x), dim=0)
 
+        own = self.with_own_queries()
         return replace(
-            self,
-            query=spread(self.with_own_queries().query),
-            query_bias=spread(self.query_bias),
-            query_factors=None,
-            key=spread(self.key),
-            key_bias=spread(self.key_bias),
-            value=spread(self.value),
-            value_bias=spread(self.value_bias),
-            output=spread(self.output) / copies,
+            own,
+            query=spread(own.query),
+            query_bias=spread(own.query_bias),
+            key=spread(own.key),
+            value=spread(own.value),
+            value_bias=spread(own.value_bias),
+            output=spread(own.output) / copies,
         )
 
     def of_width(self, width: int) -> Self:
         """Return separate heads of this width, scaled by width ** -0.5; UserError if none fit."""
-        query, key = _of_width(
-            torch.cat(
-                (self.query, self.query_bias.unsqueeze(2)), dim=2
-            ),  # (H, dk, C + 1)
-            torch.cat((self.key, self.key_bias.unsqueeze(2)), dim=2),  # (H, dk, M + 1)
-            width,
-            "keys",
-        )
-        output, value = _of_width(
-            self.output.transpose(1, 2),  # (H, dv, C)
-            torch.cat(
-                (self.value, self.value_bias.unsqueeze(2)), dim=2
-            ),  # (H, dv, M + 1)
-            width,
-            "values",
-        )
+        query = torch.cat((self.query, self.query_bias.unsqueeze(2)), dim=2)
+        query, key = _of_width(query, self.key, width, "keys")  # (H, width, C + 1)
+        value = torch.cat((self.value, self.value_bias.unsqueeze(2)), dim=2)
+        output, value = _of_width(self.output.transpose(1, 2), value, width, "values")
         heads = replace(
             self,
             query=query[..., :-1],
             query_bias=query[..., -1],
-            key=key[..., :-1],
-            key_bias=key[..., -1],
+            key=key,
             value=value[..., :-1],
             value_bias=value[..., -1],
             output=output.transpose(1, 2),
@@ -142,29 +156,18 @@ class PlainHeads:
         Raises UserError if the heads do not fit into heads of this width.
         """
         stock = self.separate(heads).of_width(width)
-        parameters = {}
-        for name in ("query", "key", "value"):
-            weight = getattr(stock, name)
-            bias = getattr(stock, f"{name}_bias")
-            parameters[f"{name[0]}_proj.weight"] = weight.flatten(0, 1)  # (n d, in)
-            parameters[f"{name[0]}_proj.bias"] = bias.flatten()  # (n d,)
-        output = stock.output.transpose(0, 1)  # (C, n, d)
-        parameters["out_proj.weight"] = output.flatten(1)
-        parameters["out_proj.bias"] = stock.output_bias
+        key = stock.key.flatten(0, 1)  # (n d, M)
+        parameters = {
+            "q_proj.weight": stock.query.flatten(0, 1),  # (n d, C)
+            "q_proj.bias": stock.query_bias.flatten(),  # (n d,)
+            "k_proj.weight": key,
+            "k_proj.bias": key.new_zeros(len(key)),
+            "v_proj.weight": stock.value.flatten(0, 1),
+            "v_proj.bias": stock.value_bias.flatten(),
+            "out_proj.weight": stock.output.transpose(0, 1).flatten(1),  # (C, n d)
+            "out_proj.bias": stock.output_bias,
+        }
         return {name: x.float().contiguous() for name, x in parameters.items()}
-
-
-def head_projections(layer: nn.Linear, heads: int) -> Projection:
-    """Return the projections of the heads that ``layer`` computes: (heads, d, in), (heads, d)."""
-    weight = layer.weight.detach().double().unflatten(0, (heads, -1))
-    return weight, bias_of(layer).unflatten(0, (heads, -1))
-
-
-def bias_of(layer: nn.Linear) -> Tensor:
-    """Return the bias (out,) of a layer in float64, zeros if it has none."""
-    if layer.bias is None:
-        return layer.weight.new_zeros(layer.out_features, dtype=torch.float64)
-    return layer.bias.detach().double()
 
 
 def _of_width(

@@ -10,11 +10,10 @@ from fairseq_mhe.attention.masks import Mask, hide
 
 
 class Attended(NamedTuple):
-    """What attention returns. ``weights`` and ``row_sums`` are None if nobody asked for them."""
+    """What attention returns."""
 
     heads: Tensor  # (N, H, T, dv)
-    weights: Tensor | None = None  # (N, H, T, S), before dropout
-    row_sums: Tensor | None = None  # (N, H, T, 1), of the weights after dropout
+    weights: Tensor | None = None  # (N, H, T, S), before dropout; None if nobody asked
 
 
 def attend_reference(
@@ -44,7 +43,7 @@ def attend_reference(
     precise = torch.promote_types(scores.dtype, torch.float32)  # as fairseq's softmax
     weights = scores.softmax(dim=-1, dtype=precise).to(scores.dtype)
     dropped = F.dropout(weights, dropout) if dropout else weights
-    return Attended(dropped @ value, weights, dropped.sum(dim=-1, keepdim=True))
+    return Attended(dropped @ value, weights)
 
 
 def _copied(x: Tensor, rows: int, num_heads: int) -> Tensor:

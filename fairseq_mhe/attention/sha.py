@@ -23,7 +23,7 @@ class SingleHeadAttention(Attention):
     def build(self) -> None:
         self.project(1, kv_heads=1)
 
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
+    def merge(self, heads: Tensor) -> Tensor:
         """(B, 1, T, d) -> (T, B, C)."""
         blocks = self.out_proj.weight.unflatten(1, (self.num_heads, -1))  # (C, n, d)
         return linear(
@@ -42,7 +42,5 @@ class SingleHeadAttention(Attention):
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         queries = [affine(self.q_proj, x)] * self.num_heads
-        keys = [affine(self.k_proj, y)] * self.num_heads
-        values = [affine(self.v_proj, y)] * self.num_heads
-        heads, weights = attend_heads(queries, keys, values, mask)
-        return affine(self.out_proj, heads), weights
+        keys, values = [affine(self.k_proj, y)], [affine(self.v_proj, y)]
+        return attend_heads(queries, keys, values, mask, self.out_proj)

@@ -9,10 +9,10 @@ Parameters without biases for g groups: 2 C n d + kdim g d; 3 C^2 if g = n and n
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
+from fairseq_mhe.attention.equations import Result, attend_heads, heads_of
 from fairseq_mhe.attention.gqa import check_kv_heads
 from fairseq_mhe.attention.options import KV_HEADS
-from fairseq_mhe.attention.plain_heads import PlainHeads, head_projections
+from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
 
 
 class SharedKeyValueAttention(Attention):
@@ -38,13 +38,11 @@ class SharedKeyValueAttention(Attention):
 
     def plain_heads(self) -> PlainHeads:
         """Keys and values have the same weights."""
-        query = head_projections(self.q_proj, self.num_heads)
-        shared = head_projections(self.kv_proj, self.kv_heads)
+        query = Projection.of(self.q_proj, self.num_heads)
+        shared = Projection.of(self.kv_proj, self.kv_heads)
         return PlainHeads.of(self, query, shared, shared)
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         queries = heads_of(self.q_proj, x, self.num_heads)
-        groups = heads_of(self.kv_proj, y, self.kv_heads)
-        shared = [head for head in groups for _ in range(self.num_heads // self.kv_heads)]
-        heads, weights = attend_heads(queries, shared, shared, mask)
-        return affine(self.out_proj, heads), weights
+        shared = heads_of(self.kv_proj, y, self.kv_heads)
+        return attend_heads(queries, shared, shared, mask, self.out_proj)

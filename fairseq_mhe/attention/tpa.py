@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
-from fairseq_mhe.attention.fused import drop, softmax
-from fairseq_mhe.attention.masks import Mask, hide
+from fairseq_mhe.attention.fused import weights_of
 from fairseq_mhe.attention.options import Option
 from fairseq_mhe.attention.reference import Attended
 
@@ -58,19 +57,15 @@ class TensorProductAttention(Attention):
         key: Tensor,
         value: Tensor,
         *,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Mask | None = None,
-        dropout: float = 0.0,
         need_weights: bool = False,
-        **_: Any,  # row sums, which only `mhe_add` needs
+        **options: Any,
     ) -> Attended:
         """Attend with queries (N, n, T, d) to keys and values (B, 1, S, R d + n R)."""
         query = query.unflatten(0, (len(key), -1))  # (B, N / B, n, T, d)
         vectors, numbers = self.factors(key)  # (B, R, S, d), (B, 1, n, 1, R, S)
         products = torch.einsum("bmntd,brsd->bmntrs", query, vectors) * numbers
         scores = products.sum(dim=4).flatten(0, 1) * (self.scaling / self.tpa_rank)
-        weights = softmax(hide(scores, key_padding_mask, attn_mask))  # (N, n, T, S)
-        dropped = drop(weights, dropout) if dropout else weights
+        weights, dropped = weights_of(scores, **options)  # (N, n, T, S)
         vectors, numbers = self.factors(value)
         parts = dropped.unflatten(0, (len(key), -1)).unsqueeze(4) * numbers
         heads = torch.einsum("bmntrs,brsd->bmntd", parts, vectors) / self.tpa_rank
@@ -84,17 +79,12 @@ class TensorProductAttention(Attention):
         return vectors, numbers[:, None, :, None]
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
-        def heads(vectors: nn.Linear, numbers: nn.Linear) -> list[Tensor]:
+        def products(vectors: nn.Linear, numbers: nn.Linear) -> list[Tensor]:
             b = affine(vectors, y).unflatten(2, (self.tpa_rank, -1))  # (S, B, R, d)
-            a = affine(numbers, y).unflatten(2, (self.num_heads, -1))  # (S, B, n, R)
-            return [
-                (a[:, :, i].unsqueeze(3) * b).mean(dim=2) for i in range(self.num_heads)
-            ]
+            heads = heads_of(numbers, y, self.num_heads)  # (S, B, R) each
+            return [(a.unsqueeze(3) * b).mean(dim=2) for a in heads]  # (S, B, d)
 
         queries = heads_of(self.q_proj, x, self.num_heads)
-        keys, values = (
-            heads(self.k_proj, self.k_head_proj),
-            heads(self.v_proj, self.v_head_proj),
-        )
-        outputs, weights = attend_heads(queries, keys, values, mask)
-        return affine(self.out_proj, outputs), weights
+        keys = products(self.k_proj, self.k_head_proj)
+        values = products(self.v_proj, self.v_head_proj)
+        return attend_heads(queries, keys, values, mask, self.out_proj)

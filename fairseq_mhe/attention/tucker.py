@@ -11,12 +11,12 @@ The defaults 4, d and d give the cache of MHE: one key and one value head of wid
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, join_heads, split_heads
 from fairseq_mhe.attention.equations import Result, affine, average
 from fairseq_mhe.attention.options import Option
-from fairseq_mhe.attention.plain_heads import PlainHeads, bias_of, head_projections
+from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
 
 _HEAD_RANK_HELP = "rank over heads (default: 4, at most the number of heads)"
 _QUERY_RANK_HELP = "width of shared queries and values (default: width of a head)"
@@ -48,6 +48,7 @@ class TuckerAttention(Attention):
         a = self.tucker_head_rank = self.tucker_head_rank or min(4, self.num_heads)
         b = self.tucker_query_rank = self.tucker_query_rank or self.head_dim
         c = self.tucker_key_rank = self.tucker_key_rank or self.head_dim
+        self.kv_heads = 1
         self.q_proj = self.input_linear(self.embed_dim, b)
         self.k_proj = self.input_linear(self.kdim, c)
         self.v_proj = self.input_linear(self.vdim, b)
@@ -57,63 +58,47 @@ class TuckerAttention(Attention):
         self.output_matrices = self.normal(a, b, c, std=b**-0.5)  # (a, b, c), D_j
         # The output adds up n heads: Xavier's range of a matrix (C, n c) keeps its variance.
         gain = ((self.embed_dim + c) / (self.embed_dim + self.num_heads * c)) ** 0.5
-        self.out_proj = self.linear(c, self.embed_dim, gain)
-        if self.out_proj.bias is not None:
-            nn.init.zeros_(self.out_proj.bias)
-
-    def score_cores(self) -> Tensor:
-        """(n, b, c): the M_i."""
-        return torch.einsum("na,abc->nbc", self.score_weights, self.score_matrices)
-
-    def output_cores(self) -> Tensor:
-        """(n, b, c): the N_i."""
-        return torch.einsum("na,abc->nbc", self.output_weights, self.output_matrices)
+        self.out_proj = self.output_linear(c, gain)
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, c): X U M_i."""
-        matrices = self.score_cores().transpose(0, 1).flatten(1)  # (b, n c)
-        return split_heads(self.q_proj(x) @ matrices, self.num_heads)
+        matrices = cores(self.score_weights, self.score_matrices)  # (n, b, c)
+        products = self.q_proj(x) @ matrices.transpose(0, 1).flatten(1)  # (T, B, n c)
+        return split_heads(products, self.num_heads)
 
-    def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, B, kdim), (S, B, vdim) -> (B, 1, S, c), (B, 1, S, b)."""
-        return split_heads(self.k_proj(key), 1), split_heads(self.v_proj(value), 1)
-
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
+    def merge(self, heads: Tensor) -> Tensor:
         """(B, n, T, b) -> (T, B, C): sum_i (head_i N_i) O."""
-        matrices = self.output_cores().flatten(0, 1)  # (n b, c)
+        matrices = cores(self.output_weights, self.output_matrices).flatten(
+            0, 1
+        )  # (n b, c)
         return self.out_proj(join_heads(heads) @ matrices)
 
     def plain_heads(self) -> PlainHeads:
         """Queries contain M_i and the output N_i; keys and values are the same for all heads."""
-        scores = self.score_cores().detach().double()  # (n, b, c)
-        outputs = self.output_cores().detach().double()
-        query, query_bias = head_projections(self.q_proj, 1)  # (1, b, C), (1, b)
-        key, key_bias = head_projections(self.k_proj, 1)
-        value, value_bias = head_projections(self.v_proj, 1)
-        return PlainHeads(
-            query=scores.transpose(1, 2) @ query,  # (n, c, C)
-            query_bias=(query_bias.unsqueeze(1) @ scores).squeeze(1),  # (n, c)
-            key=key,
-            key_bias=key_bias,
-            value=value,
-            value_bias=value_bias.expand(self.num_heads, -1),
-            output=self.out_proj.weight.detach().double()
-            @ outputs.transpose(1, 2),  # (n, C, b)
-            output_bias=bias_of(self.out_proj),
-            scale=self.scaling,
-        )
+        scores = (
+            cores(self.score_weights, self.score_matrices).detach().double()
+        )  # (n, b, c)
+        outputs = cores(self.output_weights, self.output_matrices).detach().double()
+        query = Projection.of(self.q_proj).then(scores.transpose(1, 2))  # (n, c, C)
+        key, value = Projection.of(self.k_proj), Projection.of(self.v_proj)
+        output = Projection.of(self.out_proj).weight @ outputs.transpose(
+            1, 2
+        )  # (n, C, b)
+        return PlainHeads.of(self, query, key, value, output)
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         """All sums over the ranks written out."""
         q, k, v = affine(self.q_proj, x), affine(self.k_proj, y), affine(self.v_proj, y)
         scores, outputs = [], []
-        for i in range(self.num_heads):
-            matrix = torch.einsum("a,abc->bc", self.score_weights[i], self.score_matrices)
-            scores.append(
-                torch.einsum("tbq,qk,sbk->bts", q, matrix, k) * self.head_dim**-0.5
-            )
-            outputs.append(
-                torch.einsum("a,abc->bc", self.output_weights[i], self.output_matrices)
-            )
-        heads, weights = average(scores, [v] * self.num_heads, mask)  # (T, B, n b)
+        for u, w in zip(self.score_weights, self.output_weights, strict=True):
+            score_matrix = torch.einsum("a,abc->bc", u, self.score_matrices)
+            score = torch.einsum("tbq,qk,sbk->bts", q, score_matrix, k)
+            scores.append(score / self.head_dim**0.5)
+            outputs.append(torch.einsum("a,abc->bc", w, self.output_matrices))
+        heads, weights = average(scores, [v], mask)  # (T, B, n b)
         return affine(self.out_proj, heads @ torch.cat(outputs)), weights
+
+
+def cores(weights: Tensor, matrices: Tensor) -> Tensor:
+    """(n, a), (a, b, c) -> (n, b, c): each head's sum of the shared matrices."""
+    return torch.einsum("na,abc->nbc", weights, matrices)

@@ -76,7 +76,7 @@ def attention_work(attention: Attention) -> tuple[int, ...]:
             attended = attention.attend(queries[:, :, :1], keys, values)
         heads = attended.heads.expand(-1, -1, positions, -1)  # (1, H, T, dv)
         with FlopCounterMode(display=False) as of_output:
-            attention.merge(heads, None)
+            attention.merge(heads)
         query_flops = of_queries.get_total_flops() + of_output.get_total_flops()
         flops = query_flops, of_keys.get_total_flops(), of_pairs.get_total_flops()
         return tuple(number // 2 for number in flops)  # a multiply-add is two operations

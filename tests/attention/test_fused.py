@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from fairseq_mhe.attention.fused import attend, scores_of, softmax
+from fairseq_mhe.attention.fused import attend, attend_scores, scores_of, softmax
 from fairseq_mhe.attention.masks import CausalMask, as_additive, padded_on_the_right
 from fairseq_mhe.attention.reference import attend_reference
 from tests.attention.conftest import Operators, random, right_padding
@@ -44,12 +44,12 @@ def test_equals_the_reference(
     arguments = {"scale": 0.7, "key_padding_mask": padding, "attn_mask": mask}
     expected = attend_reference(q, k, v, **arguments)
     assert as_additive(q, q.dtype) is q, "numbers to add to the scores, not only 0 and -inf"
-    for needs in ({}, {"need_row_sums": True}, {"need_weights": True}):
-        attended = attend(q, k, v, **needs, **arguments)
+    stepwise = attend_scores(scores_of(q, k, 0.7), v, key_padding_mask=padding, attn_mask=mask)
+    torch.testing.assert_close(stepwise.heads, expected.heads, **EXACT)
+    for need_weights in (False, True):
+        attended = attend(q, k, v, need_weights=need_weights, **arguments)
         torch.testing.assert_close(attended.heads, expected.heads, **EXACT)
-        assert (attended.weights is None) != ("need_weights" in needs)
-        if needs:
-            torch.testing.assert_close(attended.row_sums, expected.row_sums, **EXACT)
+        assert (attended.weights is None) != need_weights
     torch.testing.assert_close(attended.weights, expected.weights, **EXACT)
 
 
@@ -138,7 +138,7 @@ def test_the_plain_softmax_is_computed_in_float32(keys: int, dtype: torch.dtype)
     k, v = (4 * random(2, 4, keys, 8, dtype=dtype, seed=seed) for seed in (1, 2))
     with Operators() as operators:
         weights = softmax(scores_of(q, k, 0.5))
-        attend(q, k, v, scale=0.5, need_row_sums=True)
+        attend(q.bfloat16().requires_grad_(), k.bfloat16(), v.bfloat16(), scale=0.5)
     assert {out.dtype for name, out in operators.calls if "softmax" in name} == {torch.float32}
     scores = scores_of(q, k, 0.5)
     assert scores.dtype == weights.dtype == dtype

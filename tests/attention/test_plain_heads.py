@@ -30,7 +30,7 @@ def attend_head_by_head(heads: PlainHeads, x: Tensor, y: Tensor) -> Tensor:
         if heads.query_factors is not None:
             query = query * heads.query_factors[i]
         query = query + heads.query_bias[i]
-        key = y @ heads.key[j].T + heads.key_bias[j]
+        key = y @ heads.key[j].T
         value = y @ heads.value[i * len(heads.value) // count].T + heads.value_bias[i]
         output = output + (heads.scale * query @ key.T).softmax(dim=1) @ value @ heads.output[i].T
     return output
@@ -90,7 +90,7 @@ class Mixin:
     """A researcher's other queries, for any kind."""
 
     def queries(self: Any, x: Tensor) -> Tensor:
-        return self.shared_query(x) * self.query_embedding[:, None]
+        return super().queries(x) * self.query_embedding[:, None]
 
 
 class Mixed(Mixin, MHEMul):
@@ -98,7 +98,7 @@ class Mixed(Mixin, MHEMul):
 
 
 class Merged(MHEMul):
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
+    def merge(self, heads: Tensor) -> Tensor:
         return self.out_proj(join_heads(heads))
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.conv import TAPS
+from fairseq_mhe.attention.filters import TAPS
 from fairseq_mhe.attention.masks import CausalMask
 from tests.attention.conftest import Operators, fast, make_layer, random
 
@@ -52,6 +52,12 @@ def test_mhe_decodes_as_multi_query_attention(place: str) -> None:
         counts[kind] = len(work_of_a_step(layer, arguments).written)
     assert counts["mhe_mul"] == counts["mqa"]
     assert counts["mhe_add"] <= counts["mqa"]
+
+
+@pytest.mark.parametrize("place", ["decoder", "cross"])
+def test_keys_that_are_the_input_cost_no_product(place: str) -> None:
+    layer = fast(make_layer("el"), place)
+    assert {name for name, _ in layer.named_parameters()} == {"q_proj.weight", "out_proj.weight"}
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, build_attention
-from fairseq_mhe.attention.equations import affine, attend_heads, heads_of
+from fairseq_mhe.attention.equations import attend_heads, heads_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
@@ -120,8 +120,7 @@ def qk_shared(layer, x: Tensor, y: Tensor, mask: Tensor):
     n = layer.num_heads
     queries, keys = heads_of(layer.qk_proj, x, n), heads_of(layer.qk_proj, y, n)
     keys = [key / key.norm(dim=-1, keepdim=True) for key in keys]
-    heads, weights = attend_heads(queries, keys, heads_of(layer.v_proj, y, n), mask)
-    return affine(layer.out_proj, heads), weights
+    return attend_heads(queries, keys, heads_of(layer.v_proj, y, n), mask, layer.out_proj)
 
 
 @pytest.fixture
