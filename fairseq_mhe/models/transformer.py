@@ -127,10 +127,6 @@ class Decoder(stock.TransformerDecoderBase):
 
     def reorder_incremental_state_scripting(self, state: Any, new_order: Tensor) -> None:
         """Reorder the cache of every sublayer by the row indices ``new_order`` (N,)."""
-        if new_order.is_inference():
-            # An inference tensor has no version counter, so each sublayer would read it from a GPU.
-            with torch.inference_mode(False):
-                new_order = new_order.clone()
         if lease := state.get(LEASE):
             lease.step.reorder(new_order)
             return

@@ -1,7 +1,6 @@
 """fairseq's own commands with the user-dir: training, every way of decoding."""
 
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,13 @@ def run(command: str, *words: str, check: bool = True, **options: Any) -> Any:
     return done
 
 
-def train(folder: Path, save: Path, *words: str, updates: int = 2, check: bool = True) -> Any:
+def train(folder: Path, save: Path, *words: str) -> Any:
     defaults = (
         "--arch transformer_mhe_tiny --share-all-embeddings --cpu --optimizer adam --lr 0.001 "
-        "--criterion label_smoothed_cross_entropy --max-tokens 60 --num-workers 0 "
-        f"--log-format simple --max-update {updates}"
+        "--criterion label_smoothed_cross_entropy --max-tokens 60 --num-workers 0 --max-update 2"
     )
     line = [str(folder / "bin"), "--user-dir", USER_DIR, "--save-dir", str(save)]
-    return run("train", *line, *defaults.split(), *words, check=check)
+    return run("train", *line, *defaults.split(), *words)
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +59,12 @@ def sentence_numbers(output: str) -> list[int]:
 
 MIXED = "--attention mha --cross-attention mhe_add --attention-dropout 0.1 --update-freq 2 "
 MIXED += "--encoder-layerdrop 0.5 --decoder-layerdrop 0.5"
-PRECISIONS = ["--fp16", "--bf16 --checkpoint-activations", "--memory-efficient-fp16"]
+HALF = "--bf16 --checkpoint-activations"
 
 
-@pytest.mark.parametrize("options", [*PRECISIONS, MIXED])
+@pytest.mark.parametrize("options", [HALF, "--memory-efficient-fp16", MIXED])
 def test_training_runs_with_options_of_fairseq(folder: Path, tmp_path: Path, options: str) -> None:
-    done = train(folder, tmp_path, *options.split())
-    assert "num_updates 2" in done.stderr + done.stdout
+    train(folder, tmp_path, *options.split())
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 
@@ -114,13 +111,4 @@ def test_a_bad_option_of_hydra_train_is_no_traceback(folder: Path, tmp_path: Pat
     assert done.stderr.splitlines()[-1].startswith(
         "fairseq-mhe: error: unknown attention 'mhe_mull'"
     )
-    assert "Traceback" not in done.stderr
-
-
-def test_a_checkpoint_of_another_kind_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
-    shutil.copy(folder / "mha" / "checkpoint_last.pt", tmp_path)
-    done = train(folder, tmp_path, "--attention", "mhe_mul", updates=3, check=False)
-    assert done.returncode == 1
-    line = "fairseq-mhe: error: the checkpoint is not of this model: "
-    assert done.stderr.splitlines()[-1].startswith(line)
     assert "Traceback" not in done.stderr

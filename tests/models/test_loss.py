@@ -82,26 +82,21 @@ def test_loss_of_words_with_probability_zero_equals_torchs(batch: Batch) -> None
     torch.testing.assert_close(leaves[1].grad, leaves[0].grad)
 
 
-@pytest.mark.parametrize("report_accuracy", [False, True])
-def test_the_gradient_overwrites_logits_unless_accuracy_needs_them(
-    batch: Batch, report_accuracy: bool
-) -> None:
-    correct = []
+def test_accuracy_is_fairseqs(batch: Batch) -> None:
+    """Without --report-accuracy the gradient overwrites the logits, which saves memory."""
+    counts = []
     for criterion in BOTH:
         logits = batch[0].requires_grad_() * 1.0  # a product's, as a model's are
-        instance = criterion(TASK, False, 0.1, report_accuracy=report_accuracy)
         sample = {"net_input": {}, "target": batch[1], "ntokens": 28}
-        _, _, logged = instance(Model(logits), sample)
-        correct.append((logged.get("n_correct"), logged.get("total")))
-        unchanged = torch.equal(logits, batch[0])
-        assert unchanged == (report_accuracy or criterion is LabelSmoothedCrossEntropyCriterion)
-    assert correct[0] == correct[1]
+        _, _, logged = criterion(TASK, False, 0.1, report_accuracy=True)(Model(logits), sample)
+        counts.append((logged["n_correct"], logged["total"]))
+        criterion(TASK, False, 0.1)(Model(logits), sample)
+        overwritten = not torch.equal(logits, batch[0])
+        assert overwritten == (criterion is LabelSmoothedCrossEntropyByRows)
+    assert counts[0] == counts[1]
 
 
-def test_otherwise_fairseqs_code_runs(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In float32 and with an ignored prefix; in fp16 `criterion_for` names fairseq's criterion."""
-    assert criterion_for("fp16", "any") == criterion_for("float32", "any") == "any"
-    monkeypatch.delattr(loss, "_SmoothedLoss")
+def test_in_float32_and_with_an_ignored_prefix_the_loss_is_fairseqs(batch: Batch) -> None:
     logits, target = batch
     for given, more in ((logits.float(), {}), (logits, {"ignore_prefix_size": 2})):
         ours, theirs = (losses(kind, given, target, **more) for kind in BOTH)
