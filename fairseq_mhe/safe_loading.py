@@ -7,16 +7,12 @@ ours, and in programs that import the package. A faulty file is named in one lin
 import ast
 import contextlib
 import functools
-import lzma
 import os
-import shutil
 import sys
-import tarfile
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +22,7 @@ from fairseq.file_io import PathManager
 from fairseq.logging import meters
 from omegaconf import OmegaConf
 
+from fairseq_mhe.common.archives import extract
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder, sha256
@@ -99,41 +96,10 @@ def load_archive_file(archive_file: str) -> str:
     if not folder.is_dir():
         with new_folder(folder) as part:
             part.mkdir()
-            _extract(path, part)
+            extract(path, part)
     entries = list(folder.iterdir())
     only = entries[0] if len(entries) == 1 else folder
     return str(only if only.is_dir() else folder)
-
-
-def _extract(archive: Path, folder: Path) -> None:
-    try:
-        with tarfile.open(archive) as packed:
-            for member in packed:
-                name = PurePosixPath(member.name)
-                if name.is_absolute() or ".." in name.parts:
-                    raise UserError(f"{archive}: its member {name} is outside its folder")
-                if member.isdir():
-                    continue
-                content = packed.extractfile(member) if member.isreg() else None
-                if content is None:
-                    raise UserError(
-                        f"{archive}: its member {name} is a link or no regular file"
-                    )
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                with (folder / name).open("xb") as output:
-                    shutil.copyfileobj(content, output)
-            while packed.fileobj and packed.fileobj.read(1 << 20):
-                pass  # the checksum of the whole is at the end
-    except (
-        tarfile.TarError,
-        EOFError,
-        zlib.error,
-        lzma.LZMAError,
-        FileExistsError,
-    ) as error:
-        raise UserError(
-            f"{archive} is damaged or no tar archive ({error}): use another"
-        ) from None
 
 
 @contextlib.contextmanager

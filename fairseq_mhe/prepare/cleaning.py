@@ -4,7 +4,6 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import PrepareConfig
@@ -17,7 +16,6 @@ Row = tuple[str, ...]
 CleanText = tuple[list[Row], Counter[str]]
 
 _TOLERANCE = 8  # characters by which the sides of a good pair may differ: a word
-_RATIO_PAIRS = 100_000  # the first pairs of a corpus, which give the usual length ratio
 #: Why a pair of train is dropped: the key of its count -> the words of messages.
 _REASONS = {
     "empty": "empty",
@@ -75,7 +73,7 @@ def _has_endless_word(row: Row, config: PrepareConfig) -> bool:
 
 def median_ratio(pairs: Iterable[Row]) -> float:
     """Return the median number of target characters per source character."""
-    sides = (map(normalise, pair) for pair in islice(pairs, _RATIO_PAIRS))
+    sides = (map(normalise, pair) for pair in pairs)
     ratios = [len(target) / len(source) for source, target in sides if source and target]
     return statistics.median(ratios or [1.0])
 

@@ -22,25 +22,15 @@ Result = TypeVar("Result")
 
 
 def ordered_map(
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    workers: int,
-    name: str = "",
-    total: int = 0,
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
     """Yield ``function(item)`` for every item, in order, computed by ``workers`` processes.
 
     At most ``2 * workers`` items are in flight, so that a corpus larger than memory streams
-    through. If ``total``, the approximate number of items, is large, a progress line begins with
-    ``name``. Raises UserError if a worker is killed, as the system does when memory runs out.
+    through. Raises UserError if a worker is killed, as the system does when memory runs out.
     """
-    if total >= _SHOWN_FROM:
-        results = ordered_map(function, items, workers)
-        yield from tracked(results, name, total, "chunks")
-        return
-    workers = min(
-        workers, 4 * cores()
-    )  # all are started at once, and more are not faster
+    # All are started at once, and more are not faster.
+    workers = min(workers, 4 * cores())
     items = iter(items)
     first = list(islice(items, 2))
     items = chain(first, items)
@@ -73,5 +63,8 @@ def map_blocks(
     function: Callable[[bytes], Result], path: Path, size: int, workers: int, verb: str
 ) -> Iterator[Result]:
     """Apply `ordered_map` to a text file in blocks of whole lines of about ``size`` bytes."""
-    blocks, total = text_blocks(path, size), path.stat().st_size // size
-    return ordered_map(function, blocks, workers, f"{verb} {path.name}", total)
+    results = ordered_map(function, text_blocks(path, size), workers)
+    total = path.stat().st_size // size
+    if total >= _SHOWN_FROM:
+        results = tracked(results, f"{verb} {path.name}", total, "chunks")
+    return results

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fairseq_mhe.common.arguments import add_options, from_options
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.prepare.cleaning import (
     CleanText,
     Row,
@@ -29,7 +29,7 @@ from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Facts, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.steps import hashes_of, make_subwords, pair_texts
-from fairseq_mhe.prepare.text import count_lines, doubts_of_table, read_pairs
+from fairseq_mhe.prepare.text import doubts_of_table, read_pairs
 
 #: The texts of a split: for each the files of its two sides, or one table.
 Corpora = list[tuple[Path, ...]]
@@ -37,6 +37,8 @@ Corpora = list[tuple[Path, ...]]
 Write = Callable[[str, list[Row]], None]
 
 CHUNK = 5000  # pairs that a worker process cleans at a time
+_LOOKED_AT = 10_000  # the first lines of a table
+_RATIO_PAIRS = 100_000  # the first pairs of a corpus, which give the usual length ratio
 _WARN_ABOVE = 10  # percent of dropped pairs
 
 
@@ -140,18 +142,29 @@ def _opened_files(work: Path, config: PrepareConfig) -> Iterator[Write]:
 
 def _cleaned(config: PrepareConfig, split: str, corpora: Corpora) -> Iterator[CleanText]:
     """Yield what `clean_pairs` returns for each chunk of a split."""
+    with Board("MB") as board:
+        pairs = _pairs(corpora, config.langs, board)
+        ratio = 1.0
+        if split == "train" and config.counts_characters:
+            first = list(islice(pairs, _RATIO_PAIRS))
+            ratio = median_ratio(first)
+            pairs = chain(first, pairs)
+        clean_pairs([], config)  # caches the tokenisers, which forked workers inherit
+        clean = partial(clean_pairs, config=config, split=split, ratio=ratio)
+        chunks = iter(lambda: list(islice(pairs, CHUNK)), [])  # until no pair is left
+        yield from ordered_map(clean, chunks, config.workers)
+
+
+def _pairs(corpora: Corpora, langs: tuple[str, str], board: Board) -> Iterator[Row]:
+    """Yield the pairs of all texts, each of which is read once; warn of what is odd in tables."""
     for paths in corpora:
-        if len(paths) == 1 and (doubt := doubts_of_table(paths[0], config.langs)):
-            say(f"warning: {paths[0]}: {doubt}")
-    ratio = 1.0
-    if split == "train" and config.counts_characters:
-        ratio = median_ratio(chain.from_iterable(map(read_pairs, corpora)))
-    clean_pairs([], config)  # caches the tokenisers, which forked workers inherit
-    clean = partial(clean_pairs, config=config, split=split, ratio=ratio)
-    pairs = chain.from_iterable(map(read_pairs, corpora))
-    chunks = iter(lambda: list(islice(pairs, CHUNK)), [])  # until no pair is left
-    total = sum(count_lines(paths[0]) for paths in corpora) // CHUNK + 1
-    return ordered_map(clean, chunks, config.workers, f"clean {split}", total)
+        pairs: Iterator[Row] = read_pairs(paths, board)
+        if len(paths) == 1:
+            first = list(islice(pairs, _LOOKED_AT))
+            if doubt := doubts_of_table(first, langs):
+                say(f"warning: {paths[0]}: {doubt}")
+            pairs = chain(first, pairs)
+        yield from pairs
 
 
 def _say_counts(split: str, count: Counts) -> None:

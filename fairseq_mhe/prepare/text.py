@@ -8,13 +8,14 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
-from itertools import islice, zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.zipped import archive_of, size_in, stream_of
 
 _ZSTD = "compressed by Zstandard, which is not read here: unpack it first (zstd -d)"
@@ -41,7 +42,8 @@ _HEADINGS = {
 }
 #: A field as CSV writes it if it holds quotes: in quotes, and each quote inside twice.
 _CSV_QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')
-_LOOKED_AT = 10_000  # lines of a table
+_SHOWN_EVERY = 100_000  # lines between two looks at how much of a file is read
+_MB = 10**6
 
 OPENERS: Any = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 SUFFIXES = tuple(OPENERS)
@@ -92,30 +94,37 @@ def file_kind(path: Path) -> str:
     return ""
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
+def _raw_lines(path: Path, board: Board | None) -> Iterator[bytes]:
     """Yield the lines of a file with their line ends; the suffix says how it is compressed."""
     try:
         with contextlib.ExitStack() as stack:
-            # Not sys.stdin: Python aborts at its end if a thread still reads that.
-            stream: Any = os.dup(0) if path is STANDARD_INPUT else path
             archive = archive_of(path)
             if archive:
-                stream = stack.enter_context(stream_of(archive, path))
-            if not archive or path.suffix in SUFFIXES[1:]:
-                stream = OPENERS.get(path.suffix, open)(stream, "rb")
-                stack.enter_context(stream)
-            yield from stream
+                file: Any = stack.enter_context(stream_of(archive, path))
+            else:
+                # Not sys.stdin: Python aborts at its end if a thread still reads that.
+                source = os.dup(0) if path is STANDARD_INPUT else path
+                file = stack.enter_context(open(source, "rb"))
+            lines = file
+            if path.suffix in SUFFIXES[1:]:
+                lines = stack.enter_context(OPENERS[path.suffix](file, "rb"))
+            for number, line in enumerate(lines, start=1):
+                yield line
+                if board and number % _SHOWN_EVERY == 0:
+                    size = _size(path) or 0
+                    board.update(path.name, file.tell() // _MB, size // _MB)
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {path}: {reason}; give another file") from error
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, board: Board | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file; only line feeds end lines. UserError for invalid text.
 
-    A byte order mark is removed from each line: files that were joined have several.
+    A byte order mark is removed from each line: files that were joined have several. ``board``
+    shows how many megabytes of a large file are read.
     """
-    for number, raw in enumerate(_raw_lines(path), start=1):
+    for number, raw in enumerate(_raw_lines(path, board), start=1):
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
@@ -129,27 +138,36 @@ def read_lines(path: Path) -> Iterator[str]:
         yield line.replace("\ufeff", "").rstrip("\r\n")
 
 
-def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+def read_pairs(
+    paths: tuple[Path, ...], board: Board | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield the pairs of two files, or of one table; UserError for misaligned or invalid text."""
-    if len(paths) == 1:
-        for number, line in enumerate(read_lines(paths[0]), start=1):
+    first, *others = paths
+    lines = read_lines(first, board)
+    if not others:
+        for number, line in enumerate(lines, start=1):
             columns = line.split("\t") if line.strip() else ["", ""]
             if len(columns) != 2:
-                where = f"{paths[0]}, line {number}: {len(columns)} columns"
+                where = f"{first}, line {number}: {len(columns)} columns"
                 raise UserError(f"{where}; a line must be source TAB target, no more")
             yield columns[0], columns[1]
         return
-    for source, target in zip_longest(*map(read_lines, paths)):
+    other = others[0]
+    other_lines = read_lines(other)
+    for number, pair in enumerate(zip_longest(lines, other_lines), start=1):
+        source, target = pair
         if source is None or target is None:
-            first, second = map(count_lines, paths)
-            lines = f"{paths[0]} has {first:,} lines, {paths[1].name} has {second:,}"
-            raise UserError(f"{lines}: the sides must be aligned line by line")
+            long, short = (first, other) if target is None else (other, first)
+            rest = sum(1 for side in (lines, other_lines) for _ in side)
+            problem = (
+                f"{long} has {number + rest:,} lines, {short.name} has {number - 1:,}"
+            )
+            raise UserError(f"{problem}: the sides must be aligned line by line")
         yield source, target
 
 
-def doubts_of_table(path: Path, langs: tuple[str, str]) -> str:
-    """Return what is unlike source TAB target in a table's first lines; "" if nothing is."""
-    pairs = list(islice(read_pairs((path,)), _LOOKED_AT))
+def doubts_of_table(pairs: Sequence[tuple[str, ...]], langs: tuple[str, str]) -> str:
+    """Return what is unlike source TAB target in a table's first pairs; "" if nothing is."""
     header = [column.strip().casefold() for column in pairs[0]]
     if all(word in _HEADINGS or word in langs for word in header):
         return "line 1 looks like a header, but counts as a pair: remove it"
@@ -158,11 +176,6 @@ def doubts_of_table(path: Path, langs: tuple[str, str]) -> str:
         share = f"{quoted:,} of the first {len(pairs):,} lines"
         return f"{share} have fields in the quotes of CSV, which stay: write it without quoting"
     return ""
-
-
-def count_lines(path: Path) -> int:
-    """Count lines without decoding them; the last may lack its line feed."""
-    return sum(1 for _ in _raw_lines(path))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -1,8 +1,7 @@
 """How text is processed: the one description that data folders and bundles store."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import cache
 from typing import Any, Self
 
 from fairseq_mhe.common.errors import UserError
@@ -59,7 +58,11 @@ class TextSpec:
     def tokens(self, lines: list[str], side: int) -> list[str]:
         """Return normalised lines of a side as they are split into subwords."""
         language = self.languages[side]
-        return _process(language, self.tokenizer, self.punctuation, self.lowercase)(lines)
+        if self.punctuation:
+            lines = list(map(punctuation_normaliser(language), lines))
+        tokens = list(map(tokeniser(self.tokenizer, language), lines))
+        # The tokeniser needs capitals to tell abbreviations from words.
+        return list(map(str.lower, tokens)) if self.lowercase else tokens
 
     def plain(self, lines: Iterable[str], side: int) -> list[str]:
         """Join the subwords of lines of a side, and detokenise them."""
@@ -71,19 +74,3 @@ class TextSpec:
         if self.tokenizer != ESCAPED:
             return []
         return [join(line, self.subword) for line in lines]
-
-
-@cache
-def _process(
-    lang: str, tokenizer: str, punctuation: bool, lowercase: bool
-) -> Callable[[list[str]], list[str]]:
-    """Return a function from normalised lines to the lines that are then split into subwords."""
-    tokenise = tokeniser(tokenizer, lang)
-    normalise_punctuation = punctuation_normaliser(lang) if punctuation else list
-
-    def process(lines: list[str]) -> list[str]:
-        lines = list(map(tokenise, normalise_punctuation(lines)))
-        # The tokeniser needs capitals to tell abbreviations from words.
-        return [line.lower() for line in lines] if lowercase else lines
-
-    return process

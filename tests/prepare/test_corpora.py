@@ -3,24 +3,20 @@
 import gzip
 import multiprocessing
 import os
-import random
 import signal
-import time
 import zipfile
 from collections.abc import Iterator
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
-from fairseq_mhe.prepare.corpora import iwslt14, multi30k
+from fairseq_mhe.prepare.corpora import multi30k
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
-from fairseq_mhe.prepare.corpora.iwslt14 import Iwslt14, training_sentences
+from fairseq_mhe.prepare.corpora.iwslt14 import Iwslt14
 from fairseq_mhe.prepare.corpora.known import KNOWN
 from fairseq_mhe.prepare.corpora.language import WikiText103
 from fairseq_mhe.prepare.corpora.multi30k import NAMES, Multi30k, Multi30kBpe
@@ -30,12 +26,13 @@ from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.segmented_text import prepare_segmented
 from tests.fixtures import miniature as mini
 from tests.fixtures.miniature import Miniature, Server, remote_file, serve, write_archive
+from tests.fixtures.refusals import refuses
 from tests.fixtures.text import Pairs, sides, write_parallel
 from tests.prepare.conftest import LINES
 from tests.prepare.test_parallel_text import snapshot, times
 
 LANGS = ("en", "de")
-KILLS = 6
+fork = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
@@ -52,6 +49,11 @@ def server(miniature: Miniature) -> Iterator[Server]:
 
 def lines_of(data: Path, name: str) -> list[str]:
     return (data / name).read_text(encoding="utf-8").splitlines()
+
+
+def names(folder: Path) -> set[str]:
+    """Return the names of all that is in a folder now, while another process changes it."""
+    return {name for _, folders, files in os.walk(folder) for name in (*folders, *files)}
 
 
 def test_wmt14_from_archives_to_data(
@@ -82,10 +84,10 @@ def test_an_archive_without_a_side_is_refused_and_unpacks_nothing(
     path = miniature.archives / Path(miniature.files[0]["url"]).name
     write_archive(path, {f"{PREFIXES[0]}.en": "a\n"})
     miniature.files[0] = remote_file(path)
-    with pytest.raises(UserError, match=r"nowhere/newstest2013\.en does not exist"):
+    with refuses("nowhere/newstest2013.en"):
         miniature.prepare(tmp_path / "data", server.url, newstest=Path("nowhere"))
     assert not server.requests
-    with pytest.raises(UserError, match=r"-europarl-v7\.tgz has no training/europarl.*\.de"):
+    with refuses("europarl-v7.tgz", f"{PREFIXES[0]}.de"):
         miniature.prepare(tmp_path / "data", server.url)
     remaining = [path.name for path in (tmp_path / "data" / "original").iterdir()]
     assert sorted(remaining) == [".lock", "archives"]
@@ -106,33 +108,35 @@ def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.Monke
 
     broken = Mock(side_effect=OSError("<urlopen error [Errno -2] Name or service not known>"))
     monkeypatch.setattr("sacrebleu.get_source_file", broken)
-    with pytest.raises(UserError, match=r"its test set wmt13 \(.*not known.*\); .* --newstest"):
+    with refuses("test set wmt13", "not known", "--newstest"):
         copy_from_sacrebleu(tmp_path)
 
 
 def test_wmt14_resumes_after_kill_9(miniature: Miniature, server: Server, tmp_path: Path) -> None:
-    """A run that is killed at random moments and started again gives the files of one run."""
+    """A preparation that is killed in each of its steps gives the files of one in one go."""
 
-    def in_a_process(out: Path) -> BaseProcess:
-        def run() -> None:
-            os.setsid()
-            miniature.prepare(out, server.url, vocab_size=300, workers=2)
+    def prepare(out: Path) -> None:
+        miniature.prepare(out, server.url, vocab_size=300, workers=2)
 
-        process = multiprocessing.get_context("fork").Process(target=run)
+    killed, started = tmp_path / "killed", fork.Event()
+
+    def prepare_in_a_group() -> None:
+        os.setsid()
+        started.set()
+        prepare(killed)
+
+    prepare(tmp_path / "in one go")
+    for step in ("archives", "training", "raw", "bpe.codes", "subword", "bin"):
+        started.clear()
+        process = fork.Process(target=prepare_in_a_group)
         process.start()
-        return process
-
-    begun, moments = time.monotonic(), random.Random(1)
-    process = in_a_process(tmp_path / "in one go")
-    process.join()
-    assert process.exitcode == 0
-    lasts = time.monotonic() - begun
-    for _ in range(KILLS):
-        process = in_a_process(tmp_path / "killed")
-        time.sleep(moments.uniform(0.1, 0.9) * lasts)
+        started.wait()
+        while process.is_alive() and step not in names(killed):
+            process.join(0.02)
         os.killpg(process.pid or 0, signal.SIGKILL)
         process.join()
-    miniature.prepare(tmp_path / "killed", server.url, vocab_size=300, workers=2)
+        assert process.exitcode == -signal.SIGKILL
+    prepare(tmp_path / "killed")
     assert snapshot(tmp_path / "killed") == snapshot(tmp_path / "in one go")
     assert not list((tmp_path / "killed").rglob("*.part"))
 
@@ -169,14 +173,6 @@ def test_iwslt14_is_lower_case_and_every_23rd_clean_pair_is_valid(
     assert open_data(data).languages == ("de", "en")
     warning = f"warning: train has {len(train)} lines instead of 160,239\n"
     assert warning in capsys.readouterr().err
-
-
-def test_iwslt14_keeps_sentences_and_titles_without_tags() -> None:
-    lines = ["<url>x</url>", "<title>A title</title>", "<description>TED: x</description>"]
-    text = list(training_sentences([*lines, " A line <laughs>."]))
-    assert text == ["A title", "TED: x", " A line <laughs>."]
-    lines = ["<doc>", '<seg id="12">  It\u2019s so.  </seg>', "</doc>"]
-    assert list(iwslt14.test_sentences(lines)) == ["It's so."]
 
 
 def test_multi30k_is_made_from_the_verified_archives(
@@ -286,6 +282,6 @@ def test_published_subwords_stay_and_raw_is_detokenised(
 
 def test_misaligned_subwords_are_refused(tmp_path: Path) -> None:
     texts = write_segmented(tmp_path, [*EN, "more"])
-    with pytest.raises(UserError, match=r"train\.en\.gz has 3 lines, train\.de\.gz has 2"):
+    with refuses("train.en.gz has 3 lines, train.de.gz has 2"):
         prepare_segmented(texts, LANGS, tmp_path / "out")
     assert not (tmp_path / "out" / "subword").exists()

@@ -3,18 +3,17 @@
 import errno
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import FOLDER_VERSION, sha256
 from fairseq_mhe.prepare import manifest as manifests
 from fairseq_mhe.prepare.data_folder import open_binary, open_data
 from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
+from tests.fixtures.refusals import refuses
 from tests.fixtures.small_runs import SMALL
 
 
@@ -79,7 +78,7 @@ def test_a_lost_cut_or_changed_file_is_remade(
 def test_a_step_that_fails_while_it_moves_files_is_repeated(tmp_path: Path) -> None:
     run(tmp_path, Action("one"))
     (tmp_path / "two").mkdir()  # where the second run has a file
-    with pytest.raises(UserError, match="two: Is a directory; mend that and run"):
+    with refuses("two: Is a directory"):
         run(tmp_path, Action("one", "two", text="new!"), made_from="b")
     assert (tmp_path / "one").read_text() == "new!"
     action = Action("one")
@@ -93,21 +92,23 @@ def test_a_full_disk_does_not_name_the_source(tmp_path: Path) -> None:
         full = os.strerror(errno.ENOSPC)
         raise OSError(errno.ENOSPC, full, "/the/source", None, str(work / "copy"))
 
-    with pytest.raises(UserError, match="copy: No space left on device; make room and run"):
+    with refuses("copy: No space left on device"):
         run(tmp_path / "data", copy)
 
 
-def test_messages_name_a_damaged_manifest(tmp_path: Path) -> None:
-    other = "was made by an older fairseq-mhe: prepare it again"
-    for content, message in (
-        ("{", r"cannot read .*manifest\.json: "),
-        ("[]", r"cannot read .*manifest\.json: its outermost value is of another type"),
-        ('{"format": 1}', other),
-        (f'{{"folder_version": {FOLDER_VERSION}}}', r"manifest\.json has no 'form': restore it"),
-    ):
-        (tmp_path / "manifest.json").write_text(content)
-        with pytest.raises(UserError, match=message):
-            run(tmp_path, Action("one"))
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("{", "manifest.json"),
+        ("[]", "manifest.json"),
+        ('{"format": 1}', "older fairseq-mhe"),
+        (f'{{"folder_version": {FOLDER_VERSION}}}', "manifest.json has no 'form'"),
+    ],
+)
+def test_a_damaged_manifest_is_named(tmp_path: Path, content: str, named: str) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    with refuses(tmp_path, named):
+        run(tmp_path, Action("one"))
 
 
 def flip(path: Path) -> None:
@@ -126,17 +127,7 @@ def empty(path: Path) -> None:
 @pytest.mark.parametrize("always", [True, False], ids=["small", "large"])
 @pytest.mark.parametrize("damage", [flip, empty, Path.unlink])
 @pytest.mark.parametrize(
-    "name",
-    [
-        "bin/test.en-de.de.bin",
-        "bin/test.en-de.de.idx",
-        "bin/dict.en.txt",
-        "subword/bpe.codes",
-        "subword/valid.en",
-        "raw/test.de",
-        "raw/train.en",
-        "tokenised/train.de",
-    ],
+    "name", ["bin/test.en-de.de.bin", "bin/dict.en.txt", "subword/bpe.codes", "raw/test.de"]
 )
 def test_a_damaged_file_is_noticed_when_the_folder_is_opened(
     name: str,
@@ -155,7 +146,7 @@ def test_a_damaged_file_is_noticed_when_the_folder_is_opened(
             assert open_data(folder).fingerprint == before
     damage(folder / name)
     for _ in range(2):
-        with pytest.raises(UserError, match=re.escape(name)):
+        with refuses(name):
             open_data(folder)
     shutil.copyfile(SMALL / "data" / name, folder / name)
     assert open_data(folder).fingerprint == before
@@ -168,7 +159,7 @@ def test_cut_files_of_fairseq_preprocess_are_refused(tmp_path: Path, name: str, 
     folder = shutil.copytree(SMALL / "data" / "bin", tmp_path / "bin")
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[:left])
-    with pytest.raises(UserError, match=re.escape(name)):
+    with refuses(name.partition(".de.")[0]):
         open_binary(folder)
     (folder / name).write_bytes(content)
     assert open_binary(folder).languages == ("en", "de")
@@ -179,16 +170,16 @@ def test_open_data_and_open_binary_refuse_other_folders(tmp_path: Path, data: Pa
     assert open_binary(data).languages == ("en", "de")
     assert open_binary(data).binary == data
     shutil.copytree(data, tmp_path / "bin")
-    with pytest.raises(UserError, match="no data folder: give one of fairseq-mhe"):
+    with refuses(tmp_path, "no data folder"):
         open_binary(tmp_path)
     manifest = {"folder_version": FOLDER_VERSION, "form": "parallel", "state": "complete"}
     manifest["steps"] = {}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     assert open_binary(tmp_path).binary == tmp_path / "bin"
-    with pytest.raises(UserError, match="holds parallel data, not text data: give another"):
+    with refuses(tmp_path, "holds parallel data, not text data"):
         open_data(tmp_path, "text")
-    with pytest.raises(UserError, match="is fairseq's part of a data folder"):
+    with refuses(tmp_path / "bin", "part of a data folder"):
         open_data(tmp_path / "bin")
     (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "state": "unfinished"}))
-    with pytest.raises(UserError, match="is not finished: run the same preparation again"):
+    with refuses(tmp_path, "is not finished"):
         open_binary(tmp_path)

@@ -1,4 +1,4 @@
-"""The binary form equals fairseq-preprocess's; fairseq reads the same subwords from it."""
+"""Dictionary and binary form equal those of fairseq-preprocess."""
 
 import re
 import subprocess
@@ -6,23 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from fairseq.data import Dictionary, data_utils
-from fairseq.tokenizer import tokenize_line
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.manifest import Counts, open_manifest
 from fairseq_mhe.prepare.steps import make_binary, pair_texts
 from tests.fixtures.text import Pairs
 
 LANGS = ("en", "de")
-WORDS = st.lists(
-    st.text(st.characters(blacklist_categories=["Z", "C"]), min_size=1, max_size=3), max_size=9
-)
 
 
-def binarised(data: Path, texts: dict[str, str], workers: int = 1) -> Path:
+def binarised(data: Path, texts: dict[str, str], workers: int) -> Path:
     """Binarise texts (name in subword/ -> content) in the data folder ``data``; return its bin/."""
 
     def write(work: Path) -> Counts:
@@ -68,23 +60,3 @@ def test_files_equal_those_of_fairseq_preprocess(
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@given(st.lists(WORDS, min_size=1))
-def test_the_dictionary_equals_fairseqs(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]]
-) -> None:
-    data = tmp_path_factory.mktemp("text")
-    text = "".join(f"{' '.join(words)}\n" for words in lines)
-    binary = binarised(data, {f"{split}.{lang}": text for split in SPLITS for lang in LANGS})
-    theirs = Dictionary()
-    for lang in LANGS:
-        path = str(data / "subword" / f"train.{lang}")
-        Dictionary.add_file_to_dictionary(path, theirs, tokenize_line, 1)
-    theirs.finalize()
-    ours = Dictionary.load(str(binary / "dict.en.txt"))
-    assert ours.symbols == theirs.symbols
-    assert ours.count[ours.nspecial :] == theirs.count[theirs.nspecial :]
-    dataset = data_utils.load_indexed_dataset(str(binary / "valid.en-de.de"), ours)
-    expected = [theirs.encode_line(" ".join(words), add_if_not_exist=False) for words in lines]
-    assert [line.tolist() for line in dataset] == [line.tolist() for line in expected]

@@ -9,10 +9,10 @@ import pytest
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.subword import SubwordModel, join, learn_sentencepiece, segment
 from fairseq_mhe.prepare.text import write_lines
+from tests.fixtures.refusals import refuses
 from tests.fixtures.text import Pairs
 
 
@@ -80,8 +80,15 @@ def test_sentencepiece_learns_from_lines_of_any_length(tmp_path: Path, lines: li
 
 
 def test_text_without_subwords_to_learn_is_refused(tmp_path: Path, lines: list[str]) -> None:
-    with pytest.raises(UserError, match="to learn BPE from: check the text"):
+    with refuses("to learn BPE from"):
         subword.learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
     write_lines(tmp_path / "text", lines)
-    with pytest.raises(UserError, match=r"5 pieces .* 5 vs \d+; choose another --vocab-size$"):
+    with refuses("5 pieces", "--vocab-size"):
         learn_sentencepiece([tmp_path / "text"], 5, tmp_path / "model")
+
+
+def test_join_equals_fairseqs_remove_bpe() -> None:
+    """The expected text is what `--remove-bpe` and `--remove-bpe sentencepiece` give."""
+    assert join("ein@@ fach so , a@@ b@@ c", "bpe") == "einfach so , abc"
+    assert join("cut off@@", "bpe") == "cut off"
+    assert join("▁ein fach ▁so , ▁a b", "sentencepiece") == "einfach so, ab"

@@ -1,4 +1,4 @@
-"""Reading text: one line names each kind of unusable file."""
+"""Reading text: every form of a file gives the same pairs; one line names an unusable file."""
 
 import bz2
 import gzip
@@ -11,19 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare import text as texts
-from fairseq_mhe.prepare.text import count_lines, read_lines, read_pairs, side_path
+from fairseq_mhe.prepare.text import existing_text, read_lines, read_pairs, side_path
+from tests.fixtures.refusals import refuses
 
 LINES = st.lists(
     st.text(st.characters(blacklist_characters="\n\r\0\ufeff\t", blacklist_categories=["Cs"])),
     min_size=1,
 )
+GOOD = b"good\nline\n"
 
 
-def write(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
+def pairs_in(folder: Path) -> list[tuple[str, str]]:
+    """Return the pairs of a.tsv, or else of a.en and a.de, which may be compressed."""
+    table = folder / "a.tsv"
+    if os.path.lexists(table):
+        return list(read_pairs((existing_text(table),)))
+    return list(read_pairs((side_path(folder / "a", "en"), side_path(folder / "a", "de"))))
 
 
 @pytest.mark.parametrize(
@@ -33,50 +37,50 @@ def write(path: Path, content: bytes) -> Path:
 def test_plain_and_compressed_files_are_read_and_damaged_ones_refused(
     tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
 ) -> None:
-    packed = pack("\ufeffone\r\nzwei Bäume\nlast".encode())
-    path = write(tmp_path / f"a.en{suffix}", packed)
-    assert side_path(tmp_path / "a", "en") == path
-    assert list(read_lines(path)) == ["one", "zwei Bäume", "last"]
-    assert count_lines(path) == 3
+    """The first file is two joined ones: only its first line ends in a line feed alone."""
+    packed = pack("\ufeffone\n\ufeffzwei Bäume\r\nla\ufeffst".encode())
+    path = tmp_path / f"a.en{suffix}"
+    path.write_bytes(packed)
+    (tmp_path / "a.de").write_bytes(b"1\n2\n3")
+    assert pairs_in(tmp_path) == [("one", "1"), ("zwei Bäume", "2"), ("last", "3")]
     for damaged in (packed[: len(packed) // 2], b"no archive at all") if suffix else ():
         path.write_bytes(damaged)
-        for read in (read_lines, lambda path: [count_lines(path)]):
-            with pytest.raises(
-                UserError, match=rf"cannot read .*a\.en{suffix}: .*; give another file$"
-            ):
-                list(read(path))
-
-
-def test_a_pipe_and_an_empty_file_are_refused(tmp_path: Path) -> None:
-    """A pipe can be read only once, but a text is read several times."""
-    os.mkfifo(tmp_path / "pipe.tsv")
-    with pytest.raises(UserError, match=r"pipe\.tsv is not a file: name a text file"):
-        texts.existing_text(tmp_path / "pipe.tsv")
-    write(tmp_path / "a.en", b"")
-    with pytest.raises(UserError, match=r"a\.en is empty"):
-        side_path(tmp_path / "a", "en")
+        with refuses(path):
+            pairs_in(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("files", "named"),
     [
-        (b"good\nb\xe4d\n", r", line 2: byte 2 \(0xe4\) is not valid UTF-8"),
-        (b"good\nzero\0\n", ", line 2: holds a NUL character"),
+        ({"a.en": b"good\nb\xe4d\n", "a.de": GOOD}, "a.en, line 2: byte 2 (0xe4)"),
+        ({"a.de": b"good\nzero\0\n", "a.en": GOOD}, "a.de, line 2: holds a NUL"),
+        ({"a.en": GOOD * 3, "a.de": GOOD}, "a.en has 6 lines, a.de has 2"),
+        ({"a.en": GOOD, "a.de": GOOD * 3}, "a.de has 6 lines, a.en has 2"),
+        ({"a.en": b"", "a.de": GOOD}, "a.en is empty"),
+        ({"a.en": GOOD}, "a.de does not exist"),
+        ({"a.tsv": b"a\tb\n\nonly one\n"}, "a.tsv, line 3: 1 columns"),
+        ({"a.tsv": b"a\tb\n\none\ttwo\tthree\n"}, "a.tsv, line 3: 3 columns"),
+        ({"a.en": b"\x28\xb5\x2f\xfd\x04\x00", "a.de": GOOD}, "a.en is compressed by Zstandard"),
+        ({"a.en.zst": b"\x28\xb5\x2f\xfd\x04\x00"}, "a.en.zst is compressed by Zstandard"),
+        ({"a": b"PK\x03\x04\xff"}, "a is a zip archive"),
+        ({"a.en": gzip.compress(b"text"), "a.de": GOOD}, "a.en is compressed by gzip"),
+        ({"a.en": "text".encode("utf-16"), "a.de": GOOD}, "a.en is text in UTF-16"),
     ],
 )
-def test_messages_name_invalid_lines(tmp_path: Path, content: bytes, message: str) -> None:
-    path = write(tmp_path / "a.en", content)
-    other = write(tmp_path / "a.de", b"good\n" * max(1, content.count(b"\n")))
-    with pytest.raises(UserError, match=rf"a\.en{message}"):
-        list(read_pairs((other, path)))
+def test_a_bad_file_and_its_line_are_named(
+    tmp_path: Path, files: dict[str, bytes], named: str
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with refuses(tmp_path, *named.split("is ")):
+        pairs_in(tmp_path)
 
 
-@pytest.mark.parametrize(("english", "german"), [(5, 3), (3, 5)])
-def test_messages_name_misaligned_sides(tmp_path: Path, english: int, german: int) -> None:
-    source = write(tmp_path / "a.en", b"line\n" * english)
-    target = write(tmp_path / "a.de", b"line\n" * german)
-    with pytest.raises(UserError, match=rf"a\.en has {english} lines, .*a\.de has {german}:"):
-        list(read_pairs((source, target)))
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """A pipe can be read only once, but a text is read for its checksum, too."""
+    os.mkfifo(tmp_path / "a.tsv")
+    with refuses("a.tsv is not a file"):
+        pairs_in(tmp_path)
 
 
 @given(LINES)
@@ -89,59 +93,47 @@ def test_pairs_are_the_lines_side_by_side(
     for side, name in enumerate(("a.en", "a.de")):
         text = "".join(f"{pair[side]}\r\n" for pair in expected)
         (folder / name).write_bytes(f"\ufeff{text}".removesuffix("\n").encode())
-    assert list(read_pairs((folder / "a.en", folder / "a.de"))) == expected
-    table = "".join(f"{source}\t{target}\n" for source, target in expected)
-    write(folder / "both.tsv", table.encode())
-    assert list(read_pairs((folder / "both.tsv",))) == expected
+    assert pairs_in(folder) == expected
+    (folder / "a.tsv").write_text("".join(f"{one}\t{two}\n" for one, two in expected), newline="")
+    blank = ("", "")  # a line without text
+    assert pairs_in(folder) == [pair if "".join(pair).strip() else blank for pair in expected]
 
 
-def test_a_byte_order_mark_within_a_file_is_no_text(tmp_path: Path) -> None:
-    """Two files joined by cat; the first has no line feed at its end."""
-    path = write(tmp_path / "a.en", "\ufeffone\n\ufefftwo\nthr\ufeffee\n".encode())
-    assert list(read_lines(path)) == ["one", "two", "three"]
+def test_an_empty_line_of_a_table_is_an_empty_pair(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"a\tb\n\nc\td\n")
+    assert pairs_in(tmp_path) == [("a", "b"), ("", ""), ("c", "d")]
 
 
 @pytest.mark.parametrize(
-    ("content", "kind"),
+    ("pairs", "doubt"),
     [
-        (b"\x28\xb5\x2f\xfd\x04\x00", "Zstandard"),
-        (b"PK\x03\x04\xff", "zip"),
-        (gzip.compress(b"text"), "gzip"),
-        ("text".encode("utf-16"), "UTF-16"),
+        ([("en", "de")], "header"),
+        ([("Source", "Target")], "header"),
+        ([("a", "b"), ('"she said ""no"""', "c")], "CSV"),
+        ([('"Yes."', '"Ja."')], ""),
+        ([("the source", "die Quelle")], ""),
     ],
 )
-@pytest.mark.parametrize("name", ["a.en", "a.en.zst", "a"])
-def test_a_file_of_another_kind_is_named(
-    tmp_path: Path, content: bytes, kind: str, name: str
+def test_a_header_and_the_quotes_of_csv_are_doubted(
+    pairs: list[tuple[str, str]], doubt: str
 ) -> None:
-    write(tmp_path / name, content)
-    with pytest.raises(UserError, match=rf"{name} is .*{kind}"):
-        list(read_lines(side_path(tmp_path / "a", "en")))
-
-
-@pytest.mark.parametrize(
-    ("lines", "doubt"),
-    [
-        ("en\tde", "header"),
-        ("Source\tTarget", "header"),
-        ('a\tb\n"she said ""no"""\tc', "CSV"),
-        ('"Yes."\t"Ja."', ""),
-        ("the source\tdie Quelle", ""),
-    ],
-)
-def test_a_header_and_the_quotes_of_csv_are_doubted(tmp_path: Path, lines: str, doubt: str) -> None:
-    found = texts.doubts_of_table(write(tmp_path / "a.tsv", f"{lines}\n".encode()), ("en", "de"))
+    found = texts.doubts_of_table(pairs, ("en", "de"))
     assert doubt in found
     assert bool(doubt) == bool(found)
 
 
-@pytest.mark.parametrize("line", ["only one", "one\ttwo\tthree"])
-def test_a_table_has_two_columns(tmp_path: Path, line: str) -> None:
-    table = write(tmp_path / "a.tsv", f"a\tb\n\n{line}\n".encode())
-    with pytest.raises(UserError, match=rf"a\.tsv, line 3: {line.count(chr(9)) + 1} columns"):
-        list(read_pairs((table,)))
-    table.write_bytes(b"a\tb\n\nc\td\n")
-    assert list(read_pairs((table,))) == [("a", "b"), ("", ""), ("c", "d")]
+def test_the_board_shows_how_much_of_a_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(texts, "_SHOWN_EVERY", 100)
+    monkeypatch.setattr(texts, "_MB", 1)
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(os.urandom(9000).hex().replace("0", "\n").encode()))
+    with texts.Board("MB") as board:
+        for _ in read_lines(path, board):
+            pass
+    size = path.stat().st_size
+    assert capsys.readouterr().err.startswith(f"  a.gz: {size}/{size} MB, took 0:00:0")
 
 
 @given(LINES, st.integers(1, 9))

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mhe.prepare.data_folder import open_data
-from fairseq_mhe.prepare.subword import join
 from fairseq_mhe.prepare.text_processing import normalise
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 
@@ -27,13 +26,6 @@ def test_a_normalised_line_is_one_line_and_does_not_change(text: str) -> None:
     assert len(line.splitlines()) <= 1
     assert normalise(line) == line
     assert line.split() == line.split(" ") or line == ""
-
-
-def test_join_equals_fairseqs_remove_bpe() -> None:
-    """The expected text is what `--remove-bpe` and `--remove-bpe sentencepiece` give."""
-    assert join("ein@@ fach so , a@@ b@@ c", "bpe") == "einfach so , abc"
-    assert join("cut off@@", "bpe") == "cut off"
-    assert join("▁ein fach ▁so , ▁a b", "sentencepiece") == "einfach so, ab"
 
 
 def test_joined_and_detokenised_subwords_give_raw_back(prepared: Path) -> None:

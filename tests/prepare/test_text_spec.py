@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.text_spec import TextSpec
+from tests.fixtures.refusals import refuses
 from tests.fixtures.small_runs import SMALL
 
 SPEC = TextSpec("en", "de", "moses", "bpe", punctuation=True)
@@ -34,5 +34,5 @@ def test_a_folder_of_version_0_2_has_its_spec(tmp_path: Path) -> None:
     [("tokenizer", "spacy"), ("subword", 3), ("lowercase", "no"), ("source_lang", None)],
 )
 def test_other_values_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(UserError, match=f"{name} is {value!r}"):
+    with refuses(name, repr(value)):
         TextSpec.read({**SPEC.stored, name: value})

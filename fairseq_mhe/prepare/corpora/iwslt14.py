@@ -7,9 +7,9 @@ from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fairseq_mhe.common.archives import extract
 from fairseq_mhe.prepare.config import vocabulary
 from fairseq_mhe.prepare.corpora.known import KNOWN, Downloads, PairCorpus, out_option
-from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import read_lines, write_lines
 
 _NO_TEXT = re.compile("<(url|talkid|keywords)>")
@@ -39,7 +39,7 @@ class Iwslt14(Downloads, PairCorpus):
         with TemporaryDirectory(dir=work) as folder:
             for lang in self.langs:
                 names = [name.format(lang=lang) for name in KNOWN["iwslt14"]["members"]]
-                extract(archives[0], names, Path(folder))
+                extract(archives[0], Path(folder), names)
                 train, *tests = (read_lines(Path(folder) / name) for name in names)
                 write_lines(work / f"train.{lang}", training_sentences(train))
                 write_lines(work / f"test.{lang}", test_sentences(chain(*tests)))

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fairseq_mhe.common.archives import extract
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.known import KNOWN, Downloads, out_option
-from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.running_text import FILES, TITLES, TextConfig, prepare_text
 
 _MEMBERS = [f"wiki.{split}.tokens" for split in SPLITS]
@@ -49,7 +49,7 @@ class WikiText103(Downloads, LanguageCorpus):
         if not self.folder:
             members = [f"wikitext-103/{name}" for name in _MEMBERS]
             published = KNOWN["wikitext103"]["files"]
-            self.unpack(published, lambda paths, work: extract(paths[0], members, work))
+            self.unpack(published, lambda paths, work: extract(paths[0], work, members))
         return self.make("wikitext103", *map(folder.joinpath, _MEMBERS))
 
 

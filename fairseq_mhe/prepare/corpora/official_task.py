@@ -4,9 +4,9 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fairseq_mhe.common.archives import extract
 from fairseq_mhe.common.arguments import integer, option
 from fairseq_mhe.prepare.corpora.known import Downloads
-from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import Task
 from fairseq_mhe.prepare.text import read_lines, write_lines
@@ -56,7 +56,7 @@ class OfficialTask(Downloads):
             else:
                 splits = ("train", *task.scored)
                 names = [f"{task.folder}/{split}{task.suffix}" for split in splits]
-                extract(paths[0], names, work)
+                extract(paths[0], work, names)
 
         self.unpack(task.files, unpack)
         return self.original

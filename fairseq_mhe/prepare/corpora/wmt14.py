@@ -9,11 +9,11 @@ from tarfile import TarError
 
 import sacrebleu
 
+from fairseq_mhe.common.archives import extract
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import vocabulary
 from fairseq_mhe.prepare.corpora.known import KNOWN, Downloads, PairCorpus, out_option
-from fairseq_mhe.prepare.download import extract
 from fairseq_mhe.prepare.text import side_path
 
 #: Each archive has the members PREFIX.en and PREFIX.de.
@@ -54,7 +54,7 @@ class Wmt14(Downloads, PairCorpus):
 
     def _unpack(self, archives: list[Path], work: Path) -> None:
         for prefix, archive in zip(PREFIXES, archives, strict=True):
-            extract(archive, [f"{prefix}.{lang}" for lang in self.langs], work)
+            extract(archive, work, [f"{prefix}.{lang}" for lang in self.langs])
 
 
 def copy_from_sacrebleu(folder: Path) -> Path:
