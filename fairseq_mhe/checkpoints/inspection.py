@@ -90,7 +90,7 @@ def _parameters(weights: dict[str, Tensor]) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``fairseq-mhe inspect``."""
     add = parser.add_argument
-    help_ = "checkpoint of fairseq's or ours, or a run folder"
+    help_ = "run folder, or checkpoint (stock fairseq's, too)"
     add("checkpoint", type=Path, metavar="CKPT", help=help_)
     add("--json", action="store_true", help="print JSON, for programs")
 

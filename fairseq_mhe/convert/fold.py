@@ -118,7 +118,7 @@ def check_arguments(args: argparse.Namespace) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = "run folder, or checkpoint with any kind of attention"
-    add_files(parser, source, "checkpoint to write: an equal model of fairseq's own")
+    add_files(parser, source, "checkpoint of fairseq's own model to write")
     use = "data folder to compare both models on, also by beam search (default: random words)"
     add_data(parser, use, _SENTENCES)
 

@@ -44,8 +44,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--engine", choices=ENGINES, default="auto", help=help_)
     help_ = (
-        "number format: fp16 on a GPU; bf16, with fairseq only, or int8, an approximation, on a "
-        "CPU; auto is bf16 if fairseq translates on AVX512-BF16 or AMX (default: %(default)s)"
+        "number format (default: %(default)s). fp16 needs a GPU. bf16 needs fairseq and a CPU. "
+        "int8 stores weights in 8 bits, an approximation, and needs a CPU. auto takes bf16 if "
+        "fairseq translates on a CPU with AVX512-BF16 or AMX, else float32"
     )
     add("--precision", choices=PRECISIONS, default="float32", help=help_)
     help_ = "subwords in a batch (default: as in the model's scoring)"

@@ -21,8 +21,9 @@ MOST_SUBWORDS = 10**6  # SentencePiece crashes at numbers above 32 bits
 ORIGINAL = "original"  # the folder for downloads, inside the data folder
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _TRAIN_HELP = (
-    "training text, plain, .gz, .xz or .bz2; several texts are joined; a parallel text is PREFIX "
-    "for two files PREFIX.LANG, or NAME.tsv (source TAB target); --valid and --test likewise"
+    "training texts, which are joined, plain or .gz, .xz or .bz2. A parallel text is PREFIX for "
+    "the two files PREFIX.LANG, or NAME.tsv (source TAB target). --valid and --test take such "
+    "names, too"
 )
 _TABLE_SUFFIXES = tuple(f".tsv{suffix}" for suffix in SUFFIXES)
 
@@ -43,7 +44,10 @@ class TextOptions:
     valid: Path | None = option(None, "validation text", type=Path, metavar="TEXT")
     test: Path | None = option(None, "test text", type=Path, metavar="TEXT")
     hold_out: int | None = integer(
-        None, "every Nth pair or document for a missing --valid, the next for --test", 3
+        None,
+        "take every Nth pair or document as validation text if --valid is missing, and the next "
+        "one as test text if --test is missing",
+        3,
     )
     out: Path = option(None, "new data folder", type=Path, required=True, metavar="DATA")
     subword: str = option(
@@ -99,24 +103,25 @@ class PrepareConfig(TextOptions):
     )
     max_dropped: float = option(
         50.0,
-        "refuse a text if cleaning drops over X%% of its pairs",
+        "refuse a text if cleaning drops more than X%% of its pairs",
         type=number_from(0, 100),
         metavar="X",
     )
     max_tokens: int = integer(
         250,
-        "drop training pairs with a side of over N tokens (no tokeniser: 8 N characters, no "
-        "spaces: 4 N)",
+        "drop training pairs with more than N tokens on a side; without a tokeniser 8 characters "
+        "count as a token, in languages without spaces 4",
     )
     # Moses' own default. It keeps the embedded corpus, where one word may be six.
     max_ratio: float | None = option(
         9.0,
-        "drop training pairs if one side is over X times as long as the other",
+        "drop training pairs if one side is more than X times as long as the other",
         type=number_from(1),
         metavar="X",
     )
     punctuation: bool = option(
-        False, "unify quotes, dashes and spaces, for the model only"
+        False,
+        "unify quotes, dashes and spaces in the text of the model, not in the references",
     )
 
     @property

@@ -29,8 +29,8 @@ class DeviceOptions:
     cpu: bool = option(False, "do not use a GPU")
     precision: str = option(
         "auto",
-        "precision of training; auto: the run folder's, or for a new one bf16 on GPUs (fp16 on "
-        "older ones), bf16 on CPUs with AVX512-BF16 or AMX, else float32",
+        "precision of training. auto keeps the precision of a run folder. A new run takes bf16 on "
+        "GPUs and on CPUs with AVX512-BF16 or AMX, fp16 on older GPUs, float32 on other CPUs",
         choices=("auto", "float32", "bf16", "fp16"),
     )
 

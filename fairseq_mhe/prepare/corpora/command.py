@@ -27,6 +27,8 @@ CORPORA: dict[str, type[Any]] = {
     "squad": OfficialTask,
     "superglue": OfficialTask,
 }
+#: Name of a suite of tasks -> its name in print.
+SUITES = {"glue": "GLUE", "squad": "SQuAD", "superglue": "SuperGLUE"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -34,11 +36,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         title="corpora", metavar="NAME", dest="name", required=True
     )
     for name, options in CORPORA.items():
-        command = commands.add_parser(
-            name, help=options.__doc__, description=options.__doc__
-        )
+        help_ = options.__doc__ or ""
+        if name in SUITES:
+            help_ = (
+                f"Prepare a task of {SUITES[name]}, in the subwords of a language model."
+            )
+        command = commands.add_parser(name, help=help_, description=help_)
         add_options(command, options)
-        if options is OfficialTask:
+        if name in SUITES:
             tasks = [task.name for task in TASKS.values() if task.suite == name]
             command.add_argument(
                 "task", choices=tasks, metavar="TASK", help=", ".join(tasks)
