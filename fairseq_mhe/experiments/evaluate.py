@@ -53,7 +53,7 @@ class ScoringOptions:
 def evaluate_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of a trained run")
-    add("--data", type=Path, metavar="DATA", help="data folder of the run, if it has moved")
+    add("--data", type=Path, metavar="DATA", help="data folder, if the run's has moved")
     add_options(parser, ScoringOptions)
     add("--cpu", action="store_true", help="do not use a GPU")
 

@@ -12,7 +12,10 @@ from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention
 from fairseq_mhe.attention.generation import GenerationAttention
+from fairseq_mhe.cli import load_user_dir
 
+# The kinds of $FAIRSEQ_MHE_USER_DIR are tested like those of the package (docs/add_a_kind.md).
+load_user_dir()
 EMBED_DIM, HEADS, MEMORY_DIM = 24, 4, 24
 PLACES = ("encoder", "decoder", "cross")
 

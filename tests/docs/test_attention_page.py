@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -18,8 +19,7 @@ from fairseq import options, utils
 from torch import Tensor
 
 from fairseq_mhe import cli
-from fairseq_mhe.attention import KINDS, build_attention
-from fairseq_mhe.attention.equations import attend_heads, heads_of
+from fairseq_mhe.attention import KINDS, build_attention, equations
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
@@ -40,7 +40,9 @@ from tests.fixtures.refusals import Refused
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, TUTORIAL = ((DOCS / name).read_text() for name in ("attention.md", "add_a_kind.md"))
-PLAIN, EXAMPLE = re.findall(r"^```python\n(.*?)^```", PAGE + TUTORIAL, re.DOTALL | re.MULTILINE)
+PLAIN, EXAMPLE, EQUATION = re.findall(
+    r"^```python\n(.*?)^```", PAGE + TUTORIAL, re.DOTALL | re.MULTILINE
+)
 NEW = "qk_shared"
 #: Kind -> the cells of its row: formulas of parameters and cached numbers, count in BERT-base.
 ROWS = {
@@ -115,14 +117,6 @@ def test_the_table_of_options_repeats_the_help_of_fairseq_train() -> None:
 # The example of a new kind.
 
 
-def qk_shared(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """Kitaev et al. 2020, section 2: one projection, keys of length 1."""
-    n = layer.num_heads
-    queries, keys = heads_of(layer.qk_proj, x, n), heads_of(layer.qk_proj, y, n)
-    keys = [key / key.norm(dim=-1, keepdim=True) for key in keys]
-    return attend_heads(queries, keys, heads_of(layer.v_proj, y, n), mask, layer.out_proj)
-
-
 @pytest.fixture
 def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Import the page's example with fairseq as a user-dir; unregister it afterwards."""
@@ -132,7 +126,9 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     monkeypatch.setattr(sys, "path", list(sys.path))
     try:
         utils.import_user_module(argparse.Namespace(user_dir=str(user_dir)))
-        KINDS[NEW].equation = qk_shared
+        names = {**vars(equations), "Tensor": Tensor}
+        exec(textwrap.dedent(EQUATION), names)  # noqa: S102 - our own page
+        KINDS[NEW].equation = names["equation"]
         yield user_dir
     finally:
         KINDS.pop(NEW, None)
