@@ -2,13 +2,15 @@
 
 import importlib
 import os
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import fairseq_mhe
-from fairseq_mhe.common.arguments import Parser
+from fairseq_mhe.common.arguments import Parser, add_options, from_options
 from fairseq_mhe.common.cpu import sleep_sooner
 from fairseq_mhe.common.errors import UserError, exit_status
 from fairseq_mhe.common.files import yaml_beside
@@ -112,6 +114,31 @@ def run_subcommand(
             raise UserError(f"{problem}: {how_to_install(package)}") from None
 
     return exit_status(f"{program} {chosen}".rstrip(), command)
+
+
+def run_script(
+    name: str,
+    options: type[Any],
+    run: Callable[[Any, str], None],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Run a script of scripts/studies with the options of a dataclass; return the exit status.
+
+    ``run`` gets the options and the command that was typed.
+    """
+
+    def build(_: str) -> Parser:
+        parser = Parser(prog=name, description=options.__doc__)
+        add_options(parser, options)
+
+        def function(args: Namespace) -> None:
+            command = f"bash scripts/study.sh {name} {shlex.join(args.typed)}"
+            run(from_options(options, args), command)
+
+        parser.set_defaults(function=function)
+        return parser
+
+    return run_subcommand(f"study.sh {name}", build, argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

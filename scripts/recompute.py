@@ -164,7 +164,7 @@ def write(rows: list[dict[str, Any]], kept: dict[str, Any], args: Namespace) -> 
         if line.startswith("- ") and not _OUTDATED.match(line) and old_note not in notes:
             notes.append(old_note)
     out = args.out or args.tables[0].with_suffix(".md")
-    Table(title, blocks_of(rows, paper=True), notes).write(out, rows)
+    Table(title, blocks_of(rows), notes).write(out, rows)
     if args.picture:
         curves = {}
         if len({row["row"] for row in rows}) == 1:

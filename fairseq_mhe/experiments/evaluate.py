@@ -3,11 +3,11 @@
 import json
 import time
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import add_options, from_options, option
+from fairseq_mhe.common.arguments import add_options, from_options
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import lock_folder, read_json, write_json
 from fairseq_mhe.common.progress import Board
@@ -24,30 +24,7 @@ from fairseq_mhe.runs.devices import Device, DeviceOptions
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.language_model import validation_loss
 from fairseq_mhe.runs.train import is_trained
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoringOptions:
-    """Which data set is translated, and how it is scored."""
-
-    subset: str = option("test", "data set to translate and score", metavar="NAME")
-    bleu_tokenizer: str | None = option(
-        None,
-        "tokeniser of BLEU (default: by the target language)",
-        choices=scoring.TOKENISERS,
-    )
-
-    def check(self, data: DataFolder) -> None:
-        """Raise UserError if there is no such data set, or the tokeniser is not installed."""
-        scoring.bleu_tokeniser(data.languages[1], self.bleu_tokenizer)
-        subsets = sorted(data.manifest["lines"])
-        if self.subset not in subsets:
-            advice = f"give a --subset of {', '.join(subsets)}"
-            raise UserError(f"{data.folder} has no {self.subset!r}: {advice}")
-
-    def scored(self, job: Job) -> bool:
-        """Return whether a translation job has these scores."""
-        return translation.scored(job, self.subset, self.bleu_tokenizer)
+from fairseq_mhe.runs.translation import ScoringOptions
 
 
 def evaluate_arguments(parser: ArgumentParser) -> None:
@@ -84,7 +61,7 @@ def evaluate_translation(
             where = "on a GPU"
         search = partial(_search, job=job, data=data, device=single, board=board)
         translation.translate(job, data, options.subset, search, where, board)
-        translation.score(job, options.subset, options.bleu_tokenizer)
+        translation.score(job, data, options)
 
 
 def _search(

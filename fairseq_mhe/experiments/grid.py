@@ -1,72 +1,54 @@
-"""A grid: jobs that are trained, scored and tabulated together, here or by SLURM."""
+"""What the commands of all tables do: train or submit the jobs, write the table, tell failures."""
 
-from collections.abc import Callable, Sequence
+import shlex
+from abc import abstractmethod
+from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from fairseq_mhe.common.arguments import from_options
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.progress import Board, say
-from fairseq_mhe.runs import devices, slurm
+from fairseq_mhe.common.files import Json, output_folder
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.runs import slurm
 from fairseq_mhe.runs.devices import DeviceOptions
-from fairseq_mhe.runs.job import Job
-from fairseq_mhe.runs.pool import Pool, Work
-from fairseq_mhe.runs.slurm import SlurmOptions
-from fairseq_mhe.runs.train import check_start
+from fairseq_mhe.runs.grid import Grid
+from fairseq_mhe.runs.pool import train_grid
+from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
 
 
-@dataclass(frozen=True)
-class Grid:
-    """The jobs in the folder ``out``, and what finishes them.
+@dataclass(frozen=True, kw_only=True)
+class TableGrid(Grid):
+    """A grid with a table."""
 
-    ``plan`` returns the jobs that can be planned now: fine-tuning, for example, can be planned when
-    the model from which it starts is trained. ``total`` counts all jobs.
-    """
+    @abstractmethod
+    def slurm_jobs(self) -> Sequence[SlurmJob]:
+        """Return the SLURM jobs that together do what the grid does, but write no table."""
 
-    out: Path
-    total: int
-    plan: Callable[[], Sequence[Job]]
-    finished: Callable[[Job], bool]
-    #: Returns the arguments of the `fairseq-mhe` that scores a trained job, or None.
-    scoring: Callable[[Job], list[str] | None]
-    devices: DeviceOptions
-    command: str  # what the user typed
+    @abstractmethod
+    def tabulate(self) -> None:
+        """Write the table of the finished jobs, and print it; UserError if none is finished."""
 
-    def split(self) -> tuple[list[Job], list[Job]]:
-        """Return the finished jobs and the others that can be planned now."""
-        finished: list[Job] = []
-        waiting: list[Job] = []
-        for job in self.plan():
-            group = finished if self.finished(job) else waiting
-            group.append(job)
-        return finished, waiting
+    def run(self, options: SlurmOptions) -> None:
+        """Train and score the unfinished jobs and print the table, or submit them to SLURM."""
+        if options.submits:
+            slurm.submit(self.slurm_jobs(), self.out, options, self.devices)
+            return
+        failures: dict[str, str] = {}
+        if not options.finished_only:
+            failures = train_grid(self)
+        if not options.no_table and (self.split()[0] or not failures):
+            self.tabulate()
+        raise_failures(failures, self.total)
 
-    def train(self, after: Callable[[Job], object] = lambda job: None) -> dict[str, str]:
-        """Train and score the unfinished jobs, and call ``after`` for each; return the failures.
 
-        A failing job does not end the others. Raises UserError at once if devices are missing or
-        cannot share a batch, a start is missing, or another process works in a run folder.
-        """
-        finished, waiting = self.split()
-        unfinished = self.total - len(finished)
-        if not unfinished:
-            return {}
-        device = devices.choose_device(self.devices, unfinished)
-        for job in waiting:
-            check_start(job, device)
-        precision = waiting[0].training.precision if waiting else ""
-        where = device.describe(precision)
-        say(f"{unfinished} of {self.total} models to train, {where}")
-        work = Work(self.plan, self.finished, self.scoring, after, self.command)
-        with Board(names=[job.name for job in waiting]) as board:
-            return Pool(work, device, board).run()
-
-    def submit(
-        self, words_of: Callable[[Job], Sequence[str]], options: SlurmOptions
-    ) -> None:
-        """Submit the unfinished jobs to SLURM; ``words_of``: the command that trains a job."""
-        _, waiting = self.split()
-        jobs = {job.name: words_of(job) for job in waiting}
-        slurm.submit(jobs, self.total, self.out, options, self.devices)
+def shared_fields(args: Namespace) -> Json:
+    """Return the fields of a grid that all commands set alike."""
+    return {
+        "out": output_folder(args.out),
+        "devices": from_options(DeviceOptions, args),
+        "command": shlex.join(["fairseq-mhe", *args.typed]),
+    }
 
 
 def raise_failures(failures: dict[str, str], total: int) -> None:
@@ -86,8 +68,8 @@ def raise_failures(failures: dict[str, str], total: int) -> None:
     )
 
 
-def check_any_finished(finished: Sequence[object], out: Path) -> None:
+def check_any_finished(finished: Sequence[object], grid: Grid) -> None:
     """Raise UserError if a table would be empty."""
     if not finished:
         advice = "wait for its jobs, or leave --finished-only out"
-        raise UserError(f"no model of {out} is finished yet: {advice}")
+        raise UserError(f"no model of {grid.out} is finished yet: {advice}")

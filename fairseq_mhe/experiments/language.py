@@ -1,139 +1,39 @@
-"""``pretrain``, ``finetune`` and ``nlu-table``: train, score and tabulate language models."""
+"""``pretrain`` and ``finetune``: train and score one language model."""
 
-import itertools
-import shlex
 from argparse import ArgumentParser, Namespace
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import (
-    add_options,
-    add_seed,
-    from_options,
-    integer,
-    seeds,
-)
-from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import Json, output_folder, read_json
-from fairseq_mhe.common.tables import listed
+from fairseq_mhe.common.arguments import add_options, add_seed, from_options
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.experiments.evaluate import described
-from fairseq_mhe.experiments.grid import Grid, check_any_finished, raise_failures
-from fairseq_mhe.experiments.recipe import add_overrides
-from fairseq_mhe.experiments.table import kinds
-from fairseq_mhe.models.build import build_on_meta
-from fairseq_mhe.models.counting import attention_parameters, cache_bytes
-from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
-from fairseq_mhe.prepare.data_folder import DataFolder, open_data
-from fairseq_mhe.prepare.manifest import TEXT
-from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
-from fairseq_mhe.report.language_table import (
-    notes_on_tasks,
-    perplexity_block,
-    task_blocks,
+from fairseq_mhe.experiments.grid import raise_failures, shared_fields
+from fairseq_mhe.experiments.nlu_table import (
+    ARCH_HELP,
+    TASK_SCRIPTS,
+    add_arguments,
+    add_data,
+    pretraining,
+    read_recipe,
 )
-from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
-from fairseq_mhe.report.table import Table, seed_words
-from fairseq_mhe.runs import slurm
-from fairseq_mhe.runs.devices import DeviceOptions
+from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.manifest import TEXT
+from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
-from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
+from fairseq_mhe.runs.grid import Jobs
+from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.pool import train_grid
 from fairseq_mhe.runs.recipe_options import AnyRecipe
-from fairseq_mhe.runs.recipes import FOLDER, Recipe
-from fairseq_mhe.runs.slurm import SlurmOptions
-from fairseq_mhe.runs.task_scores import commonest_score
-
-_ARCHS = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
-_ARCH_HELP = f"architecture of the model: {', '.join(_ARCHS)}; leave it out with --recipe"
-#: The kinds in the paper's table, in its order.
-_KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
-_TASK_SCRIPTS = "data-prep/glue.sh, superglue.sh or squad.sh"
-
-
-@dataclass(frozen=True)
-class LanguageTrainings:
-    """What the jobs of a language model's command share: folder, devices, command."""
-
-    out: Path
-    devices: DeviceOptions
-    command: str  # what the user typed
-
-    def pretraining(self, recipe: Recipe, kind: str, seed: int, data: DataFolder) -> Job:
-        """Plan the pre-training of a kind by a recipe; UserError for another model's recipe."""
-        arch = recipe.training.options["arch"]
-        if arch not in LANGUAGE_ARCHS:
-            advice = "give it to fairseq-mhe train, or name a language model's"
-            raise UserError(f"the recipe {recipe.row} trains {arch}: {advice}")
-        folder = self.out / f"{recipe.row}-{kind}-seed{seed}"
-        training = with_precision(recipe.training, folder, self.devices)
-        attention = dict.fromkeys(LANGUAGE_ARCHS[arch].model.PLACES, kind)
-        identity = {"fingerprint": data.fingerprint}
-        settings = settings_of(recipe.row, attention, seed, training, identity)
-        return plan_job(folder, settings, {"data": str(data.folder)})
-
-    def finetuning(
-        self, model: Path, task: TaskFolder, seed: int, recipe: FinetuningRecipe
-    ) -> Job:
-        """Plan the fine-tuning of a model on a task."""
-        return plan_finetuning(model, task, seed, self.out, recipe, self.devices)
-
-    def grid(self, plan: Callable[[], Sequence[Job]], total: int) -> Grid:
-        """Return the grid that trains and scores the jobs of ``plan``."""
-        own = (self.devices, self.command)
-        return Grid(self.out, total, plan, is_scored, self.scoring_words, *own)
-
-    def scoring_words(self, job: Job) -> list[str]:
-        """Return the command that scores a trained job."""
-        words = ["evaluate", str(job.folder), "--data", str(job.input_path("data"))]
-        return [*words, "--cpu"] if self.devices.cpu or self.devices.processes else words
-
-
-def is_scored(job: Job) -> bool:
-    """Return whether a language model's job is finished."""
-    return job.scores.exists()
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the output folder and the options of devices."""
-    help_ = "folder for the run folders (default: %(default)s)"
-    add = parser.add_argument
-    add("--out", type=Path, default="runs/language", metavar="RUNS", help=help_)
-    add_options(parser, DeviceOptions)
-    add_overrides(parser)
-
-
-def _open_trainings(args: Namespace) -> LanguageTrainings:
-    command = shlex.join(["fairseq-mhe", *args.typed])
-    device = from_options(DeviceOptions, args)
-    return LanguageTrainings(output_folder(args.out), device, command)
-
-
-def _add_data(parser: ArgumentParser) -> None:
-    help_ = "text folder, as data-prep/text.sh makes it"
-    parser.add_argument("--data", type=Path, required=True, help=help_)
-
-
-def _read_recipe(args: Namespace) -> Recipe:
-    options: AnyRecipe = from_options(AnyRecipe, args)
-    return replace(options, overrides=args.overrides).read(args.arch, _ARCHS)
-
-
-def _finish_one(job: Job, trainings: LanguageTrainings) -> None:
-    """Train and score one job, and print its scores and its folder."""
-    raise_failures(trainings.grid(lambda: [job], 1).train(), 1)
-    print("\n".join(described(read_json(job.scores))))
-    print(job.folder)
 
 
 def pretrain_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("arch", metavar="ARCH", nargs="?", help=_ARCH_HELP)
+    add("arch", metavar="ARCH", nargs="?", help=ARCH_HELP)
     help_ = f"kind of attention: {', '.join(KINDS)}"
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
     add_seed(parser)
-    _add_data(parser)
+    add_data(parser)
     add_options(parser, AnyRecipe)
     add_arguments(parser)
 
@@ -141,14 +41,15 @@ def pretrain_arguments(parser: ArgumentParser) -> None:
 def pretrain(args: Namespace) -> None:
     """Train or resume a language model, and print its validation loss and its run folder."""
     data = open_data(args.data, TEXT)
-    trainings = _open_trainings(args)
-    recipe = _read_recipe(args)
-    _finish_one(trainings.pretraining(recipe, args.attention, args.seed, data), trainings)
+    fields = shared_fields(args)
+    where = fields["out"], fields["devices"]
+    job = pretraining(read_recipe(args), args.attention, args.seed, data, *where)
+    _finish(Jobs(**fields, jobs=[job]), job)
 
 
 def finetune_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("task", type=Path, metavar="TASK-DATA", help=f"task folder of {_TASK_SCRIPTS}")
+    add("task", type=Path, metavar="TASK-DATA", help=f"task folder of {TASK_SCRIPTS}")
     help_ = "masked language model: a run folder, or a checkpoint (stock fairseq's, too)"
     add("--model", type=Path, required=True, metavar="MODEL", help=help_)
     add_seed(parser)
@@ -159,201 +60,16 @@ def finetune_arguments(parser: ArgumentParser) -> None:
 def finetune(args: Namespace) -> None:
     """Fine-tune a model on a task or resume, and print its scores and its run folder."""
     task = open_task(args.task)
-    trainings = _open_trainings(args)
+    fields = shared_fields(args)
     recipe: FinetuningRecipe = from_options(FinetuningRecipe, args)
     recipe = replace(recipe, overrides=args.overrides)
-    _finish_one(trainings.finetuning(args.model, task, args.seed, recipe), trainings)
+    where = fields["out"], recipe, fields["devices"]
+    job = plan_finetuning(args.model, task, args.seed, *where)
+    _finish(Jobs(**fields, jobs=[job]), job)
 
 
-def nlu_table_arguments(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add("arch", metavar="ARCH", nargs="?", help=_ARCH_HELP)
-    help_ = f"task folders of {_TASK_SCRIPTS} (masked models only)"
-    add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=help_)
-    help_ = "kinds of attention, or all (default: %(default)s)"
-    add("--kinds", type=kinds, default=_KINDS, metavar="KIND,...", help=help_)
-    help_ = "seeds of fine-tuning, or of a causal model's training (default: %(default)s)"
-    add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
-    _add_data(parser)
-    add_options(parser, AnyRecipe)
-    add_options(parser, Epochs)
-    add_arguments(parser)
-    add_options(parser.add_argument_group("SLURM"), SlurmOptions)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Epochs:
-    """The option of nlu-table that changes fine-tuning."""
-
-    epochs: int | None = integer(None, "epochs of fine-tuning (default: the task's)")
-
-
-def nlu_table(args: Namespace) -> None:
-    """Train and score the unfinished models and print the table, or submit them to SLURM."""
-    data = open_data(args.data, TEXT)
-    tasks = [open_task(folder) for folder in args.tasks]
-    recipe = _read_recipe(args)
-    _check_tasks(recipe, data, tasks, args.epochs)
-    finetuning = FinetuningRecipe(epochs=args.epochs)
-    table = LanguageTable(
-        recipe, data, tasks, args.kinds, args.seeds, finetuning, _open_trainings(args)
-    )
-    submission: SlurmOptions = from_options(SlurmOptions, args)
-    if submission.submits:
-        table.submit(args.typed, submission)
-        return
-    failures: dict[str, str] = {}
-    if not submission.finished_only:
-        failures = table.grid.train()
-    if not submission.no_table and (table.finished_kinds() or not failures):
-        table.write()
-    raise_failures(failures, table.grid.total)
-
-
-def _check_tasks(
-    recipe: Recipe, data: DataFolder, tasks: Sequence[TaskFolder], epochs: int | None
-) -> None:
-    """Raise UserError if the model is not fine-tuned, or tasks do not fit it or each other."""
-    arch = recipe.training.options["arch"]
-    masked = LANGUAGE_ARCHS.get(arch) is ROBERTA
-    if masked and not tasks:
-        raise UserError(f"{arch} is fine-tuned on tasks: name them with --tasks")
-    if not masked and (tasks or epochs):
-        raise UserError(f"{arch} is not fine-tuned: leave --tasks and --epochs out")
-    if len({task.task.name for task in tasks}) < len(tasks):
-        raise UserError("--tasks has two folders of one task: leave one out")
-    for task in tasks:
-        if task.manifest["text"] != data.fingerprint:
-            raise UserError(
-                f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
-                f"{data.folder}"
-            )
-
-
-@dataclass(frozen=True)
-class LanguageTable:
-    """The jobs and the table of one architecture; a causal model has no ``tasks``."""
-
-    recipe: Recipe
-    data: DataFolder
-    tasks: Sequence[TaskFolder]
-    kinds: Sequence[str]
-    seeds: Sequence[int]  # of fine-tuning, or of a causal model's training
-    finetuning: FinetuningRecipe
-    trainings: LanguageTrainings
-
-    @property
-    def grid(self) -> Grid:
-        per_kind = len(self._seeds_of_pretraining) + len(self.tasks) * len(self.seeds)
-        return self.trainings.grid(self.plan, len(self.kinds) * per_kind)
-
-    @property
-    def _seeds_of_pretraining(self) -> Sequence[int]:
-        return [1] if self.tasks else self.seeds
-
-    def plan(self) -> list[Job]:
-        """Plan all pre-trainings, and the fine-tunings of the models that are pre-trained."""
-        pretrainings = [job for kind in self.kinds for job in self.pretrainings(kind)]
-        finetunings = [job for kind in self.kinds for job in self.finetunings(kind)]
-        return [*pretrainings, *finetunings]
-
-    def pretrainings(self, kind: str) -> list[Job]:
-        """Return a kind's pre-training jobs: with tasks one, of seed 1, else one for each seed."""
-        jobs = []
-        for seed in self._seeds_of_pretraining:
-            jobs.append(self.trainings.pretraining(self.recipe, kind, seed, self.data))
-        return jobs
-
-    def finetunings(self, kind: str) -> list[Job]:
-        """Return a kind's fine-tuning jobs, one for each task and seed; none before its model."""
-        model = self.pretrainings(kind)[0]
-        if not is_scored(model):
-            return []
-        jobs = []
-        for task, seed in itertools.product(self.tasks, self.seeds):
-            jobs.append(
-                self.trainings.finetuning(model.folder, task, seed, self.finetuning)
-            )
-        return jobs
-
-    def finished_kinds(self) -> list[str]:
-        """Return the kinds of which all jobs have scores."""
-        finished = []
-        for kind in self.kinds:
-            # Without a scored model there are no fine-tuning jobs to look at.
-            jobs = [*self.pretrainings(kind), *self.finetunings(kind)]
-            if all(map(is_scored, jobs)):
-                finished.append(kind)
-        return finished
-
-    def submit(self, typed: Sequence[str], options: SlurmOptions) -> None:
-        """Submit one SLURM job for each unfinished kind: it trains all models of the kind."""
-        finished = self.finished_kinds()
-        waiting = {}
-        for kind in self.kinds:
-            if kind not in finished:
-                waiting[kind] = [*typed, "--kinds", kind, "--no-table"]
-        grid = self.grid
-        slurm.submit(waiting, len(self.kinds), grid.out, options, grid.devices)
-
-    def write(self) -> None:
-        """Write the table, JSON and picture of the finished kinds, and print the table."""
-        finished = self.finished_kinds()
-        out = self.grid.out
-        check_any_finished(finished, out)
-        rows = [self._values(kind) for kind in finished]
-        notes = self._notes(finished[0])
-        if unfinished := [kind for kind in self.kinds if kind not in finished]:
-            notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
-        path = out / ("nlu-table.md" if self.tasks else "perplexity.md")
-        title = f"{self.recipe.row}, text of {self.data.folder.name}; {self._seed_words}"
-        if self.tasks:
-            commonest = {}
-            for task in self.tasks:
-                commonest[task.task.name] = commonest_score(task)
-            blocks = task_blocks(rows, commonest)
-            notes = [*notes_on_tasks(blocks, commonest), *notes]
-            plot_tasks(rows, path.with_suffix(".png"), title, commonest)
-        else:
-            blocks = [perplexity_block(rows)]
-            plot_perplexity(rows, path.with_suffix(".png"), title)
-        values = {row["attention"]: row.get("scores", row["nats"]) for row in rows}
-        table = Table(self.recipe.row, blocks, notes)
-        table.write(path, values)
-        print(f"{table.markdown()}{path}")
-
-    def _values(self, kind: str) -> Json:
-        """Return the values of a kind for `task_blocks`, or for `perplexity_block`."""
-        model = build_on_meta(self.recipe.training.options["arch"], kind)
-        row = {"attention": kind, "attention_parameters": attention_parameters(model)}
-        nats = [read_json(job.scores)["nats"] for job in self.pretrainings(kind)]
-        if not self.tasks:
-            cache = cache_bytes(model).per_target_token
-            return {**row, "nats": nats, "kv_bytes_per_token": cache}
-        scores = defaultdict(list)
-        for job in self.finetunings(kind):
-            score = read_json(job.scores)["scores"]["score"]
-            scores[job.settings["task"]].append(score)
-        return {**row, "scores": scores, "nats": nats[0]}
-
-    def _notes(self, kind: str) -> list[str]:
-        """Return notes on the numbers and on the training of ``kind``, which all kinds share."""
-        job = self.pretrainings(kind)[0]
-        training = job.training
-        subwords = training.options["tokens_per_sample"]
-        blocks = f"{training.batch_tokens:,} blocks of {subwords:,} subwords"
-        pretraining = f"{training.updates:,} updates of {blocks}, in {training.precision}"
-        versions = listed(job.config["versions"])
-        if not self.tasks:
-            return [f"Training: {self._seed_words}, {pretraining}.", f"{versions}."]
-        tuned = self.finetunings(kind)[0].training.precision
-        return [
-            f"Pre-training: {pretraining}; nats: validation loss per masked subword.",
-            f"Fine-tuning: {self._seed_words}, in {tuned}.",
-            f"{versions}.",
-        ]
-
-    @property
-    def _seed_words(self) -> str:
-        several = " (±: standard deviation)" if len(self.seeds) > 1 else ""
-        return f"{seed_words(self.seeds)}{several}"
+def _finish(grid: Jobs, job: Job) -> None:
+    """Train and score one job, and print its scores and its folder."""
+    raise_failures(train_grid(grid), 1)
+    print("\n".join(described(read_json(job.scores))))
+    print(job.folder)

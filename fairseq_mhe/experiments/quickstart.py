@@ -1,33 +1,25 @@
 """``fairseq-mhe quickstart`` and ``quickstart-lm``: from the embedded corpus to a table."""
 
-import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import (
-    add_options,
-    add_seed,
-    at_least,
-    from_options,
-    positive,
-)
-from fairseq_mhe.common.files import output_folder
+from fairseq_mhe.common.arguments import add_options, add_seed, at_least, positive
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.experiments.evaluate import ScoringOptions
-from fairseq_mhe.experiments.grid import raise_failures
-from fairseq_mhe.experiments.language import LanguageTable, LanguageTrainings
-from fairseq_mhe.experiments.table import Trainings, kinds, tabulate
+from fairseq_mhe.experiments.grid import shared_fields
+from fairseq_mhe.experiments.nlu_table import LanguageGrid
+from fairseq_mhe.experiments.table import Cells, kinds
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant, prepare_language
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task
-from fairseq_mhe.report.translation_table import FILES, show_table
+from fairseq_mhe.report.translation_table import show_table
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.finetuning import FinetuningRecipe
 from fairseq_mhe.runs.recipe_options import AnyRecipe, TranslationRecipe
 from fairseq_mhe.runs.recipes import ALL_NAMES, NAMES
+from fairseq_mhe.runs.slurm import SlurmOptions
 
 
 def quickstart_arguments(parser: ArgumentParser) -> None:
@@ -46,32 +38,40 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
 
 def quickstart(args: Namespace) -> None:
     """Prepare the corpus, train and score the unfinished models, and print the table."""
-    out = output_folder(args.out)
-    device: DeviceOptions = from_options(DeviceOptions, args)
+    fields = shared_fields(args)
     # Called for its UserError: a missing device must be known before the corpus is prepared.
-    devices.choose_device(device, len(args.attention))
+    devices.choose_device(fields["devices"], len(args.attention))
     pairs = f"{args.limit or 'all'} pairs"
     say(f"1 of 2: prepare {pairs} of the embedded English-German corpus")
-    folder = out / (f"data-limit{args.limit}" if args.limit else "data")
+    folder = fields["out"] / (f"data-limit{args.limit}" if args.limit else "data")
     HomeAssistant(out=folder, limit=args.limit).prepare()
     names = ", ".join(args.attention)
     tiny = TranslationRecipe(updates=args.updates).read("tiny", NAMES)
     updates = f"{tiny.training.updates:,} updates"
     say(f"2 of 2: train, translate and score {names}; {updates} each")
-    command = shlex.join(["fairseq-mhe", *args.typed])
-    trainings = Trainings(open_data(folder), out, ScoringOptions(), device, command)
-    grid = trainings.grid(trainings.cells([tiny], args.attention, [args.seed]))
-    failures = grid.train()
-    lines = trainings.data.manifest["lines"]["train"]
-    title = f"Home Assistant en-de, {lines:,} pairs, {updates}"
+    data = open_data(folder)
+    title = f"Home Assistant en-de, {data.manifest['lines']['train']:,} pairs, {updates}"
     if args.limit or args.updates:
         title += ", a trial and no result"
-    if grid.split()[0]:
-        table, samples = tabulate(grid, trainings, title, paper=False)
+    grid = _Quickstart(
+        **fields,
+        data=data,
+        recipes=[tiny],
+        kinds=args.attention,
+        seeds=[args.seed],
+        title=title,
+    )
+    grid.run(SlurmOptions())
+
+
+class _Quickstart(Cells):
+    """The table of the quickstart, which fits a terminal."""
+
+    def tabulate(self) -> None:
+        table, samples = self.write()
         show_table(table)
         print(f"\n{samples}", end="")
-        say(", ".join(str(out / name) for name in (*FILES, "samples.md")))
-    raise_failures(failures, grid.total)
+        self.say_files()
 
 
 def quickstart_lm_arguments(parser: ArgumentParser) -> None:
@@ -87,24 +87,21 @@ def quickstart_lm_arguments(parser: ArgumentParser) -> None:
 
 def quickstart_lm(args: Namespace) -> None:
     """Prepare text and task, train and score the unfinished models, and print the table."""
-    out = output_folder(args.out)
+    fields = shared_fields(args)
     recipe = AnyRecipe(
         updates=args.updates, overrides=["task.tokens_per_sample=64"]
     ).read("roberta_mhe_tiny", ALL_NAMES)
-    text, task = prepare_language(out, recipe.training.options["tokens_per_sample"])
+    text, task = prepare_language(
+        fields["out"], recipe.training.options["tokens_per_sample"]
+    )
     say("task: from which of ten integrations is a message? (the commonest has 14%)")
-    device: DeviceOptions = from_options(DeviceOptions, args)
-    command = shlex.join(["fairseq-mhe", *args.typed])
-    table = LanguageTable(
-        recipe,
-        open_data(text, TEXT),
-        [open_task(task)],
+    grid = LanguageGrid(
+        **fields,
+        recipe=recipe,
+        data=open_data(text, TEXT),
+        tasks=[open_task(task)],
         kinds=["mha", "mhe_mul"],
         seeds=[1],
         finetuning=FinetuningRecipe(epochs=args.epochs),
-        trainings=LanguageTrainings(out, device, command),
     )
-    failures = table.grid.train()
-    if table.finished_kinds():
-        table.write()
-    raise_failures(failures, table.grid.total)
+    grid.run(SlurmOptions())

@@ -6,21 +6,17 @@ from pathlib import Path
 
 from fairseq_mhe.common.arguments import add_options, from_options, seeds
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.progress import say
-from fairseq_mhe.experiments.grid import raise_failures
 from fairseq_mhe.experiments.run_study import run_study
 from fairseq_mhe.experiments.table import (
+    Cells,
     add_arguments,
-    copied_recipes,
     kinds,
-    open_trainings,
     recipe_options,
-    tabulate,
+    translation_fields,
+    words_with_copied_recipe,
 )
 from fairseq_mhe.models.architectures import PAPER_ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.report.translation_table import PAPER_FILES
-from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipes import NAMES, Recipe
 from fairseq_mhe.runs.slurm import SlurmOptions
 
@@ -55,38 +51,21 @@ def run_table(args: Namespace) -> None:
         raise UserError(
             f"{problem}: give --study FILE, or the data folder of rows and kinds"
         )
-    trainings = open_trainings(args, args.data)
-    recipes = _chosen_recipes(args)
-    jobs = trainings.cells(recipes, args.kinds or ["mha", "mhe_mul"], args.seeds or [1])
-    trainings.scoring.check(trainings.data)
-    grid = trainings.grid(jobs)
-    trainings.say_batches(recipes)
     slurm: SlurmOptions = from_options(SlurmOptions, args)
-    if slurm.submits:
-        copies = copied_recipes(recipes, grid.out) if args.recipe else []
-
-        def words(job: Job) -> list[str]:
-            """Return the command of this table for one cell."""
-            cell = copies or ["--rows", job.row]
-            cell = [*cell, "--kinds", job.kind, "--seeds", str(job.seed)]
-            return [*args.typed, *cell, "--no-table"]
-
-        grid.submit(words, slurm)
-        return
-    title = _title(args, trainings.data, recipes)
-    failures: dict[str, str] = {}
-    if not slurm.finished_only:
-
-        def tabulate_so_far(job: Job) -> None:
-            if not slurm.no_table:
-                tabulate(grid, trainings, title)
-
-        failures = grid.train(tabulate_so_far)
-    if not slurm.no_table and (grid.split()[0] or not failures):
-        table, samples = tabulate(grid, trainings, title)
-        print(f"{table.markdown()}\n{samples}", end="")
-        say(", ".join(str(grid.out / name) for name in (*PAPER_FILES, "samples.md")))
-    raise_failures(failures, grid.total)
+    fields = translation_fields(args, args.data)
+    recipes = _chosen_recipes(args)
+    grid = Cells(
+        **fields,
+        recipes=recipes,
+        kinds=args.kinds or ["mha", "mhe_mul"],
+        seeds=args.seeds or [1],
+        title=_title(args, fields["data"], recipes),
+        words=words_with_copied_recipe(args) if slurm.submits else (),
+        tabulates=not slurm.no_table,
+    )
+    grid.plan()  # for its UserError, before anything is said
+    grid.say_batches(recipes)
+    grid.run(slurm)
 
 
 def _chosen_recipes(args: Namespace) -> list[Recipe]:

@@ -27,6 +27,11 @@ class Variant:
     #: "variant" from whose model of the same seed it starts; further options of `convert`.
     start: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def origin(self) -> str:
+        """The variant from whose model it starts; itself if it starts from scratch."""
+        return str(self.start.get("variant", self.name))
+
 
 @dataclass(frozen=True)
 class Study:
@@ -39,16 +44,41 @@ class Study:
     variants: Sequence[Variant]
     data: str = ""  # the corpus on which it was made
 
-    def selected(self, names: str | None) -> "Study":
-        """Return the study of the variants in ``names`` alone, and of their references."""
+    def selected(self, names: str | None, references: bool = True) -> "Study":
+        """Return the study of the variants in ``names`` alone, and of those that they need.
+
+        They need the variants from whose models they start and, if asked for, their references.
+        """
         known = {variant.name: variant for variant in self.variants}
-        chosen = list(known) if names is None else names.split(",")
-        for name in chosen:
+        needed = list(known) if names is None else names.split(",")
+        for name in needed:  # what is appended is looked at, too
             if name not in known:
                 raise UserError(f"--only {name}: unknown; choose from {', '.join(known)}")
-        needed = {*chosen, *(known[name].reference for name in chosen)}
-        needed |= {known[name].start.get("variant", name) for name in chosen}
+            if references and known[name].reference not in needed:
+                needed.append(known[name].reference)
+            if known[name].origin not in needed:
+                needed.append(known[name].origin)
         return replace(self, variants=[v for v in self.variants if v.name in needed])
+
+    def families(self) -> list[list[Variant]]:
+        """Return each variant that starts from no model, with all that start from its model."""
+        families: dict[str, list[Variant]] = {}
+        for variant in self.variants:
+            families.setdefault(self.first(variant).name, []).append(variant)
+        return list(families.values())
+
+    def first(self, variant: Variant) -> Variant:
+        """Return the variant from scratch whose model leads to this one.
+
+        Raises ValueError if no variant does, as some start from each other's models.
+        """
+        known = {each.name: each for each in self.variants}
+        first = variant
+        for _ in known:
+            if not first.start:
+                return first
+            first = known[first.origin]
+        raise ValueError(f"{variant.name} starts from its own model: change its start")
 
 
 def read_study(path: Path) -> Study:
@@ -80,10 +110,14 @@ def read_study(path: Path) -> Study:
         raise UserError(f"{path} sets {min(content)}, which no study has: remove it")
     names = [variant.name for variant in study.variants]
     for variant in study.variants:
-        for other in (variant.reference, variant.start.get("variant", variant.name)):
+        for other in (variant.reference, variant.origin):
             if other not in names:
                 problem = f"{path}: {variant.name} needs the variant {other}"
                 raise UserError(f"{problem}, which is missing: add it")
+    try:
+        study.families()
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
     return study
 
 

@@ -1,7 +1,6 @@
-"""``train``, and what it shares with ``run-table``: the jobs of translation models, their table."""
+"""``train``, and what it shares with tables of translation models: their options and jobs."""
 
 import itertools
-import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,36 +9,41 @@ from pathlib import Path
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_options, add_seed, from_options, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder, write_text
+from fairseq_mhe.common.files import Json, write_text
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.experiments.evaluate import ScoringOptions, print_scores
-from fairseq_mhe.experiments.grid import Grid, check_any_finished, raise_failures
+from fairseq_mhe.experiments.evaluate import print_scores
+from fairseq_mhe.experiments.grid import (
+    TableGrid,
+    check_any_finished,
+    raise_failures,
+    shared_fields,
+)
 from fairseq_mhe.experiments.recipe import add_overrides
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.samples import write_samples
 from fairseq_mhe.report.table import Table
-from fairseq_mhe.report.translation_table import write_table
+from fairseq_mhe.report.translation_table import FILES, write_table
 from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import DeviceOptions
+from fairseq_mhe.runs.grid import Grid
 from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
+from fairseq_mhe.runs.pool import train_grid
 from fairseq_mhe.runs.recipe_options import TranslationRecipe
 from fairseq_mhe.runs.recipes import NAMES, Recipe
+from fairseq_mhe.runs.slurm import SlurmJob
+from fairseq_mhe.runs.translation import ScoringOptions
 
 #: Converter of an option: kinds of attention, separated by commas, or "all".
 kinds = some_of(KINDS)
 
 
-@dataclass(frozen=True)
-class Trainings:
-    """What the translation jobs of a command share: data, folder, scoring, devices."""
+@dataclass(frozen=True, kw_only=True)
+class TranslationGrid(Grid):
+    """A grid of translation models, all of the same data."""
 
     data: DataFolder
-    out: Path
-    scoring: ScoringOptions
-    devices: DeviceOptions
-    command: str  # what the user typed
 
     def job(
         self,
@@ -79,31 +83,6 @@ class Trainings:
                 f"mini-batch of {most}: give --max-tokens {longest} or more, on fewer devices"
             )
 
-    def cells(
-        self, recipes: Sequence[Recipe], kinds_: Sequence[str], seeds_: Sequence[int]
-    ) -> list[Job]:
-        """Plan a job for each recipe, kind and seed."""
-        jobs = []
-        for recipe, kind, seed in itertools.product(recipes, kinds_, seeds_):
-            jobs.append(self.job(recipe, kind, dict.fromkeys(PLACES, kind), seed))
-        return jobs
-
-    def grid(self, jobs: Sequence[Job]) -> Grid:
-        """Return the grid that trains, translates and scores these jobs."""
-        scored = self.scoring.scored
-        own = (self.devices, self.command)
-        return Grid(self.out, len(jobs), lambda: jobs, scored, self.scoring_words, *own)
-
-    def scoring_words(self, job: Job) -> list[str]:
-        """Return the command that translates and scores a trained job."""
-        words = ["evaluate", str(job.folder), "--data", str(self.data.folder)]
-        words += ["--subset", self.scoring.subset]
-        if self.scoring.bleu_tokenizer:
-            words += ["--bleu-tokenizer", self.scoring.bleu_tokenizer]
-        if self.devices.cpu or self.devices.processes:
-            words.append("--cpu")
-        return words
-
     def say_batches(self, recipes: Sequence[Recipe]) -> None:
         """Print each row's updates and batch; UserError if devices cannot share a batch."""
         for recipe in recipes:
@@ -112,6 +91,61 @@ class Trainings:
             sizes = f"{size:,} x {self._workers} x update-freq {update_freq}"
             batch = f"{training.batch_tokens:,} = {sizes}"
             say(f"  {recipe.row}: {training.updates:,} updates, batches of {batch}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells(TranslationGrid, TableGrid):
+    """Rows x kinds x seeds."""
+
+    recipes: Sequence[Recipe]
+    kinds: Sequence[str]
+    seeds: Sequence[int]
+    title: str = ""
+    words: Sequence[str] = ()  # the command, for SLURM jobs
+    tabulates: bool = False  # whether to write the table after each finished job
+
+    @property
+    def total(self) -> int:
+        return len(self.recipes) * len(self.kinds) * len(self.seeds)
+
+    def plan(self) -> list[Job]:
+        jobs = []
+        for recipe, kind, seed in itertools.product(self.recipes, self.kinds, self.seeds):
+            jobs.append(self.job(recipe, kind, dict.fromkeys(PLACES, kind), seed))
+        return jobs
+
+    def after(self, job: Job) -> None:
+        if self.tabulates:
+            self.write()
+
+    def slurm_jobs(self) -> list[SlurmJob]:
+        jobs = []
+        for job in self.plan():
+            cell = ["--kinds", job.kind, "--seeds", str(job.seed), "--no-table"]
+            if "--recipe" not in self.words:
+                cell += ["--rows", job.row]
+            jobs.append(SlurmJob(job.name, [*self.words, *cell], self.finished(job)))
+        return jobs
+
+    def write(self) -> tuple[Table, str]:
+        """Write table and samples.md of the finished jobs, and return the table and the samples.
+
+        Raises UserError if no job is finished.
+        """
+        finished, waiting = self.split()
+        check_any_finished(finished, self)
+        cells = gather([job.folder for job in finished], self.scoring.subset)
+        unfinished = [job.name for job in waiting]
+        table = write_table(cells, self.out, self.title, unfinished)
+        return table, write_samples(cells, self.out)
+
+    def tabulate(self) -> None:
+        table, samples = self.write()
+        print(f"{table.markdown()}\n{samples}", end="")
+        self.say_files()
+
+    def say_files(self) -> None:
+        say(", ".join(str(self.out / name) for name in (*FILES, "samples.md")))
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -130,15 +164,22 @@ def recipe_options(args: Namespace) -> TranslationRecipe:
     return replace(options, overrides=args.overrides)
 
 
-def open_trainings(args: Namespace, data: Path) -> Trainings:
-    """Open the data and the output folder of a command."""
-    return Trainings(
-        open_data(data),
-        output_folder(args.out),
-        from_options(ScoringOptions, args),
-        from_options(DeviceOptions, args),
-        shlex.join(["fairseq-mhe", *args.typed]),
-    )
+def translation_fields(args: Namespace, data: Path) -> Json:
+    """Return the fields of a `TranslationGrid`; UserError for a data set that ``data`` lacks."""
+    scoring: ScoringOptions = from_options(ScoringOptions, args)
+    opened = open_data(data)
+    scoring.check(opened)
+    return {**shared_fields(args), "data": opened, "scoring": scoring}
+
+
+def words_with_copied_recipe(args: Namespace) -> list[str]:
+    """Return the typed words for jobs that start later: a user's recipe may change until then."""
+    if not args.recipe:
+        return list(args.typed)
+    recipe = recipe_options(args).read(None, NAMES)
+    path = args.out / "slurm" / f"{recipe.row}.yaml"
+    write_text(path, recipe.composed)
+    return [*args.typed, "--recipe", str(path)]
 
 
 def train_arguments(parser: ArgumentParser) -> None:
@@ -156,44 +197,23 @@ def train_arguments(parser: ArgumentParser) -> None:
 
 def train(args: Namespace) -> None:
     """Train or resume one model, score it with --evaluate, and print its run folder."""
-    trainings = open_trainings(args, args.data)
-    if not args.evaluate and trainings.scoring != ScoringOptions():
+    if not args.evaluate and from_options(ScoringOptions, args) != ScoringOptions():
         options = "--subset and --bleu-tokenizer"
         raise UserError(f"{options} apply to scoring: add --evaluate, or leave them out")
     recipe = recipe_options(args).read(args.row, NAMES)
-    (job,) = trainings.cells([recipe], [args.attention], [args.seed])
-    trainings.say_batches([recipe])
-    grid = trainings.grid([job])
+    grid = Cells(
+        **translation_fields(args, args.data),
+        recipes=[recipe],
+        kinds=[args.attention],
+        seeds=[args.seed],
+        trains_only=not args.evaluate,
+        tabulates=False,
+    )
+    (job,) = grid.plan()
+    grid.say_batches([recipe])
+    raise_failures(train_grid(grid), 1)
     if args.evaluate:
-        trainings.scoring.check(trainings.data)
-    else:
-        grid = replace(grid, finished=lambda job: job.metrics.exists())
-    raise_failures(grid.train(), 1)
-    if args.evaluate:
-        print_scores(job, trainings.scoring.subset)
+        print_scores(job, grid.scoring.subset)
     else:
         translation.make_model(job)
     print(job.folder)
-
-
-def copied_recipes(recipes: Sequence[Recipe], out: Path) -> list[str]:
-    """Copy a user's recipe for jobs that start later; return the option that names the copy."""
-    (recipe,) = recipes
-    path = out / "slurm" / f"{recipe.row}.yaml"
-    write_text(path, recipe.composed)
-    return ["--recipe", str(path)]
-
-
-def tabulate(
-    grid: Grid, trainings: Trainings, title: str, paper: bool = True
-) -> tuple[Table, str]:
-    """Write table and samples.md of the finished jobs, and return the table and the samples.
-
-    Raises UserError if no job is finished.
-    """
-    finished, waiting = grid.split()
-    check_any_finished(finished, grid.out)
-    cells = gather([job.folder for job in finished], trainings.scoring.subset)
-    unfinished = [job.name for job in waiting]
-    table = write_table(cells, grid.out, title, paper, unfinished)
-    return table, write_samples(cells, grid.out)

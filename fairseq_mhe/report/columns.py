@@ -2,26 +2,32 @@
 
 from fairseq_mhe.report.table import Column, column, seeds_column
 
-#: The quickstart's table.
-QUICKSTART: list[Column] = [
+#: Translation models; "paper" is the paper's number of the column before it.
+TRANSLATION: list[Column] = [
     column("row", "row"),
     column("attention", "attention"),
+    column("seeds", "trainings"),
     column("attention parameters", "attention_parameters", ","),
+    column("paper (M)", "paper_parameters"),
     column("total parameters", "total_parameters", ","),
     column("KV bytes/token", "kv_bytes_per_token", ","),
     column("BLEU", "bleu", ".2f"),
+    column("paper", "paper_bleu", ".1f"),
     column("±", "bleu_confidence", ".2f"),
     column("sd", "bleu_deviation", ".2f"),
+    column("tokenised BLEU", "beside_the_paper", ".2f"),
+    column("BLEU4", "bleu4", ".2f"),
     column("chrF", "chrf", ".2f"),
     column("valid loss", "valid_loss", ".3f"),
     column("PRR", "prr", ".1f", "-"),
+    column("paper", "paper_prr", ".1f"),
     column("PRR 95%", "interval"),
     column("p", "p"),
     column("training tokens/s", "tokens_per_second", ",.0f"),
     column("generation sentences/s", "sentences_per_second", ",.1f"),
 ]
-#: The paper's table of translation models, our numbers beside the paper's.
-PAPER: list[Column] = [
+#: The sizes of translation models, if a table has several rows.
+SIZES: list[Column] = [
     column("row", "row"),
     column("N", "layers"),
     column("d_m", "width"),
@@ -29,32 +35,6 @@ PAPER: list[Column] = [
     column("d", "head_width"),
     column("P_drop", "dropout", "g"),
     column("#Steps", "updates", ","),
-    column("attention", "attention"),
-    column("#Params (M)", "millions", ".2f"),
-    column("paper", "paper_parameters"),
-    column("BLEU", "bleu", ".2f"),
-    column("paper", "paper_bleu", ".1f"),
-    column("PRR", "prr", ".1f", "-"),
-    column("paper", "paper_prr", ".1f"),
-]
-#: A second table of the same models: values that the paper does not print.
-MORE: list[Column] = [
-    column("row", "row"),
-    column("attention", "attention"),
-    column("seeds", "trainings"),
-    column("BLEU", "bleu", ".2f"),
-    column("±", "bleu_confidence", ".2f"),
-    column("sd", "bleu_deviation", ".2f"),
-    column("PRR 95%", "interval"),
-    column("p", "p"),
-    column("tokenised BLEU", "bleu_tokenised", ".2f"),
-    column("BLEU4", "bleu4", ".2f"),
-    column("chrF", "chrf", ".2f"),
-    column("valid loss", "valid_loss", ".3f"),
-    column("total parameters", "total_parameters", ","),
-    column("KV bytes/token", "kv_bytes_per_token", ","),
-    column("training tokens/s", "tokens_per_second", ",.0f"),
-    column("generation sentences/s", "sentences_per_second", ",.1f"),
 ]
 #: A benchmark of language models, our numbers beside the paper's.
 BENCHMARK: list[Column] = [
@@ -120,4 +100,20 @@ COST: list[Column] = [
     column("parameters", "parameters", ","),
     column("multiply-adds/source token", "source", ",.0f"),
     column("/target token", "target", ",.0f"),
+]
+#: The study `serving`: the engines of translate.
+SERVING: list[Column] = [
+    column("variant", "variant"),
+    column("lines/s", "rate", ",.1f"),
+    column("vs fairseq", "ratio", ".2f"),
+    column("BLEU", "bleu", ".2f"),
+    column("equal lines", "equal", ","),
+    column("seconds to load", "load_seconds", ".1f"),
+    column("weights, MiB", "mebibytes", ",.2f"),
+]
+#: The study `collaborative-nlu`: these columns, then one for each task.
+COLLABORATIVE: list[Column] = [
+    column("variant", "variant"),
+    column("D", "D", "", "-"),
+    column("attention parameters", "attention_parameters", ",", "-"),
 ]

@@ -8,7 +8,7 @@ from typing import Any
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.report import columns
 from fairseq_mhe.report.published import BENCHMARKS, LANGUAGE_MODELS, peop, prr
-from fairseq_mhe.report.table import Block, Row, seeds_column
+from fairseq_mhe.report.table import Block, Values, seeds_column
 
 #: A reference that is not as many points above the commonest label has learned too little: PRR
 #: and PEoP, which divide by its score, mean nothing.
@@ -16,7 +16,7 @@ MIN_ABOVE_COMMONEST = 5.0
 
 
 def task_blocks(
-    rows: Sequence[Row], commonest: Mapping[str, float | None]
+    rows: Sequence[Values], commonest: Mapping[str, float | None]
 ) -> list[Block]:
     """Return a block for each benchmark, with the paper's numbers, then a block of all tasks.
 
@@ -52,7 +52,7 @@ def task_blocks(
 
 
 def _with_measures(
-    rows: Sequence[Row], tasks: Sequence[str], commonest: Mapping[str, float | None]
+    rows: Sequence[Values], tasks: Sequence[str], commonest: Mapping[str, float | None]
 ) -> list[dict[str, Any]]:
     """Add to each row "score" (of each seed the mean over ``tasks``), "mean", "prr" and "peop"."""
     by_kind = {}
@@ -94,7 +94,7 @@ def notes_on_tasks(
     return notes
 
 
-def perplexity_block(rows: Sequence[Row]) -> Block:
+def perplexity_block(rows: Sequence[Values]) -> Block:
     """Return a block of causal models; a row's "nats" are the loss per subword of each seed."""
     extended = []
     for row in rows:

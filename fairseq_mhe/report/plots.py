@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.report.labels import name_points, spread
 from fairseq_mhe.report.looks import LOOKS, look
-from fairseq_mhe.report.table import Row, deviation
+from fairseq_mhe.report.table import Values, deviation
 
 STYLE = Path(__file__).with_name("plots.mplstyle")
 #: Width of every picture, in inches; see `STYLE`.
@@ -74,7 +74,7 @@ def picture(path: Path, title: str, height: float = 3.6) -> Iterator[Figure]:
 
 
 def plot_translation(
-    rows: Sequence[Row], curves: Mapping[str, Sequence[Row]], path: Path, title: str
+    rows: Sequence[Values], curves: Mapping[str, Sequence[Values]], path: Path, title: str
 ) -> None:
     """Plot PRR (without a baseline BLEU), and learning curves (label -> metrics.json of seeds)."""
     trained = {}
@@ -94,7 +94,7 @@ def plot_translation(
         _name_curves(left)
 
 
-def _draw_scores(axes: Axes, rows: Sequence[Row]) -> None:
+def _draw_scores(axes: Axes, rows: Sequence[Values]) -> None:
     """Draw each row's PRR with its 95% interval, or its BLEU if no row is compared."""
     several = len({row["row"] for row in rows}) > 1
     compared = any(row["prr_low"] is not None for row in rows)
@@ -113,7 +113,7 @@ def _draw_scores(axes: Axes, rows: Sequence[Row]) -> None:
     draw_list(axes, points, f"{name} (bars: 95% interval)", ".1f")
 
 
-def prr_point(name: str, row: Row, kind: str, group: str = "") -> Point:
+def prr_point(name: str, row: Values, kind: str, group: str = "") -> Point:
     """Return a row's PRR with its 95% interval; the baseline has none."""
     prr = math.nan if row.get("prr") is None else row["prr"]
     low, high = row.get("prr_low"), row.get("prr_high")
@@ -212,7 +212,7 @@ def draw_list(
 
 
 def plot_tasks(
-    rows: Sequence[Row], path: Path, title: str, commonest: Mapping[str, float | None]
+    rows: Sequence[Values], path: Path, title: str, commonest: Mapping[str, float | None]
 ) -> None:
     """Plot the scores of language models, task by task, beside the commonest label's."""
     points = []
@@ -231,7 +231,7 @@ def plot_tasks(
         draw_list(figure.subplots(), points, label, ".1f")
 
 
-def plot_perplexity(rows: Sequence[Row], path: Path, title: str) -> None:
+def plot_perplexity(rows: Sequence[Values], path: Path, title: str) -> None:
     """Plot the loss of causal models against attention parameters and against cache."""
     points = [mean_point(row["attention"], row["nats"], row["attention"]) for row in rows]
     costs = ("attention_parameters", "kv_bytes_per_token")
@@ -240,7 +240,7 @@ def plot_perplexity(rows: Sequence[Row], path: Path, title: str) -> None:
 
 def plot_costs(
     points: Sequence[Point],
-    rows: Sequence[Row],
+    rows: Sequence[Values],
     path: Path,
     title: str,
     label: str = "validation loss (bits per subword)",
@@ -277,7 +277,7 @@ def plot_costs(
             name_points(axes, positions, points)
 
 
-def plot_study(rows: Sequence[Row], path: Path, title: str) -> None:
+def plot_study(rows: Sequence[Values], path: Path, title: str) -> None:
     """Plot the loss and the PRR of each variant of a study.
 
     A row is one of `study.variant_rows`, with its "question" if the study has several.
@@ -301,7 +301,7 @@ def plot_study(rows: Sequence[Row], path: Path, title: str) -> None:
         right.axvline(100, color="#BBBBBB", linewidth=1, zorder=0)
 
 
-def plot_study_costs(rows: Sequence[Row], path: Path, title: str) -> None:
+def plot_study_costs(rows: Sequence[Values], path: Path, title: str) -> None:
     """Plot the loss of each trained variant of a study against cache and all parameters."""
     trained = [row for row in rows if row["loss_of_seeds"]]
     points = []
@@ -310,7 +310,7 @@ def plot_study_costs(rows: Sequence[Row], path: Path, title: str) -> None:
     plot_costs(points, trained, path, title)
 
 
-def _kind_of(row: Row) -> str:
+def _kind_of(row: Values) -> str:
     """Return the name that determines a variant's look: its own or its kind of attention."""
     kinds = set(row["attention"].values())
     if row["variant"] in LOOKS:

@@ -150,23 +150,23 @@ def label(cell: Cell, cells: Sequence[Cell]) -> str:
     return cell.kind if len(rows) == 1 else f"{cell.row} {cell.kind}"
 
 
-def summarise(cells: Sequence[Cell], paper: bool = False) -> list[Json]:
-    """Return each cell's entry in table.json; ``paper`` adds sizes and the paper's numbers."""
+def summarise(cells: Sequence[Cell]) -> list[Json]:
+    """Return each cell's entry in table.json."""
     samples = [cell.sample() for cell in cells]
     baselines: dict[str, Sample] = {}
     for cell, of_cell in zip(cells, samples, strict=True):
         if cell.kind == BASELINE:
             baselines[cell.row] = of_cell
     return [
-        _summary(cell, of_cell, baselines.get(cell.row), paper)
+        _summary(cell, of_cell, baselines.get(cell.row))
         for cell, of_cell in zip(cells, samples, strict=True)
     ]
 
 
-def _summary(cell: Cell, of_cell: Sample, baseline: Sample | None, paper: bool) -> Json:
+def _summary(cell: Cell, of_cell: Sample, baseline: Sample | None) -> Json:
     first = cell.results[0]
     return {
-        **(_sizes_and_paper(cell) if paper else {}),
+        **_sizes_and_paper(cell),
         "row": cell.row,
         "attention": cell.kind,
         "seeds": [result.run.seed for result in cell.results],

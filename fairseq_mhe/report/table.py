@@ -11,20 +11,20 @@ from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.common.tables import align
 
-#: Name -> value of one row.
-Row = Mapping[str, Any]
-#: A heading, and a function that returns the text below it for one row.
-Column = tuple[str, Callable[[Row], str]]
+#: Name -> value, for one line of a table.
+Values = Mapping[str, Any]
+#: A heading, and a function that returns the text below it for one line.
+Column = tuple[str, Callable[[Values], str]]
 #: Headings of the columns of text. They are aligned left, all other columns right.
 _TEXT_COLUMNS = ("row", "attention", "variant", "compared with", "part")
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows under columns, with a heading if the table has several blocks."""
+    """Valuess under columns, with a heading if the table has several blocks."""
 
     columns: Sequence[Column]
-    rows: Sequence[Row]
+    rows: Sequence[Values]
     heading: str = ""
 
     def lines(self) -> list[list[str]]:
@@ -69,11 +69,13 @@ class Table:
         write_json(path.with_suffix(".json"), values)
 
 
-def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
-    """Return the columns that have a value in at least one row."""
+def filled(
+    columns: Sequence[Column], rows: Sequence[Values], always: Sequence[str] = ()
+) -> list[Column]:
+    """Return the columns that have a value in at least one row, or a heading in ``always``."""
     filled_columns = []
     for heading, show in columns:
-        if {show(row) for row in rows} - {"", "-"}:
+        if heading in always or {show(row) for row in rows} - {"", "-"}:
             filled_columns.append((heading, show))
     return filled_columns
 
@@ -81,7 +83,7 @@ def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
 def column(heading: str, name: str, form: str = "", missing: str = "") -> Column:
     """Return a column of the formatted value ``name``; ``missing`` if it is None or absent."""
 
-    def show(row: Row) -> str:
+    def show(row: Values) -> str:
         value = row.get(name)
         return missing if value is None else format(value, form)
 
@@ -91,7 +93,7 @@ def column(heading: str, name: str, form: str = "", missing: str = "") -> Column
 def seeds_column(heading: str, name: str, digits: int = 2) -> Column:
     """Return a column of mean ± standard deviation; the value ``name`` lists one number a seed."""
 
-    def show(row: Row) -> str:
+    def show(row: Values) -> str:
         if not row.get(name):
             return "-"
         mean = statistics.mean(row[name])

@@ -20,28 +20,26 @@ from fairseq_mhe.report.results import (
     summarise,
 )
 from fairseq_mhe.report.significance import too_weak
-from fairseq_mhe.report.table import Block, Row, Table, filled, seed_words
+from fairseq_mhe.report.table import Block, Table, Values, filled, seed_words
 from fairseq_mhe.runs.scoring import RESAMPLES
 
-#: The files that `write_table` writes, without and with the paper's columns.
-FILES = ("table.md", "table.json", "picture.png")
-PAPER_FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png")
+#: The files that `write_table` writes.
+FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png")
 
 
-def blocks_of(rows: Sequence[Row], paper: bool) -> list[Block]:
-    """Return the paper's two blocks or the quickstart's one, without empty columns."""
-    rows = [_with_table_values(row) for row in rows]
-    if paper:
-        return [Block(filled(part, rows), rows) for part in (columns.PAPER, columns.MORE)]
-    # The quickstart's always has PRR and p, and "row" only if there are several rows.
-    all_columns = columns.QUICKSTART
-    headings = {heading for heading, _ in filled(all_columns, rows)} | {"PRR", "p"}
-    if len({row["row"] for row in rows}) == 1:
-        headings.discard("row")
-    return [Block([column for column in all_columns if column[0] in headings], rows)]
+def blocks_of(rows: Sequence[Values]) -> list[Block]:
+    """Return the results without empty columns, and the sizes of the models of several rows."""
+    several_seeds = any(len(row["seeds"]) > 1 for row in rows)
+    lines = [_with_table_values(row, several_seeds) for row in rows]
+    shown = filled(columns.TRANSLATION, lines, always=("PRR", "p"))
+    of_rows = {line["row"]: line for line in lines}
+    if len(of_rows) == 1:
+        return [Block(shown[1:], lines)]  # without the column "row"
+    sizes = list(of_rows.values())
+    return [Block(shown, lines), Block(filled(columns.SIZES, sizes), sizes, "Sizes")]
 
 
-def _with_table_values(row: Row) -> Row:
+def _with_table_values(row: Values, several_seeds: bool) -> Values:
     """Add the values that only tables show, and not table.json."""
     if row["prr"] is None:
         interval = p_value = "-"  # no baseline, or one that has learned nothing
@@ -50,26 +48,23 @@ def _with_table_values(row: Row) -> Row:
     else:
         interval = f"{row['prr_low']:.1f} to {row['prr_high']:.1f}"
         p_value = f"{row['p_value']:.4f}"
+    has_paper = row.get("paper_bleu") is not None
     return {
         **row,
-        "trainings": len(row["seeds"]),
-        "millions": row["attention_parameters"] / 1e6,
+        "trainings": len(row["seeds"]) if several_seeds else None,
+        "beside_the_paper": row["bleu_tokenised"] if has_paper else None,
         "interval": interval,
         "p": p_value,
     }
 
 
 def write_table(
-    cells: Sequence[Cell],
-    output: Path,
-    title: str,
-    paper: bool = False,
-    unfinished: Sequence[str] = (),
+    cells: Sequence[Cell], output: Path, title: str, unfinished: Sequence[str] = ()
 ) -> Table:
-    """Write `FILES`, or with ``paper`` `PAPER_FILES`; a note in the table lists ``unfinished``."""
+    """Write `FILES`; a note in the table lists the ``unfinished`` runs."""
     title = one_line(title)
-    rows = summarise(cells, paper)
-    blocks = blocks_of(rows, paper)
+    rows = summarise(cells)
+    blocks = blocks_of(rows)
     notes = notes_below(cells, rows, blocks)
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
@@ -81,23 +76,22 @@ def write_table(
             curves[cell.kind] = [result.metrics for result in cell.results]
     plots.plot_translation(rows, curves, output / "picture.png", heading)
     table = Table(title, blocks, notes)
-    if paper:
-        write_text(output / "table.tex", table.latex())
-        stream = io.StringIO()
-        writer = csv.DictWriter(stream, rows[0], lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"]))})
-        write_text(output / "table.csv", stream.getvalue())
+    write_text(output / "table.tex", table.latex())
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, rows[0], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"]))})
+    write_text(output / "table.csv", stream.getvalue())
     table.write(output / "table.md", rows)
     return table
 
 
 def show_table(table: Table) -> None:
-    """Print the quickstart's table; on a terminal it is transposed, so that it fits the width."""
+    """Print a table; on a terminal its results are transposed, so that they fit the width."""
     text = table.markdown()
     if sys.stdout.isatty():
-        (block,) = table.blocks
+        block, *_ = table.blocks
         headings, *lines = zip(*block.lines(), strict=True)
         signature = block.rows[0]["signature"]
         text = f"{table.title}\n\n{align(headings, lines)}\n\nBLEU: {signature}\n"
@@ -105,7 +99,7 @@ def show_table(table: Table) -> None:
 
 
 def notes_below(
-    cells: Sequence[Cell], rows: Sequence[Row], blocks: Sequence[Block]
+    cells: Sequence[Cell], rows: Sequence[Values], blocks: Sequence[Block]
 ) -> list[str]:
     """Return notes on what the columns mean and on how the models were trained."""
     headings = {heading for block in blocks for heading, _ in block.columns}
@@ -117,7 +111,7 @@ def notes_below(
 
 
 def _notes_on_columns(
-    cells: Sequence[Cell], rows: Sequence[Row]
+    cells: Sequence[Cell], rows: Sequence[Values]
 ) -> list[tuple[tuple[str, ...], str]]:
     """Return each note with the headings of the columns that it explains."""
     first = rows[0]
@@ -158,7 +152,7 @@ def _notes_on_columns(
             "Valid loss: the lowest of a training, in bits per target token.",
         ),
         (
-            ("paper",),
+            ("paper", "paper (M)"),
             "paper: numbers of WMT14, by Xue & Aletras; how they were scored is not published.",
         ),
         (
@@ -166,7 +160,7 @@ def _notes_on_columns(
             "N: encoder plus decoder layers; d_m, n, d: the encoder's width, heads, head width.",
         ),
         (
-            ("attention parameters", "#Params (M)"),
+            ("attention parameters",),
             "Attention parameters: encoder self-, decoder self- and cross-attention.",
         ),
         (
@@ -186,7 +180,7 @@ def _distinct(texts: Iterable[str | None], between: str = "; ") -> str:
     return between.join(sorted({text for text in texts if text}))
 
 
-def _notes_on_runs(cells: Sequence[Cell], rows: Sequence[Row]) -> list[str]:
+def _notes_on_runs(cells: Sequence[Cell], rows: Sequence[Values]) -> list[str]:
     """Return a note with the seeds, batches and versions of the trainings."""
     seeds_of = {}
     for cell, row in zip(cells, rows, strict=True):

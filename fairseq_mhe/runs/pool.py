@@ -2,16 +2,16 @@
 
 import contextlib
 import re
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from time import monotonic, sleep
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import lock_folder
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.runs import train
-from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.devices import Device, choose_device
+from fairseq_mhe.runs.grid import Grid
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.processes import Child, logged_warnings
 
@@ -21,20 +21,6 @@ _DAY = 86_400.0
 #: A count in a line of progress: done/total.
 _COUNT = re.compile(r"\b(\d+)/(\d+)\b")
 _TRAINING, _SCORING = "training", "scoring"
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a pool does with its jobs."""
-
-    #: Returns all jobs that can be planned now: a job may start from another one's model.
-    plan: Callable[[], Sequence[Job]]
-    finished: Callable[[Job], bool]
-    #: Returns the arguments of the `fairseq-mhe` that scores a trained job, or None.
-    scoring: Callable[[Job], list[str] | None]
-    #: Called after each finished job.
-    after: Callable[[Job], object] = lambda job: None
-    command: str = ""  # recorded in the run folders
 
 
 @dataclass
@@ -51,11 +37,30 @@ class _Running:
             child.stop()
 
 
-class Pool:
-    """Runs the unfinished jobs of some `Work` in the slots of a device."""
+def train_grid(grid: Grid) -> dict[str, str]:
+    """Train and score the unfinished jobs of a grid; return the name of each failed job: reason.
 
-    def __init__(self, work: Work, device: Device, board: Board) -> None:
-        self._work = work
+    Raises UserError at once if devices are missing or cannot share a batch, a start is missing, or
+    another process works in a run folder.
+    """
+    finished, waiting = grid.split()
+    unfinished = grid.total - len(finished)
+    if not unfinished:
+        return {}
+    device = choose_device(grid.devices, unfinished)
+    for job in waiting:
+        train.check_start(job, device)
+    precision = waiting[0].training.precision if waiting else ""
+    say(f"{unfinished} of {grid.total} models to train, {device.describe(precision)}")
+    with Board(names=[job.name for job in waiting]) as board:
+        return Pool(grid, device, board).run()
+
+
+class Pool:
+    """Runs the unfinished jobs of a grid in the slots of a device."""
+
+    def __init__(self, grid: Grid, device: Device, board: Board) -> None:
+        self._grid = grid
         self._device = device
         self._board = board
         self._waiting: list[Job] = []
@@ -78,7 +83,7 @@ class Pool:
                     for running in list(self._running):
                         self._advance(running)
                     self._board.tick()
-                    time.sleep(0.2)
+                    sleep(0.2)
             finally:
                 self._stop()
         return self._failures
@@ -87,9 +92,9 @@ class Pool:
         """Refresh the list of waiting jobs and lock their folders."""
         active = {running.job.name for running in self._running}
         self._waiting = []
-        for job in self._work.plan():
+        for job in self._grid.plan():
             is_open = job.name not in active and job.name not in self._failures
-            if is_open and not self._work.finished(job):
+            if is_open and not self._grid.finished(job):
                 self._waiting.append(job)
                 self._lock(job)
 
@@ -129,7 +134,7 @@ class Pool:
         try:
             if step == _TRAINING:
                 done = train.start(
-                    job, self._device, slot, self._work.command, running.children
+                    job, self._device, slot, self._grid.command, running.children
                 )
                 self._board.add(job.name, job.training.updates, done)
                 self._pace.start(job.name, done)
@@ -142,11 +147,8 @@ class Pool:
         """Start the process that scores a job; it locks the run folder itself."""
         job = running.job
         self._lock_of[job.name].close()
-        words = self._work.scoring(job)
-        if words is None:
-            return
         if not (job.folder / "config.json").exists():  # a job without updates
-            job.write_config(self._work.command, self._device.gpu)
+            job.write_config(self._grid.command, self._device.gpu)
         self._board.add(job.name, 0)
         log = job.folder / "scoring.log"
         log.unlink(missing_ok=True)
@@ -156,6 +158,7 @@ class Pool:
             threads *= self._device.slots * self._device.workers
         environment = self._device.environment(running.slot)
         module = "fairseq_mhe_cli"
+        words = self._grid.scoring_words(job)
         child = Child(module, words, log, threads, "fairseq-mhe evaluate", environment)
         running.children.append(child)
 
@@ -179,9 +182,9 @@ class Pool:
             self._fail(running, error)
             return
         self._running.remove(running)
-        if running.step == _SCORING or self._work.finished(job):
+        if running.step == _SCORING or self._grid.finished(job):
             self._board.finish(job.name)
-            self._work.after(job)
+            self._grid.after(job)
         self._plan()
 
     def _show(self, running: _Running, lines: list[str]) -> None:
@@ -245,7 +248,7 @@ class _Pace:
         self.estimated = False
 
     def start(self, name: str, updates: int) -> None:
-        self._began = self._began or time.monotonic()
+        self._began = self._began or monotonic()
         self._first[name] = self._last[name] = updates
 
     def update(self, name: str, updates: int) -> None:
@@ -257,10 +260,10 @@ class _Pace:
 
     def is_known(self) -> bool:
         """Return whether a minute has passed and an update is made."""
-        minute_passed = time.monotonic() - self._began >= _ESTIMATE_AFTER
+        minute_passed = monotonic() - self._began >= _ESTIMATE_AFTER
         return minute_passed and self.speed() > 0
 
     def speed(self) -> float:
         """Return the updates a second of all jobs together."""
         made = sum(self._last.values()) - sum(self._first.values())
-        return made / (time.monotonic() - self._began)
+        return made / (monotonic() - self._began)

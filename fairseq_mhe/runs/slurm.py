@@ -3,7 +3,7 @@
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,17 +73,21 @@ class SlurmOptions:
         return is_requested
 
 
-def submit(
-    jobs: Mapping[str, Sequence[str]],
-    total: int,
-    out: Path,
-    options: SlurmOptions,
-    device: DeviceOptions,
-) -> None:
-    """Write OUT/slurm/job.sh, submit an array of jobs, and say how to get the table.
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job of SLURM, which trains and scores one model, or one and those that start from it."""
 
-    ``jobs``: name of each unfinished job -> words of the ``fairseq-mhe`` that trains and scores it.
-    """
+    name: str
+    words: Sequence[str]  # arguments of fairseq-mhe
+    finished: bool  # it has nothing to do
+
+
+def submit(
+    jobs: Sequence[SlurmJob], out: Path, options: SlurmOptions, device: DeviceOptions
+) -> None:
+    """Write OUT/slurm/job.sh, submit an array of the unfinished jobs, and say what follows."""
+    total = len(jobs)
+    jobs = [job for job in jobs if not job.finished]
     if not jobs:
         print(f"all {total} models are finished: leave --slurm out for the table")
         return
@@ -92,8 +96,8 @@ def submit(
     script = folder / "job.sh"
     program = [sys.executable, "-m", "fairseq_mhe_cli"]
     cases = []
-    for number, words in enumerate(jobs.values()):
-        cases.append(f"{number}) set -- {shlex.join([*program, *words])} ;;")
+    for number, job in enumerate(jobs):
+        cases.append(f"{number}) set -- {shlex.join([*program, *job.words])} ;;")
     text = _SCRIPT.replace("FOLDER", shlex.quote(str(Path.cwd())))
     write_text(script, text.replace("JOBS", "\n".join(cases)))
     flags = [f"array=0-{len(jobs) - 1}%{options.slurm_parallel or 256}"]
@@ -108,9 +112,8 @@ def submit(
         print(f"{len(jobs)} of {total} models; nothing is submitted (--slurm submits)")
         return
     array = _run(command)
-    for number, name in enumerate(jobs):
-        job = f"{array}_{number}"
-        print(f"{name}: job {job}, output {folder}/{job}.log")
+    for number, job in enumerate(jobs):
+        print(f"{job.name}: job {array}_{number}, output {folder}/{array}_{number}.log")
     advice = "for the table of finished models give --finished-only instead of --slurm"
     print(f"{len(jobs)} of {total} models submitted; {advice}")
 

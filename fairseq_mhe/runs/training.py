@@ -108,6 +108,29 @@ class Training:
                 changes[name] = max(1, count * updates // self.updates)
         return self.changed(**changes)
 
+    def part(self, share: float) -> Training:
+        """Return a copy for a share of the updates that averages as many checkpoints; 0: none."""
+        if share == 1:
+            return self
+        # With patience `shortened` would keep the whole warm-up.
+        training = self.changed(patience=None)
+        if not share:
+            return training.changed(max_update=0)
+        count = max(1, round(share * self.updates))
+        interval = max(1, count // (self.average + 2))
+        return (
+            training.changed(keep_last_epochs=None)
+            .shortened(count)
+            .changed(
+                save_interval_updates=interval,
+                validate_interval_updates=interval,
+                keep_interval_updates=self.average + 1,
+                save_interval=10**6,  # epochs: never
+                validate_interval=10**6,
+                no_epoch_checkpoints=True,
+            )
+        )
+
     def batched(self, batch: int | None = None, largest: int | None = None) -> Training:
         """Return a copy with another batch in mini-batches of at most ``largest``, or UserError."""
         return self.changed(**self.shared_by(1, batch, largest))

@@ -3,9 +3,11 @@
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, write_json, write_text
 from fairseq_mhe.common.progress import Board
@@ -20,6 +22,26 @@ from fairseq_mhe.runs.job import Job
 _END_OF_EPOCH = re.compile(r"checkpoint\d+\.pt")
 #: Translates sentences in subwords; returns the translations in subwords, and the seconds it took.
 Search = Callable[[list[list[str]]], tuple[list[str], float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions:
+    """Which data set is translated, and how it is scored."""
+
+    subset: str = option("test", "data set to translate and score", metavar="NAME")
+    bleu_tokenizer: str | None = option(
+        None,
+        "tokeniser of BLEU (default: by the target language)",
+        choices=scoring.TOKENISERS,
+    )
+
+    def check(self, data: DataFolder) -> None:
+        """Raise UserError if there is no such data set, or the tokeniser is not installed."""
+        scoring.bleu_tokeniser(data.languages[1], self.bleu_tokenizer)
+        subsets = sorted(data.manifest["lines"])
+        if self.subset not in subsets:
+            advice = f"give a --subset of {', '.join(subsets)}"
+            raise UserError(f"{data.folder} has no {self.subset!r}: {advice}")
 
 
 def make_model(job: Job) -> None:
@@ -86,24 +108,19 @@ def translate(
     write_json(folder / "generation.json", generation)
 
 
-def score(job: Job, subset: str, tokenise: str | None = None) -> None:
-    """Score a job's translations, unless that is done; ``tokenise`` as in `scoring.score`."""
-    if not scored(job, subset, tokenise):
-        scoring.score_folder(job.folder / subset, _target_language(job), tokenise)
+def score(job: Job, data: DataFolder, options: ScoringOptions) -> None:
+    """Score a job's translations, unless that is done."""
+    if not is_scored(job, options):
+        folder = job.folder / options.subset
+        scoring.score_folder(folder, data.spec, options.bleu_tokenizer)
 
 
-def scored(job: Job, subset: str, tokenise: str | None = None) -> bool:
-    """Return whether a job has valid scores for a data set, by the tokeniser that is asked for.
-
-    ``tokenise``: by default the tokeniser of the target language.
-    """
+def is_scored(job: Job, options: ScoringOptions) -> bool:
+    """Return whether a job has valid scores, by the tokeniser that the options choose."""
     try:
-        scores = scoring.read_scores(job.folder / subset)
+        scores = scoring.read_scores(job.folder / options.subset)
     except UserError:  # missing, damaged, or of other texts
         return False
-    wanted = tokenise or bleu_tokeniser_of(_target_language(job))
+    target = job.settings["data"]["languages"][1]
+    wanted = options.bleu_tokenizer or bleu_tokeniser_of(target)
     return scoring.tokeniser_in(scores["bleu"]["signature"]) == wanted
-
-
-def _target_language(job: Job) -> str:
-    return job.settings["data"]["languages"][1]

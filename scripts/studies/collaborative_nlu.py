@@ -1,109 +1,100 @@
 """``collaborative-nlu``: task scores by the shared width D (Cordonnier et al. 2020, table 2)."""
 
-import shlex
 import sys
-from argparse import Namespace
 from collections import defaultdict
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.cli import run_subcommand
-from fairseq_mhe.common.arguments import Parser, add_options, from_options, positive, positive_list
+from fairseq_mhe.cli import run_script
+from fairseq_mhe.common.arguments import integer, option, positive_list
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import lock_folder, output_folder, read_json, write_json
+from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.experiments.evaluate import evaluate_language_model
 from fairseq_mhe.experiments.grid import raise_failures
-from fairseq_mhe.experiments.language import LanguageTrainings
-from fairseq_mhe.experiments.run_study import make_start, write_report
+from fairseq_mhe.experiments.run_study import write_report
+from fairseq_mhe.experiments.start import make_start
 from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.prepare.task_folder import open_task
-from fairseq_mhe.report.table import Block, Table, column, seeds_column
-from fairseq_mhe.runs import devices
-from fairseq_mhe.runs.finetuning import FinetuningRecipe
+from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
+from fairseq_mhe.report import columns
+from fairseq_mhe.report.table import Block, Table, seeds_column
+from fairseq_mhe.runs.devices import DeviceOptions, on_gpu
+from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
+from fairseq_mhe.runs.grid import Jobs
 from fairseq_mhe.runs.job import Job, read_job
+from fairseq_mhe.runs.pool import train_grid
 
 TITLE = "Collaborative attention: scores of fine-tuned models by D"
+FOLDERS: dict[str, Any] = {"type": Path, "nargs": "+", "required": True}
 
 
-def build_parser(_: str) -> Parser:
-    """Return the parser of this study."""
-    parser = Parser(prog="collaborative-nlu", description=TITLE)
-    add = parser.add_argument
-    help_ = "finished runs of finetune, of one or more tasks and seeds (the paper has mha)"
-    add("--runs", type=Path, nargs="+", required=True, metavar="RUN", help=help_)
-    help_ = "the task folders that the runs were fine-tuned on"
-    add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=help_)
-    add("--epochs", type=positive, metavar="N", help="epochs of fine-tuning (default: the task's)")
-    add("--out", type=Path, default="runs/collaborative-nlu", help="folder (default: %(default)s)")
-    add("--dims", type=positive_list, default="16,32,64,128", metavar="D,...", help="widths D")
-    add("--iterations", type=positive, default=200, metavar="N", help="of the decomposition")
-    add_options(parser, devices.DeviceOptions)
-    parser.set_defaults(function=run)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Options(DeviceOptions):
+    """Decompose fine-tuned models to a shared width D, and fine-tune them again."""
+
+    runs: Sequence[Path] = option((), "finished runs of finetune, of one model", **FOLDERS)
+    tasks: Sequence[Path] = option((), "the task folders of these runs", **FOLDERS)
+    epochs: int | None = integer(None, "epochs of fine-tuning (default: the task's)")
+    out: Path = option(Path("runs/collaborative-nlu"), "output folder", type=Path)
+    dims: Sequence[int] = option((16, 32, 64, 128), "widths D", type=positive_list)
+    iterations: int = integer(200, "iterations of the decomposition")
 
 
-def run(args: Namespace) -> None:
+def run(options: Options, command: str) -> None:
     """For each D decompose the models, score them, and fine-tune them again; report all scores."""
-    out = output_folder(args.out)
-    command = f"bash scripts/study.sh collaborative-nlu {shlex.join(args.typed)}"
-    device = from_options(devices.DeviceOptions, args)
-    trainings = LanguageTrainings(out, device, command)
-    tasks = {task.task.name: task for task in map(open_task, args.tasks)}
-    runs = [read_job(folder) for folder in args.runs]
-    for job in runs:
-        check(job, runs[0], {name: task.identity for name, task in tasks.items()})
-    rows = [scores_by_task("before", None, runs)]
-    with lock_folder(out):
-        for dim in sorted(args.dims):
-            starts, planned = [], []
-            for job in runs:
-                start = Job(out / f"{job.name}-D{dim}", job.config)
-                fit = {"collaborative_dim": dim, "iterations": args.iterations}
-                make_start(start.last, "collaborative", fit, job.last, None)
-                if not start.metrics.exists():  # the decomposition needs no training
-                    write_json(start.metrics, {})
-                evaluate_language_model(start, None, device)
-                starts.append(start)
-                task, recipe = tasks[job.settings["task"]], FinetuningRecipe(epochs=args.epochs)
-                planned.append(trainings.finetuning(start.folder, task, job.seed, recipe))
-            grid = trainings.grid(partial(list, planned), len(planned))
-            raise_failures(grid.train(), len(planned))
-            count = attention_parameters(open_source(starts[0].last).model)
-            for name, jobs in (("decomposed", starts), ("fine-tuned again", planned)):
-                row = scores_by_task(name, dim, jobs)
-                rows.append({**row, "attention_parameters": count})
-    columns = [column("variant", "variant"), column("D", "D", "", "-")]
-    columns.append(column("attention parameters", "attention_parameters", ",", "-"))
-    columns += [seeds_column(name, name) for name in tasks]
-    note = "A score is the mean over seeds, with the standard deviation where there are several."
-    table = Table(TITLE, [Block(columns, rows)], [note])
-    path = out / "collaborative-nlu.md"
-    write_report(table, path, {"rows": rows}, command, devices.on_gpu(device))
+    tasks = {task.task.name: task for task in map(open_task, options.tasks)}
+    jobs = [read_job(folder) for folder in options.runs]
+    check(jobs, tasks)
+    rows = [line(jobs, variant="before")]
+    recipe = FinetuningRecipe(epochs=options.epochs)
+    for dim in sorted(options.dims):
+        starts = [decomposed(job, dim, options) for job in jobs]
+        tuned = []
+        for job in starts:
+            own = job.folder, tasks[job.settings["task"]], job.seed, options.out
+            tuned.append(plan_finetuning(*own, recipe, options))
+        grid = Jobs(out=options.out, devices=options, command=command, jobs=tuned)
+        raise_failures(train_grid(grid), grid.total)
+        size = attention_parameters(open_source(starts[0].last).model)
+        for name, of_name in (("decomposed", starts), ("fine-tuned again", tuned)):
+            rows.append(line(of_name, variant=name, D=dim, attention_parameters=size))
+    shown = [*columns.COLLABORATIVE, *(seeds_column(name, name) for name in tasks)]
+    table = Table(TITLE, [Block(shown, rows)], ["Mean ± standard deviation over seeds."])
+    path = options.out / "collaborative-nlu.md"
+    write_report(table, path, {"rows": rows}, command, on_gpu(options))
 
 
-def scores_by_task(name: str, dim: int | None, jobs: list[Job]) -> dict[str, Any]:
-    """Return a row of the table: task -> the score of each seed."""
-    row: dict[str, Any] = defaultdict(list, variant=name, D=dim)
+def check(jobs: Sequence[Job], tasks: dict[str, TaskFolder]) -> None:
+    """Raise UserError unless the runs are fine-tunings of one model on the given tasks."""
     for job in jobs:
-        row[job.settings["task"]].append(read_json(job.scores)["scores"]["score"])
-    return row
+        task = tasks.get(job.settings.get("task", ""))
+        if task is None or job.settings["data"] != task.identity:
+            raise UserError(f"{job.folder} was fine-tuned on no folder of --tasks: change --tasks")
+        if job.settings["start"] != jobs[0].settings["start"]:
+            both = f"{jobs[0].folder} and {job.folder}"
+            raise UserError(f"{both} start from different models: run a study for each model")
 
 
-def check(job: Job, first: Job, identities: dict[str, Any]) -> None:
-    """Raise UserError unless a run is a finished fine-tuning of one model on the given tasks."""
-    name = job.settings.get("task", "no task")  # as a run of pretrain or train
-    if name not in identities:
-        raise UserError(f"{job.folder} was fine-tuned on {name}: change --runs or --tasks")
-    if job.settings["data"] != identities[name]:
-        raise UserError(f"{job.folder} was trained on another folder than --tasks: give its own")
-    if not job.scores.exists():
-        raise UserError(f"{job.folder} has no scores yet: give its finetune command again")
-    if job.settings["start"] != first.settings["start"]:
-        both = f"{first.folder} and {job.folder}"
-        raise UserError(f"{both} start from different models: run a study for each model")
+def decomposed(job: Job, dim: int, options: Options) -> Job:
+    """Return the scored job of a model that is decomposed to the width ``dim``, not trained."""
+    start = Job(options.out / f"{job.name}-D{dim}", job.config)
+    fit = {"collaborative_dim": dim, "iterations": options.iterations}
+    make_start(start.last, "collaborative", fit, job.last, None)
+    if not start.metrics.exists():
+        write_json(start.metrics, {})
+    evaluate_language_model(start, None, options)
+    return start
+
+
+def line(jobs: Sequence[Job], **values: Any) -> dict[str, Any]:
+    """Return a line of the table: task -> the score of each seed."""
+    scores: dict[str, Any] = defaultdict(list, values)
+    for job in jobs:
+        scores[job.settings["task"]].append(read_json(job.scores)["scores"]["score"])
+    return scores
 
 
 if __name__ == "__main__":
-    sys.exit(run_subcommand("study.sh collaborative-nlu", build_parser, None))
+    sys.exit(run_script("collaborative-nlu", Options, run))

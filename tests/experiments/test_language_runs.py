@@ -18,7 +18,7 @@ from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
 from fairseq_mhe.runs.squad import gold_answers, squad_scores
 from fairseq_mhe.runs.task_scores import METRICS, commonest_score
-from studies.collaborative_nlu import build_parser
+from studies.collaborative_nlu import Options, run
 from tests.checkpoints.test_language_checkpoints import make_checkpoint
 from tests.fixtures.language import small_text
 from tests.fixtures.task_files import put_task, superglue_rows
@@ -290,7 +290,7 @@ def test_kept_runs_make_the_same_nlu_table(folder: Path, tmp_path: Path, capsys:
 
 
 def study(words: list[str]) -> int:
-    return cli.run_subcommand("study.sh collaborative-nlu", build_parser, words)
+    return cli.run_script("collaborative-nlu", Options, run, words)
 
 
 def test_collaborative_nlu_decomposes_and_fine_tunes_again(
@@ -361,16 +361,19 @@ def test_slurm_jobs_train_the_unfinished_kinds(
 ) -> None:
     """The jobs write no table, since several jobs would overwrite it."""
     shutil.copytree(folder / RUN, tmp_path / RUN)
-    submitted: list[dict[str, list[str]]] = []
-    monkeypatch.setattr(slurm, "submit", lambda jobs, *_: submitted.append(jobs))
+    submitted: list[slurm.SlurmJob] = []
+    monkeypatch.setattr(slurm, "submit", lambda jobs, *_: submitted.extend(jobs))
     words = of_sst2(folder)
     assert tabulate(tmp_path, folder / "text", *words, "--slurm") == 0
-    assert cli.main(submitted[0]["mhe_mul"]) == 0
+    assert cli.main(submitted[0].words) == 0
     assert (tmp_path / TUNED / "scores.json").is_file()
     assert not [*tmp_path.glob("nlu-table.*"), *tmp_path.glob("*-seed2")]
     before = results_in(tmp_path)
     assert tabulate(tmp_path, folder / "text", *words, "--slurm") == 0
-    assert [list(jobs) for jobs in submitted] == [["mhe_mul"], []]
+    assert [(job.name, job.finished) for job in submitted] == [
+        ("mhe_mul", False),
+        ("mhe_mul", True),
+    ]
     monkeypatch.setattr("fairseq_mhe.common.checkpoint_files.torch.load", None)
     assert tabulate(tmp_path, folder / "text", *words) == 0, "finished: no checkpoint is read"
     assert results_in(tmp_path) == before

@@ -10,7 +10,7 @@ from pathlib import Path
 from fairseq_mhe import cli
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.report.significance import MIN_BASELINE_BLEU
-from fairseq_mhe.report.translation_table import PAPER_FILES
+from fairseq_mhe.report.translation_table import FILES
 from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import TABLE_UPDATES, table_words
 
@@ -22,7 +22,7 @@ def test_run_table_ends_with_the_table(table: Path) -> None:
     assert printed.startswith((table / "table.md").read_text())
     _, _, samples = (table / "samples.md").read_text().partition("\n\n")
     assert printed.endswith(f"\n{samples}")
-    assert all((table / name).stat().st_size > 0 for name in PAPER_FILES)
+    assert all((table / name).stat().st_size > 0 for name in FILES)
     mha, mhe = json.loads((table / "table.json").read_text())
     assert [(cell["row"], cell["attention"]) for cell in (mha, mhe)] == [("tiny", k) for k in KINDS]
     assert (mha["attention_parameters"], mhe["attention_parameters"]) == (393_216, 174_336)

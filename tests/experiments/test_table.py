@@ -8,11 +8,11 @@ import pytest
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import run_table, table
-from fairseq_mhe.experiments.evaluate import ScoringOptions
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.runs.devices import DeviceOptions, precision
 from fairseq_mhe.runs.job import with_precision
 from fairseq_mhe.runs.recipes import FOLDER, NAMES, Recipe, recipe
+from fairseq_mhe.runs.translation import ScoringOptions
 from tests.fixtures.refusals import Refused
 from tests.fixtures.runs import open_run, settings
 from tests.fixtures.small_runs import SMALL

@@ -1,27 +1,24 @@
 """Devices are chosen from the GPUs and cores of the machine; two processes train like one."""
 
 import argparse
-import io
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.arguments import add_options, from_options
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import Device, DeviceOptions, choose_device
 from fairseq_mhe.runs.job import LAST, Job, plan_job, settings_of
-from fairseq_mhe.runs.pool import Pool, Work
 from fairseq_mhe.runs.recipes import recipe
+from tests.fixtures.runs import train_jobs
 
 Patch = pytest.MonkeyPatch
 
@@ -75,12 +72,13 @@ def test_models_train_side_by_side_on_available_devices(
         assert choose(*words.split(), models=models).threads == number
 
 
-def test_missing_gpus_are_refused(machine: Callable[[int, int], None]) -> None:
+@pytest.mark.parametrize(("words", "named"), [("--gpus 1 --cpu", "--cpu"), ("--gpus 2", "sees 0")])
+def test_missing_gpus_are_refused(
+    machine: Callable[[int, int], None], words: str, named: str
+) -> None:
     machine(0, 4)
-    with pytest.raises(UserError, match="leave one of them out"):
-        choose("--gpus", "1", "--cpu")
-    with pytest.raises(UserError, match=r"--gpus 2 was asked for, but torch sees 0 here"):
-        choose("--gpus", "2")
+    with pytest.raises(UserError, match=named):
+        choose(*words.split())
 
 
 @pytest.mark.parametrize(
@@ -130,10 +128,9 @@ def train(data: Path, folder: Path, device: Device, start: Path | None = None) -
     if start is not None:
         run.checkpoints.mkdir(parents=True)
         shutil.copy(start, run.checkpoints)
-    work = Work(lambda: [run], lambda job: job.metrics.exists(), lambda job: None)
-    with Board("updates", [run.name], console=Console(file=io.StringIO())) as board:
-        for reason in Pool(work, device, board).run().values():
-            raise UserError(reason)
+    _, failures = train_jobs(run, device=device)
+    for reason in failures.values():
+        raise UserError(reason)
     return run
 
 

@@ -35,35 +35,31 @@ def test_a_run_keeps_its_settings_and_versions_and_its_data_may_move(
     assert read.input_path("data") == Path("/there")
 
 
-def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Path) -> None:
+def test_other_settings_are_refused_by_name_and_change_nothing(tmp_path: Path) -> None:
     open_run(tmp_path / "r", settings(), {"data": "/here"}, DECODING)
     before = (tmp_path / "r" / "config.json").read_bytes()
-    data = {"languages": ["en", "de"], "fingerprint": "0" * 63 + "1"}
-    differences = (
-        f"data fingerprint: {'0' * 64}, now {'0' * 63}1; "
-        "options max_update: 40, now 50; options bf16: None, now True"
-    )
+    data = {"languages": ["en", "de"], "fingerprint": "1" * 64}
     other = {**settings(max_update=50, bf16=True), "data": data}
-    with pytest.raises(UserError, match=rf"/r has other settings \({differences}") as refused:
+    with pytest.raises(UserError) as refused:
         plan_job(tmp_path / "r", other, {"data": "/there"}, DECODING)
-    assert "\n" not in str(refused.value)
-    with pytest.raises(UserError, match="decoding beam: 5, now None"):
+    for change in ("fingerprint: 0", "max_update: 40, now 50", "bf16: None, now True"):
+        assert change in str(refused.value)
+    with pytest.raises(UserError, match="beam: 5, now None"):
         plan_job(tmp_path / "r", settings(), {"data": "/here"})
     assert (tmp_path / "r" / "config.json").read_bytes() == before
 
 
-def test_an_unreadable_run_folder_is_a_one_line_error(tmp_path: Path) -> None:
+def test_an_unreadable_run_folder_is_refused(tmp_path: Path) -> None:
     job = open_run(tmp_path / "r", settings(), {"data": "/here"})
     path = job.folder / "config.json"
-    config = json.loads(path.read_text())
-    write_json(path, {**config, "folder_version": 2})
-    with pytest.raises(UserError, match=f"{job.folder} was made by an older fairseq-mhe"):
+    write_json(path, {**json.loads(path.read_text()), "folder_version": 2})
+    with pytest.raises(UserError, match=f"{job.folder} .*older"):
         plan_job(job.folder, settings(), {})
     path.write_text('{"settings": {"row": "tiny"')
-    with pytest.raises(UserError, match=f"cannot read {path}"):
+    with pytest.raises(UserError, match=str(path)):
         read_job(job.folder)
     path.unlink()
-    with pytest.raises(UserError, match="is no run folder"):
+    with pytest.raises(UserError, match="no run folder"):
         read_job(job.folder)
 
 

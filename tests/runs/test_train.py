@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.progress import Board
+from fairseq_mhe.runs import pool
 from fairseq_mhe.runs import train as training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
-from fairseq_mhe.runs.pool import Pool, Work
 from fairseq_mhe.runs.train import learning_curve, training_arguments
 from tests.fixtures.checkpoints import save_weights
-from tests.fixtures.runs import TRAINING, open_run, settings
+from tests.fixtures.runs import TRAINING, open_run, settings, train_jobs
 
 Patch = pytest.MonkeyPatch
 
@@ -120,13 +117,7 @@ def fake(monkeypatch: Patch) -> type[FakeChild]:
 
 
 def train(*jobs: Job, device: Device = CPU) -> tuple[str, dict[str, str]]:
-    """Train jobs; return what the board showed, and the failures."""
-    output = io.StringIO()
-    names = [job.name for job in jobs]
-    work = Work(lambda: jobs, lambda job: job.metrics.exists(), lambda job: None)
-    with Board("updates", names, console=Console(file=output)) as board:
-        failures = Pool(work, device, board).run()
-    return output.getvalue(), failures
+    return train_jobs(*jobs, device=device)
 
 
 def a_job(tmp_path: Path, **changes: Any) -> Job:
@@ -205,6 +196,27 @@ def test_a_finished_training_is_not_repeated(tmp_path: Path, fake: type[FakeChil
     train(job)
     assert read_json(job.metrics) == metrics
     assert len(fake.children) == 1
+
+
+@pytest.mark.parametrize(("updates", "shown"), [(40, False), (4_000_000, True)])
+def test_a_table_of_more_than_a_day_says_so_after_a_minute(
+    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch, updates: int, shown: bool
+) -> None:
+    """At ten updates in 100 seconds four million updates take more than a year."""
+    job = a_job(tmp_path, max_update=updates)
+    monkeypatch.setattr(fake, "updates", updates)
+    monkeypatch.setattr(pool, "monotonic", lambda: 100.0 * len(asked))
+    asked: list[None] = []
+
+    def new_lines(_: FakeChild) -> list[str]:
+        asked.append(None)
+        return [line("train_inner", loss="3.0", wps="50", num_updates=str(10 * len(asked)))]
+
+    monkeypatch.setattr(fake, "new_lines", new_lines)
+    printed, failures = train(job)
+    assert not failures
+    assert ("days" in printed) == shown
+    assert ("3,999,990" in printed) == shown
 
 
 def test_a_training_that_ends_early_is_an_error(

@@ -1,47 +1,51 @@
 """The target language chooses how a run is scored; patience ends a training."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from fairseq_mhe.common.files import read_json, write_text
-from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.pool import Pool, Work
-from tests.fixtures.runs import open_run, settings
+from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.translation import ScoringOptions, is_scored
+from tests.fixtures.runs import open_run, settings, train_jobs
 from tests.fixtures.small_runs import SMALL
 
 
-def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Path) -> None:
-    data = {"languages": ["en", "zh"], "fingerprint": "0" * 64}
-    job = open_run(tmp_path / "r", {**settings(), "data": data}, {})
+def translated(folder: Path, language: str, line: str) -> tuple[Job, Any]:
+    """Make a run with three translations that equal their references, and its data."""
+    identity = {"languages": ["en", language], "fingerprint": "0" * 64}
+    job = open_run(folder, {**settings(), "data": identity}, {})
     for name in ("sources", "references", "hypotheses"):
-        lines = "今天山里天气很好\n我们一起去看那些花草树木\n"
-        write_text(job.folder / "test" / f"{name}.txt", lines)
-    for tokenise, expected in ((None, "zh"), ("char", "char"), (None, "zh")):
-        translation.score(job, "test", tokenise)
+        write_text(folder / "test" / f"{name}.txt", f"{line}\n" * 3)
+    return job, SimpleNamespace(spec=TextSpec("en", language, "none", "bpe"))
+
+
+def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Path) -> None:
+    job, data = translated(tmp_path / "r", "zh", "今天山里天气很好")
+    char = ScoringOptions(bleu_tokenizer="char")
+    for options, expected in ((ScoringOptions(), "zh"), (char, "char"), (ScoringOptions(), "zh")):
+        translation.score(job, data, options)
         signature = read_json(job.folder / "test" / "scores.json")["bleu"]["signature"]
         assert f"|tok:{expected}|" in signature
-        assert translation.scored(job, "test", tokenise)
-    assert not translation.scored(job, "test", "char")
-    assert not translation.scored(job, "valid")
+        assert is_scored(job, options)
+    assert not is_scored(job, char)
+    assert not is_scored(job, ScoringOptions(subset="valid"))
 
 
 def test_edited_hypotheses_are_scored_again(tmp_path: Path) -> None:
-    data = {"languages": ["en", "de"], "fingerprint": "0" * 64}
-    job = open_run(tmp_path / "r", {**settings(), "data": data}, {})
-    hypotheses = job.folder / "test" / "hypotheses.txt"
-    for name in ("sources", "references", "hypotheses"):
-        write_text(job.folder / "test" / f"{name}.txt", "das Licht im Flur ist an\n" * 3)
+    job, data = translated(tmp_path / "r", "de", "das Licht im Flur ist an")
 
     def bleu() -> float:
-        translation.score(job, "test")
+        translation.score(job, data, ScoringOptions())
         return read_json(job.folder / "test" / "scores.json")["bleu"]["score"]
 
     assert bleu() == 100
-    assert translation.scored(job, "test")
-    hypotheses.write_text("die Heizung im Bad ist aus\n" * 3)
-    assert not translation.scored(job, "test")
+    (job.folder / "test" / "hypotheses.txt").write_text("die Heizung im Bad ist aus\n" * 3)
+    assert not is_scored(job, ScoringOptions())
     assert bleu() < 50
 
 
@@ -54,9 +58,8 @@ def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
     )
     run = open_run(tmp_path / "r", {**options, "data": data.identity}, {"data": str(data.folder)})
     for _ in range(2):  # the second time it resumes after two epochs
-        work = Work(lambda: [run], lambda job: job.metrics.exists(), lambda job: None)
-        with Board("updates", [run.name]) as board:
-            assert not Pool(work, Device(gpu=False, slots=1, threads=1), board).run()
+        _, failures = train_jobs(run, device=Device(gpu=False, slots=1, threads=1))
+        assert not failures
         translation.make_model(run)
         metrics = read_json(run.metrics)
         (first, loss), *others = metrics["valid"]

@@ -28,10 +28,10 @@ def archived(make_run: Callable[..., Job], tmp_path: Path) -> Path:
         for kind, wrong in (("mha", 3), ("mhe_mul", 6))
         for seed in (1, 2)
     ]
-    write_table(gather(run.folder for run in runs), tmp_path / "both", "A title", paper=True)
+    write_table(gather(run.folder for run in runs), tmp_path / "both", "A title")
     for seed in (1, 2):
         of_seed = [run.folder for run in runs if run.seed == seed]
-        write_table(gather(of_seed), tmp_path / f"seed{seed}", "A title", paper=True)
+        write_table(gather(of_seed), tmp_path / f"seed{seed}", "A title")
     with tarfile.open(tmp_path / "runs.tar.xz", "w:xz") as archive:
         for run in runs:
             archive.add(run.folder, run.folder.name)

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from fairseq_mhe.cli import run_subcommand
+from fairseq_mhe.cli import run_script
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.models.packed import bf16_available
 from fairseq_mhe.runs.scoring import read_scores
-from studies.serving import build_parser
+from studies.serving import Options, run
 from tests.fixtures.small_runs import SMALL, run_of
 
 
 def main(words: list[str]) -> int:
-    return run_subcommand("study.sh serving", build_parser, words)
+    return run_script("serving", Options, run, words)
 
 
 def test_serving_measures_every_engine(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments.run_study import part_of_training
 from fairseq_mhe.experiments.study import Variant, read_study
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
@@ -23,6 +23,7 @@ from tests.fixtures.runs import REPOSITORY
 from tests.fixtures.trained import TABLE_SIZE, snapshot
 
 STUDIES = {path.stem: path for path in (REPOSITORY / "scripts" / "studies").glob("*.yaml")}
+TINY = recipe("tiny").training.options
 Words = Callable[..., list[str]]
 pytestmark = pytest.mark.early
 
@@ -126,25 +127,41 @@ def test_converted_models_are_scored_untrained_and_after_further_training(
     assert "was converted from another model or by other options" in capsys.readouterr().err
 
 
+def test_slurm_jobs_train_the_variants_that_start_from_one_model(
+    references: Path, words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each model is in one job alone: two jobs once trained the reference at the same time."""
+    out = references
+    variants = {"mqa": {}, "tuned": {"attention": "mqa", "updates": 0, "start": {"variant": "mqa"}}}
+    line = words(write_study(tmp_path / "mine.yaml", variants), out)
+    assert cli.main([*line, "--slurm-dry-run"]) == 0
+    assert "1 of 2 models" in capsys.readouterr().out, "mha is finished"
+    assert not list(out.glob("start-*"))
+    script = str(out / "slurm" / "job.sh")
+    assert subprocess.run(["bash", script, "0"]).returncode == 0
+    scored = {path.parts[-3] for path in out.glob("*/test/scores.json")}
+    kinds = ("mha", "mhe_mul", "mqa", "tuned")
+    assert scored == {f"tiny-{kind}-seed1" for kind in kinds}
+    assert not (out / "mine.md").exists()
+    assert cli.main([*line, "--slurm-dry-run"]) == 0
+    assert "all 2 models are finished" in capsys.readouterr().out
+
+
 def test_a_share_of_a_training_shortens_warm_up_and_intervals() -> None:
     """A recipe with patience would keep its whole warm-up, longer than the shortened training."""
     training = recipe("tiny").training.shortened(1000).changed(keep_interval_updates=4)
-    training = part_of_training(training, 0.2)
+    training = training.part(0.2)
     assert (training.updates, training.options["warmup_updates"]) == (200, 20)
     assert training.average == 3
-    training = part_of_training(recipe("multi30k").training, 0.2)
+    training = recipe("multi30k").training.part(0.2)
     assert (training.updates, training.patience, training.average) == (1600, 0, 10)
     assert training.options["warmup_updates"] == 400
 
 
 def options_of(variant: Variant) -> dict[str, Any]:
     """Return what a variant changes in the recipe: option -> value."""
-    changed = dict(recipe("tiny", overrides=variant.overrides).training.options)
-    return {
-        name: value
-        for name, value in changed.items()
-        if recipe("tiny").training.options.get(name) != value
-    }
+    changed = recipe("tiny", overrides=variant.overrides).training.options
+    return {name: value for name, value in changed.items() if TINY.get(name) != value}
 
 
 def model_of(variant: Variant, vocabulary: int = 4144) -> Any:
@@ -209,6 +226,7 @@ def test_bad_options_are_one_line(
         ({"x": {}}, {}, "the encoder attention of x is None: set attention to one of mha, "),
         ({"x": {"attention": "mha", "lr": 3}}, {}, "x sets lr: give options of the recipe"),
         ({}, {"seeds": ["one"]}, "is no study: invalid literal"),
+        ({"x": {"attention": "mha", "start": {"variant": "x"}}}, {}, "x starts from its own"),
     ],
 )
 def test_a_wrong_study_is_refused(

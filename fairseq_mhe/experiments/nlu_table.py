@@ -1,0 +1,272 @@
+"""``nlu-table``: train, score and tabulate language models: kinds x tasks x seeds."""
+
+import itertools
+from argparse import ArgumentParser, Namespace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fairseq_mhe.common.arguments import add_options, from_options, integer, seeds
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import Json, read_json
+from fairseq_mhe.common.tables import listed
+from fairseq_mhe.experiments.grid import TableGrid, check_any_finished, shared_fields
+from fairseq_mhe.experiments.recipe import add_overrides
+from fairseq_mhe.experiments.table import kinds
+from fairseq_mhe.models.build import build_on_meta
+from fairseq_mhe.models.counting import attention_parameters, cache_bytes
+from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.prepare.manifest import TEXT
+from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
+from fairseq_mhe.report.language_table import (
+    notes_on_tasks,
+    perplexity_block,
+    task_blocks,
+)
+from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
+from fairseq_mhe.report.table import Table, seed_words
+from fairseq_mhe.runs.devices import DeviceOptions
+from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
+from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
+from fairseq_mhe.runs.recipe_options import AnyRecipe
+from fairseq_mhe.runs.recipes import FOLDER, Recipe
+from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
+from fairseq_mhe.runs.task_scores import commonest_score
+
+_ARCHS = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
+ARCH_HELP = f"architecture of the model: {', '.join(_ARCHS)}; leave it out with --recipe"
+TASK_SCRIPTS = "data-prep/glue.sh, superglue.sh or squad.sh"
+#: The kinds in the paper's table, in its order.
+_KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the output folder and the options of devices."""
+    help_ = "folder for the run folders (default: %(default)s)"
+    add = parser.add_argument
+    add("--out", type=Path, default="runs/language", metavar="RUNS", help=help_)
+    add_options(parser, DeviceOptions)
+    add_overrides(parser)
+
+
+def add_data(parser: ArgumentParser) -> None:
+    help_ = "text folder, as data-prep/text.sh makes it"
+    parser.add_argument("--data", type=Path, required=True, help=help_)
+
+
+def read_recipe(args: Namespace) -> Recipe:
+    """Return the recipe of a language model that the options choose."""
+    options: AnyRecipe = from_options(AnyRecipe, args)
+    return replace(options, overrides=args.overrides).read(args.arch, _ARCHS)
+
+
+def pretraining(
+    recipe: Recipe,
+    kind: str,
+    seed: int,
+    data: DataFolder,
+    out: Path,
+    options: DeviceOptions,
+) -> Job:
+    """Plan the pre-training of a kind by a recipe; UserError for another model's recipe."""
+    arch = recipe.training.options["arch"]
+    if arch not in LANGUAGE_ARCHS:
+        advice = "give it to fairseq-mhe train, or name a language model's"
+        raise UserError(f"the recipe {recipe.row} trains {arch}: {advice}")
+    folder = out / f"{recipe.row}-{kind}-seed{seed}"
+    training = with_precision(recipe.training, folder, options)
+    attention = dict.fromkeys(LANGUAGE_ARCHS[arch].model.PLACES, kind)
+    identity = {"fingerprint": data.fingerprint}
+    settings = settings_of(recipe.row, attention, seed, training, identity)
+    return plan_job(folder, settings, {"data": str(data.folder)})
+
+
+def nlu_table_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("arch", metavar="ARCH", nargs="?", help=ARCH_HELP)
+    help_ = f"task folders of {TASK_SCRIPTS} (masked models only)"
+    add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=help_)
+    help_ = "kinds of attention, or all (default: %(default)s)"
+    add("--kinds", type=kinds, default=_KINDS, metavar="KIND,...", help=help_)
+    help_ = "seeds of fine-tuning, or of a causal model's training (default: %(default)s)"
+    add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
+    add_data(parser)
+    add_options(parser, AnyRecipe)
+    add_options(parser, Epochs)
+    add_arguments(parser)
+    add_options(parser.add_argument_group("SLURM"), SlurmOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epochs:
+    """The option of nlu-table that changes fine-tuning."""
+
+    epochs: int | None = integer(None, "epochs of fine-tuning (default: the task's)")
+
+
+def nlu_table(args: Namespace) -> None:
+    """Train and score the unfinished models and print the table, or submit them to SLURM."""
+    data = open_data(args.data, TEXT)
+    tasks = [open_task(folder) for folder in args.tasks]
+    recipe = read_recipe(args)
+    _check_tasks(recipe, data, tasks, args.epochs)
+    grid = LanguageGrid(
+        **shared_fields(args),
+        recipe=recipe,
+        data=data,
+        tasks=tasks,
+        kinds=args.kinds,
+        seeds=args.seeds,
+        finetuning=FinetuningRecipe(epochs=args.epochs),
+        words=args.typed,
+    )
+    grid.run(from_options(SlurmOptions, args))
+
+
+def _check_tasks(
+    recipe: Recipe, data: DataFolder, tasks: Sequence[TaskFolder], epochs: int | None
+) -> None:
+    """Raise UserError if the model is not fine-tuned, or tasks do not fit it or each other."""
+    arch = recipe.training.options["arch"]
+    masked = LANGUAGE_ARCHS.get(arch) is ROBERTA
+    if masked and not tasks:
+        raise UserError(f"{arch} is fine-tuned on tasks: name them with --tasks")
+    if not masked and (tasks or epochs):
+        raise UserError(f"{arch} is not fine-tuned: leave --tasks and --epochs out")
+    if len({task.task.name for task in tasks}) < len(tasks):
+        raise UserError("--tasks has two folders of one task: leave one out")
+    for task in tasks:
+        if task.manifest["text"] != data.fingerprint:
+            raise UserError(
+                f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
+                f"{data.folder}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageGrid(TableGrid):
+    """The jobs and the table of one architecture; a causal model has no ``tasks``."""
+
+    recipe: Recipe
+    data: DataFolder
+    tasks: Sequence[TaskFolder]
+    kinds: Sequence[str]
+    seeds: Sequence[int]  # of fine-tuning, or of a causal model's training
+    finetuning: FinetuningRecipe
+    words: Sequence[str] = ()  # the command, for SLURM jobs
+
+    @property
+    def total(self) -> int:
+        per_kind = len(self._seeds_of_pretraining) + len(self.tasks) * len(self.seeds)
+        return len(self.kinds) * per_kind
+
+    @property
+    def _seeds_of_pretraining(self) -> Sequence[int]:
+        return [1] if self.tasks else self.seeds
+
+    def plan(self) -> list[Job]:
+        """Plan all pre-trainings, and the fine-tunings of the models that are pre-trained."""
+        pretrainings = [job for kind in self.kinds for job in self.pretrainings(kind)]
+        finetunings = [job for kind in self.kinds for job in self.finetunings(kind)]
+        return [*pretrainings, *finetunings]
+
+    def pretrainings(self, kind: str) -> list[Job]:
+        """Return a kind's pre-training jobs: with tasks one, of seed 1, else one for each seed."""
+        jobs = []
+        for seed in self._seeds_of_pretraining:
+            own = self.recipe, kind, seed, self.data
+            jobs.append(pretraining(*own, self.out, self.devices))
+        return jobs
+
+    def finetunings(self, kind: str) -> list[Job]:
+        """Return a kind's fine-tuning jobs, one for each task and seed; none before its model."""
+        model = self.pretrainings(kind)[0]
+        if not self.finished(model):
+            return []
+        jobs = []
+        for task, seed in itertools.product(self.tasks, self.seeds):
+            own = model.folder, task, seed, self.out
+            jobs.append(plan_finetuning(*own, self.finetuning, self.devices))
+        return jobs
+
+    def finished_kinds(self) -> list[str]:
+        """Return the kinds of which all jobs have scores."""
+        finished = []
+        for kind in self.kinds:
+            # Without a scored model there are no fine-tuning jobs to look at.
+            jobs = [*self.pretrainings(kind), *self.finetunings(kind)]
+            if all(map(self.finished, jobs)):
+                finished.append(kind)
+        return finished
+
+    def slurm_jobs(self) -> list[SlurmJob]:
+        """Return one SLURM job for each kind: it trains all models of the kind."""
+        finished = self.finished_kinds()
+        jobs = []
+        for kind in self.kinds:
+            words = [*self.words, "--kinds", kind, "--no-table"]
+            jobs.append(SlurmJob(kind, words, kind in finished))
+        return jobs
+
+    def tabulate(self) -> None:
+        """Write the table, JSON and picture of the finished kinds, and print the table."""
+        finished = self.finished_kinds()
+        check_any_finished(finished, self)
+        rows = [self._values(kind) for kind in finished]
+        notes = self._notes(finished[0])
+        if unfinished := [kind for kind in self.kinds if kind not in finished]:
+            notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
+        path = self.out / ("nlu-table.md" if self.tasks else "perplexity.md")
+        title = f"{self.recipe.row}, text of {self.data.folder.name}; {self._seed_words}"
+        if self.tasks:
+            commonest = {}
+            for task in self.tasks:
+                commonest[task.task.name] = commonest_score(task)
+            blocks = task_blocks(rows, commonest)
+            notes = [*notes_on_tasks(blocks, commonest), *notes]
+            plot_tasks(rows, path.with_suffix(".png"), title, commonest)
+        else:
+            blocks = [perplexity_block(rows)]
+            plot_perplexity(rows, path.with_suffix(".png"), title)
+        values = {row["attention"]: row.get("scores", row["nats"]) for row in rows}
+        table = Table(self.recipe.row, blocks, notes)
+        table.write(path, values)
+        print(f"{table.markdown()}{path}")
+
+    def _values(self, kind: str) -> Json:
+        """Return the values of a kind for `task_blocks`, or for `perplexity_block`."""
+        model = build_on_meta(self.recipe.training.options["arch"], kind)
+        row = {"attention": kind, "attention_parameters": attention_parameters(model)}
+        nats = [read_json(job.scores)["nats"] for job in self.pretrainings(kind)]
+        if not self.tasks:
+            cache = cache_bytes(model).per_target_token
+            return {**row, "nats": nats, "kv_bytes_per_token": cache}
+        scores = defaultdict(list)
+        for job in self.finetunings(kind):
+            score = read_json(job.scores)["scores"]["score"]
+            scores[job.settings["task"]].append(score)
+        return {**row, "scores": scores, "nats": nats[0]}
+
+    def _notes(self, kind: str) -> list[str]:
+        """Return notes on the numbers and on the training of ``kind``, which all kinds share."""
+        job = self.pretrainings(kind)[0]
+        training = job.training
+        subwords = training.options["tokens_per_sample"]
+        blocks = f"{training.batch_tokens:,} blocks of {subwords:,} subwords"
+        pretraining = f"{training.updates:,} updates of {blocks}, in {training.precision}"
+        versions = listed(job.config["versions"])
+        if not self.tasks:
+            return [f"Training: {self._seed_words}, {pretraining}.", f"{versions}."]
+        tuned = self.finetunings(kind)[0].training.precision
+        return [
+            f"Pre-training: {pretraining}; nats: validation loss per masked subword.",
+            f"Fine-tuning: {self._seed_words}, in {tuned}.",
+            f"{versions}.",
+        ]
+
+    @property
+    def _seed_words(self) -> str:
+        several = " (±: standard deviation)" if len(self.seeds) > 1 else ""
+        return f"{seed_words(self.seeds)}{several}"

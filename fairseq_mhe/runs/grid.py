@@ -1,0 +1,78 @@
+"""A grid: jobs that are trained, scored and tabulated together; each table lists its own."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairseq_mhe.runs.devices import DeviceOptions
+from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.translation import ScoringOptions, is_scored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(ABC):
+    """The jobs of a command in the folder ``out``; see `pool.train` and `slurm.submit`."""
+
+    out: Path
+    devices: DeviceOptions
+    command: str  # what the user typed
+    scoring: ScoringOptions = field(default_factory=ScoringOptions)  # of translations
+    trains_only: bool = False  # whether a job is finished without scores
+
+    @property
+    @abstractmethod
+    def total(self) -> int:
+        """The number of all jobs."""
+
+    @abstractmethod
+    def plan(self) -> Sequence[Job]:
+        """Plan the jobs that can be planned now; it is called again after each finished job.
+
+        Fine-tuning, for example, can be planned when the model from which it starts is trained.
+        """
+
+    def after(self, job: Job) -> None:  # noqa: B027 - most grids do nothing
+        """Do what follows a finished job."""
+
+    def finished(self, job: Job) -> bool:
+        """Return whether a job has its results."""
+        if self.trains_only:
+            return job.metrics.exists()
+        if job.translates:
+            return is_scored(job, self.scoring)
+        return job.scores.exists()
+
+    def split(self) -> tuple[list[Job], list[Job]]:
+        """Return the finished jobs and the others that can be planned now."""
+        finished: list[Job] = []
+        waiting: list[Job] = []
+        for job in self.plan():
+            group = finished if self.finished(job) else waiting
+            group.append(job)
+        return finished, waiting
+
+    def scoring_words(self, job: Job) -> list[str]:
+        """Return the arguments of the ``fairseq-mhe`` that scores a trained job."""
+        words = ["evaluate", str(job.folder), "--data", str(job.input_path("data"))]
+        if job.translates:
+            words += ["--subset", self.scoring.subset]
+            if self.scoring.bleu_tokenizer:
+                words += ["--bleu-tokenizer", self.scoring.bleu_tokenizer]
+        if self.devices.cpu or self.devices.processes:
+            words.append("--cpu")
+        return words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jobs(Grid):
+    """Jobs that are all planned already."""
+
+    jobs: Sequence[Job]
+
+    @property
+    def total(self) -> int:
+        return len(self.jobs)
+
+    def plan(self) -> Sequence[Job]:
+        return self.jobs
