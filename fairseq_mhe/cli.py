@@ -22,7 +22,7 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 #: Name -> module and line of help, in the order of ``fairseq-mhe --help``.
 SUBCOMMANDS = yaml_beside(__file__, "commands.yaml")
 #: Subcommands that register our models themselves, because they rarely need fairseq.
-_WITHOUT_FAIRSEQ = ("prepare", "corpus", "translate")
+_WITHOUT_FAIRSEQ = ("prepare", "corpus", "translate", "cost")
 
 
 def without_user_dir(argv: list[str]) -> list[str]:

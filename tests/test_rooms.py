@@ -24,8 +24,10 @@ FLOORS = (
 )
 #: Modules that import an optional package at their top; other modules import them late.
 OPTIONAL = {
+    "fairseq_mhe.checkpoints.checkpoint": "fairseq",
     "fairseq_mhe.convert.shared_heads": "ctranslate2",
     "fairseq_mhe.deploy.trained": "fairseq",
+    "fairseq_mhe.models.build": "fairseq",
 }
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -40,9 +40,9 @@ class MHAConv(Attention):
         kv_heads = 1 if self.shares_keys_values else self.num_heads
         self.project(query_heads, kv_heads=kv_heads)
         # Filters start with norm 1 in each dimension, and with random signs, so that heads differ.
-        bits = torch.randint(0, 2, (self.num_heads, TAPS, self.head_dim))
-        # In place, since on the "meta" device other products spend a second on imports of torch.
-        signs = bits.to(torch.get_default_dtype()).mul_(2).sub_(1)
+        shape = self.num_heads, TAPS, self.head_dim
+        # In place, since on the "meta" device other functions spend a second on imports of torch.
+        signs = torch.empty(shape).random_(2).mul_(2).sub_(1)  # (n, 3, d), 1 or -1
         self.taps = nn.Parameter(signs.mul_(TAPS**-0.5))  # (n, 3, d), e_ij
 
     def attend(

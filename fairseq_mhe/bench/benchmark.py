@@ -21,7 +21,7 @@ from fairseq_mhe.bench.variants import Variant, kind_variants, stock_variants
 from fairseq_mhe.common.arguments import integer, option, seed, some_of
 from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.system import cores, omp_threads
-from fairseq_mhe.models.build import VOCABULARY
+from fairseq_mhe.models.architectures import VOCABULARY
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 #: How often each variant does its work before the clock starts. A CUDA graph is recorded when a

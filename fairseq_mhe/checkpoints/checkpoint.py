@@ -23,8 +23,8 @@ from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.common.tables import listed
 from fairseq_mhe.models.build import build_ours
+from fairseq_mhe.models.configs import OPTIONS
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, family_of
-from fairseq_mhe.models.options import OPTIONS
 from fairseq_mhe.safe_loading import literals_only
 
 #: The key under which our commands record how they made a checkpoint.

@@ -13,9 +13,8 @@ from fairseq_mhe.checkpoints import checkpoint
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError, one_line
 from fairseq_mhe.common.tables import align, listed
-from fairseq_mhe.models.build import place_of
 from fairseq_mhe.models.families import family_of
-from fairseq_mhe.models.options import kind_options
+from fairseq_mhe.models.options import kind_options, place_of
 
 #: Parts of the names of embeddings and output projections, which often share one weight.
 _OFTEN_TIED = (

@@ -19,9 +19,9 @@ from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.compare import Material, add_data, open_material
 from fairseq_mhe.convert.fit import FIT, ROUNDS, Problem
 from fairseq_mhe.convert.fold import add_files, check_arguments, with_sublayers
-from fairseq_mhe.models.build import build_ours, sublayers
+from fairseq_mhe.models.build import build_ours
 from fairseq_mhe.models.families import training_options
-from fairseq_mhe.models.options import size_options
+from fairseq_mhe.models.options import size_options, sublayers
 
 #: Kinds that ``convert --to`` accepts.
 TARGETS = tuple(FIT)

@@ -24,7 +24,7 @@ from fairseq_mhe.convert.compare import (
     add_data,
     open_material,
 )
-from fairseq_mhe.models.build import sublayers
+from fairseq_mhe.models.options import sublayers
 
 #: A fold is refused if its logits differ by more than this share of the largest logit. Rounding in
 #: float32 stays far below this, a wrong fold far above.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.models.build import sublayers
+from fairseq_mhe.models.options import sublayers
 
 
 class Moments:

@@ -18,8 +18,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_output
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.deploy.trained import FairseqEngine, Trained, open_trained
-from fairseq_mhe.models.build import sublayers
-from fairseq_mhe.models.options import PLACES
+from fairseq_mhe.models.options import PLACES, sublayers
 from fairseq_mhe.prepare.text_processing import normalise
 
 FORMATS = (".png", ".pdf", ".svg")

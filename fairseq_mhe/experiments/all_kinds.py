@@ -6,6 +6,7 @@ import torch
 
 from fairseq_mhe.attention import KINDS, build_attention
 from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS
+from fairseq_mhe.models.outline import give_memory
 from fairseq_mhe.report import columns
 from fairseq_mhe.report.published import BERT_BASE, published
 from fairseq_mhe.report.table import Block, Table
@@ -36,6 +37,7 @@ def _counts(row: str, kind: str) -> dict[str, Any]:
             sublayer = build_attention(kind, size.embed_dim, size.heads)
     except ValueError:  # a user's own kind may not allow these sizes
         return line
+    give_memory(sublayer)
     parameters = size.layers * sum(weight.numel() for weight in sublayer.parameters())
     if row == "bert-base":
         return {**line, "published": BERT_BASE.get(kind), "parameters": parameters}

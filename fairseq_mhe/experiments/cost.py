@@ -6,21 +6,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import fairseq_mhe
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json
 from fairseq_mhe.experiments.all_kinds import all_counts, table_of
-from fairseq_mhe.models.architectures import ROWS
-from fairseq_mhe.models.build import VOCABULARY, build_on_meta
+from fairseq_mhe.models.architectures import LANGUAGE_NAMES, ROWS, VOCABULARY
 from fairseq_mhe.models.counting import Cost, cache_bytes, costs, embedding_parameters
-from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION
-from fairseq_mhe.models.options import PLACES, size_options
+from fairseq_mhe.models.options import PLACES, size_options, sublayers
+from fairseq_mhe.models.outline import outline
 from fairseq_mhe.report import columns
 from fairseq_mhe.report.table import Block, Table
 
-_MODELS = (*ROWS, *LANGUAGE_ARCHS)
+_MODELS = (*ROWS, *LANGUAGE_NAMES)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -92,25 +91,42 @@ def _report(args: Namespace) -> Json:
 def _model(args: Namespace) -> tuple[str, dict[str, str], int, Any]:
     """Return the row, the kind of each place, the size of the vocabulary, and the model."""
     options = {}
-    for name in (*PLACES.values(), *size_options()):
+    for name in ("attention", *PLACES.values(), *size_options()):
         if getattr(args, name) is not None:
             options[name] = getattr(args, name)
-    if args.model in _MODELS:
-        if args.attention is None:
-            raise UserError(f"give a kind of attention: cost {args.model} KIND")
-        family = LANGUAGE_ARCHS.get(args.model, TRANSLATION)
-        model = build_on_meta(args.model, args.attention, args.vocab_size, **options)
-        return args.model, family.kinds(vars(args)), args.vocab_size, model
-    path = Path(args.model)
+    if args.model not in _MODELS:
+        return _trained(Path(args.model), options)
+    if args.attention is None:
+        raise UserError(f"give a kind of attention: cost {args.model} KIND")
+    if args.model in ROWS:
+        model = outline(ROWS[args.model], args.vocab_size, **options)
+    else:
+        model = _language_model(args.model, args.vocab_size, **options)
+    kinds = {place: attention.kind for _, place, attention in sublayers(model)}
+    return args.model, kinds, args.vocab_size, model
+
+
+def _trained(path: Path, options: dict[str, Any]) -> tuple[str, dict[str, str], int, Any]:
+    """Return `_model` of a run folder or checkpoint."""
     if not path.exists():
         known = ", ".join(_MODELS)
         raise UserError(f"{path} is no run folder and no size: give one of {known}")
-    if options or args.attention:
+    if options:
         raise UserError(
             f"{path} has its own attention: give only --source, --target, --beam"
         )
+    fairseq_mhe.fix_fairseq()
+    from fairseq_mhe.checkpoints.checkpoint import open_source
+
     source = open_source(path)
     return source.row, source.attention, source.vocab_sizes[-1], source.model
+
+
+def _language_model(arch: str, vocabulary: int, **options: Any) -> Any:
+    fairseq_mhe.fix_fairseq()
+    from fairseq_mhe.models.build import build_on_meta
+
+    return build_on_meta(arch, options.pop("attention"), vocabulary, **options)
 
 
 def _cost_table(report: Json) -> str:

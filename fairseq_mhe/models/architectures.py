@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import yaml_beside
 
-MODEL_NAME = "transformer_mhe"
+#: Default size of a joined dictionary.
+VOCABULARY = 32768
+#: The names of our models of each family: translation, masked and causal language models.
+MODEL_NAME, ROBERTA, CAUSAL = "transformer_mhe", "roberta_mhe", "transformer_lm_mhe"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ def _rows(group: str) -> dict[str, Row]:
 PAPER_ROWS = _rows("paper")
 ROWS = {**PAPER_ROWS, **_rows("small")}  # of translation models
 ROBERTA_ROWS, LM_ROWS = _rows("roberta"), _rows("language_model")
+#: The architectures of language models, which have the name of their model before the row's.
+LANGUAGE_NAMES = (
+    *(f"{ROBERTA}_{row}" for row in ROBERTA_ROWS),
+    *(f"{CAUSAL}_{row}" for row in LM_ROWS),
+)
 
 
 def sizes(row: str) -> Row:

@@ -1,20 +1,16 @@
 """Build models from flat options, from a configuration, or from a row and a kind."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from fairseq.models import BaseFairseqModel, build_model
-from torch import nn
 
-from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.models.architectures import VOCABULARY
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, TRANSLATION, family_of
 from fairseq_mhe.models.options import PLACES
-
-#: Default size of a joined dictionary.
-VOCABULARY = 32768
 
 
 def build(options: Any, task: Any, seed: int | None = None) -> BaseFairseqModel:
@@ -57,15 +53,3 @@ def build_on_meta(
     given = {"arch": row, "attention": attention, **tied, **options}
     with torch.device("meta"):
         return build(given, family.task(vocabulary))
-
-
-def sublayers(model: nn.Module) -> Iterator[tuple[str, str, Attention]]:
-    """Yield the name, the place (a key of ``PLACES``) and the module of each attention sublayer."""
-    for name, module in model.named_modules():
-        if isinstance(module, Attention):
-            yield name, place_of(name), module
-
-
-def place_of(name: str) -> str:
-    """Return the place of an attention sublayer, or of one of its parameters, from its name."""
-    return "cross" if ".encoder_attn" in name else name.split(".")[0]

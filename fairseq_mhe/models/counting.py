@@ -1,18 +1,19 @@
-"""The costs of a model: parameters, bytes of key/value cache in decoding, multiply-adds."""
+"""The costs of a model: parameters, bytes of key/value cache in decoding, multiply-adds.
+
+Nothing here imports fairseq or torch's compiler, each of which takes a second.
+"""
 
 from dataclasses import astuple, dataclass
 from operator import add, sub
 from typing import Any
 
 import torch
-from fairseq.models.roberta.model import RobertaLMHead
-from fairseq.modules.adaptive_softmax import TiedLinear
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.models.build import sublayers
-from fairseq_mhe.models.options import PLACES
+from fairseq_mhe.models.options import PLACES, sublayers
 
 
 def attention_parameters(model: nn.Module) -> int:
@@ -53,6 +54,28 @@ def cache_bytes(model: nn.Module) -> CacheBytes:
     return CacheBytes(sizes["decoder"], sizes["cross"])
 
 
+class MultiplyAdds(TorchDispatchMode):
+    """Counts the multiply-adds of all products, by torch's formulas for its FlopCounterMode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else torch imports its compiler to keep it away from this class.
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        operations = flop_registry.get(func.overloadpacket)
+        if operations is not None:  # a multiply-add is two operations
+            self.count += operations(*args, **(kwargs or {}), out_val=result) // 2
+        return result
+
+
 @torch.no_grad()
 def attention_work(attention: Attention) -> tuple[int, ...]:
     """Return the multiply-adds per query, per key, and per pair of both (score and weighted sum).
@@ -66,20 +89,18 @@ def attention_work(attention: Attention) -> tuple[int, ...]:
 
     def count(positions: int) -> tuple[int, ...]:
         """Count the multiply-adds of so many queries, of as many keys, and of one query's pairs."""
-        with FlopCounterMode(display=False) as of_queries:
+        with MultiplyAdds() as of_queries:
             query = zeros(positions, attention.embed_dim)
             queries = attention.queries(query)  # (1, H, T, dk)
         key, value = zeros(positions, attention.kdim), zeros(positions, attention.vdim)
-        with FlopCounterMode(display=False) as of_keys:
+        with MultiplyAdds() as of_keys:
             keys, values = attention.keys_values(key, value)
-        with FlopCounterMode(display=False) as of_pairs:
+        with MultiplyAdds() as of_pairs:
             attended = attention.attend(queries[:, :, :1], keys, values)
         heads = attended.heads.expand(-1, -1, positions, -1)  # (1, H, T, dv)
-        with FlopCounterMode(display=False) as of_output:
+        with MultiplyAdds() as of_output:
             attention.merge(heads)
-        query_flops = of_queries.get_total_flops() + of_output.get_total_flops()
-        flops = query_flops, of_keys.get_total_flops(), of_pairs.get_total_flops()
-        return tuple(number // 2 for number in flops)  # a multiply-add is two operations
+        return of_queries.count + of_output.count, of_keys.count, of_pairs.count
 
     # The difference leaves out what a call computes from weights alone.
     return tuple(map(sub, count(3), count(2)))
@@ -116,9 +137,11 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
             part = Cost(source=key, target=query + pair * source)
         parts[place] += part + Cost(total_parameters(attention))
     for name, module in model.named_modules():
-        multiplies = isinstance(module, (nn.Linear, TiedLinear, RobertaLMHead))
-        if multiplies and module not in in_attention:
+        weight = getattr(module, "weight", None)
+        is_matrix = weight is not None and weight.dim() == 2
+        is_lookup = isinstance(module, nn.Embedding)
+        if is_matrix and not is_lookup and module not in in_attention:
             side = "source" if name.startswith("encoder.") else "target"
-            parts["rest"] += Cost(**{side: module.weight.numel()})
+            parts["rest"] += Cost(**{side: weight.numel()})
     parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
     return parts

@@ -15,8 +15,9 @@ from torch import Tensor
 from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import architectures, graphs, language_models, tasks
 from fairseq_mhe.models.architectures import ROWS, Row
+from fairseq_mhe.models.configs import plain_options, set_defaults
 from fairseq_mhe.models.model import MHEModel
-from fairseq_mhe.models.options import check_options, kinds, plain_options, set_defaults
+from fairseq_mhe.models.options import check_options, kinds
 from fairseq_mhe.models.transformer import TransformerMHEModel
 
 
@@ -143,7 +144,7 @@ TRANSLATION = Family(
     tied={"share_all_embeddings": True},
 )
 ROBERTA = Family(
-    name=language_models.ROBERTA,
+    name=architectures.ROBERTA,
     stock="roberta",
     model=language_models.RobertaMHEModel,
     rows=architectures.ROBERTA_ROWS,
@@ -152,7 +153,7 @@ ROBERTA = Family(
     tied={},
 )
 CAUSAL = Family(
-    name=language_models.CAUSAL,
+    name=architectures.CAUSAL,
     stock="transformer_lm",
     model=language_models.TransformerLMMHEModel,
     rows=architectures.LM_ROWS,

@@ -14,12 +14,11 @@ from fairseq.modules import AdaptiveInput, CharacterTokenEmbedder
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
+from fairseq_mhe.models.architectures import CAUSAL, ROBERTA
+from fairseq_mhe.models.configs import RobertaMHEConfig, TransformerLMMHEConfig
 from fairseq_mhe.models.model import MHEModel
-from fairseq_mhe.models.options import RobertaMHEConfig, TransformerLMMHEConfig
 from fairseq_mhe.models.transformer import Decoder, Encoder
 from fairseq_mhe.models.understanding import HEADS
-
-ROBERTA, CAUSAL = "roberta_mhe", "transformer_lm_mhe"
 
 
 class _RobertaEncoder(RobertaEncoder):

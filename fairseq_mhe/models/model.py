@@ -16,7 +16,7 @@ from fairseq_mhe.attention.fused import drop
 from fairseq_mhe.attention.generation import use_generation_form
 from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.models import graphs
-from fairseq_mhe.models import options as our_options
+from fairseq_mhe.models.configs import plain_options
 from fairseq_mhe.models.packed import pack_linears
 
 #: Our classes -> the names under which --retain-dropout-modules knows fairseq's.
@@ -74,7 +74,7 @@ class MHEModel(BaseFairseqModel):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> Self:
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
-        options = our_options.plain_options(cfg)
+        options = plain_options(cfg)
         with one_clear_line():
             graphs.check_options(vars(options))
             model = cls.assemble(options, task)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.masks import CausalMask, padded_on_the_right
-from fairseq_mhe.models import options as our_options
 from fairseq_mhe.models.architectures import MODEL_NAME
+from fairseq_mhe.models.configs import TransformerMHEConfig
 from fairseq_mhe.models.decoding_graphs import (
     LEASE,
     DecodingGraphs,
@@ -24,13 +24,14 @@ from fairseq_mhe.models.decoding_graphs import (
     leave_graphs,
 )
 from fairseq_mhe.models.model import MHEModel
+from fairseq_mhe.models.options import PLACES, build_sublayer
 
 
 class EncoderLayer(transformer_layer.TransformerEncoderLayerBase):
     """fairseq's encoder layer with our self-attention."""
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        return our_options.build_sublayer(cfg, "encoder")
+        return build_sublayer(cfg, "encoder")
 
 
 class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
@@ -42,10 +43,10 @@ class DecoderLayer(transformer_layer.TransformerDecoderLayerBase):
         self.need_attn = False
 
     def build_self_attention(self, embed_dim: int, cfg: Any, **_: Any) -> Attention:
-        return our_options.build_sublayer(cfg, "decoder")
+        return build_sublayer(cfg, "decoder")
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        return our_options.build_sublayer(cfg, "cross")
+        return build_sublayer(cfg, "cross")
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Ignore fairseq's call, which would set ``need_attn``: `Decoder` chooses the layer."""
@@ -289,8 +290,8 @@ class Decoder(stock.TransformerDecoderBase):
 class TransformerMHEModel(MHEModel, TransformerModelBase):
     """fairseq's encoder-decoder Transformer with any of ``KINDS`` as its attention."""
 
-    PLACES = tuple(our_options.PLACES)
-    CONFIG = our_options.TransformerMHEConfig
+    PLACES = tuple(PLACES)
+    CONFIG = TransformerMHEConfig
 
     @classmethod
     def assemble(cls, options: Any, task: Any) -> Self:

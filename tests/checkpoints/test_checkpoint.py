@@ -13,7 +13,7 @@ from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source, sav
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import sizes
-from fairseq_mhe.models.build import sublayers
+from fairseq_mhe.models.options import sublayers
 from tests.fixtures.checkpoints import flat_options, save, stir
 from tests.fixtures.models import BOTH_SIDES, logits, make_model
 from tests.fixtures.processes import fairseq

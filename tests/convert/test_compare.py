@@ -14,7 +14,7 @@ from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import Material, open_material, pair_batches
 from fairseq_mhe.convert.moments import measure_inputs
-from fairseq_mhe.models.build import sublayers
+from fairseq_mhe.models.options import sublayers
 from fairseq_mhe.prepare.data_folder import load_task, open_binary
 from tests.fixtures.checkpoints import SENTENCES
 from tests.fixtures.models import make_batch, make_dictionary, make_model

@@ -22,8 +22,9 @@ from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, build_attention, equations
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
+from fairseq_mhe.models.configs import TransformerMHEConfig
 from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.models.options import TransformerMHEConfig, kind_options
+from fairseq_mhe.models.options import kind_options
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 from tests.attention.conftest import form, place  # noqa: F401
 from tests.attention.test_kinds import (  # noqa: F401

@@ -15,8 +15,8 @@ from torch import nn
 
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.architectures import ROWS
-from fairseq_mhe.models.build import VOCABULARY, build_on_meta
+from fairseq_mhe.models.architectures import ROWS, VOCABULARY
+from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.families import FAMILIES, TRANSLATION, training_options
 from fairseq_mhe.models.tasks import make_task
 
