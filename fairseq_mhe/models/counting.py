@@ -138,9 +138,9 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
         parts[place] += part + Cost(total_parameters(attention))
     for name, module in model.named_modules():
         weight = getattr(module, "weight", None)
-        is_matrix = weight is not None and weight.dim() == 2
-        is_lookup = isinstance(module, nn.Embedding)
-        if is_matrix and not is_lookup and module not in in_attention:
+        if weight is None or weight.dim() != 2 or isinstance(module, nn.Embedding):
+            continue
+        if module not in in_attention:
             side = "source" if name.startswith("encoder.") else "target"
             parts["rest"] += Cost(**{side: weight.numel()})
     parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
