@@ -42,7 +42,7 @@ def kind_class(name: str) -> type[Attention]:
     """Return the class of the kind ``name``; ValueError with all names if there is none."""
     if name not in KINDS:
         why = f"unknown attention {name!r}; choose one of: {', '.join(KINDS)}"
-        raise ValueError(f"{why}, or import your own, in commands with --user-dir")
+        raise ValueError(f"{why}; a kind of your own needs its package (--user-dir)")
     return KINDS[name]
 
 

@@ -16,7 +16,7 @@ SHORTER = {
     "--rows small": "--rows tiny --cpu --updates 2",
     "--seeds 1,2,3": "--seeds 1",
     "small-mhe_mul": "tiny-mhe_mul",
-    "--hold-out 50": "--hold-out 50 --vocab-size 300",
+    "--vocab-size 4000": "--vocab-size 300",
 }
 
 
