@@ -213,8 +213,8 @@ class Translator:
             self._has_warned = True
             warn(
                 number,
-                f"{count} sentences in a line, of which a model of single sentences may lose most: "
-                "with --sentences (sentences=True) each is translated by itself",
+                f"it has {count} sentences, and a model that learned from single sentences loses "
+                "most of them: --sentences (sentences=True) translates each by itself",
             )
 
     def _search(

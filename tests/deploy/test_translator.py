@@ -279,7 +279,7 @@ def test_a_paragraph_is_translated_by_sentences_or_told(exported: Path) -> None:
     assert len(parts) >= 3
     by_itself = translator.translate(parts)
     assert translator.translate([paragraph], sentences=True) == [" ".join(by_itself)]
-    with pytest.warns(UserWarning, match=r"line 2: \d sentences in a line"):
+    with pytest.warns(UserWarning, match=r"line 2: .*--sentences"):
         translator.translate(["A lamp.", paragraph, paragraph])
 
 
