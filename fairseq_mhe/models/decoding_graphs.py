@@ -72,12 +72,11 @@ class DecodingGraphs(Recordings):
             if not caches:
                 return None
             state[LEASE] = self._lease(caches, length, encoder_out)
+            if state[LEASE]:
+                for sublayer in caches:  # the step has copied them
+                    del state[sublayer]
         lease = state[LEASE]
-        if lease is None:
-            return None
-        state |= lease.step.caches
-        logits: Tensor = lease.step(tokens)
-        return logits
+        return None if lease is None else lease.step(tokens)
 
     def _lease(self, caches: Caches, length: int, encoder_out: Any) -> "_Lease | None":
         """Return a step with room for ``length`` positions that holds what is cached so far."""

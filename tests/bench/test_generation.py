@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairseq_mhe.bench import generation
-from fairseq_mhe.bench.generation import CTranslate2Benchmark, GenerationBenchmark, shapes
+from fairseq_mhe.bench.generation import CTranslate2Benchmark, GenerationBenchmark
 from fairseq_mhe.bench.variants import Variant
 from tests.bench.conftest import OURS, STOCK, small
 
@@ -76,13 +76,3 @@ def test_kinds_are_compared_with_stock_at_its_best_and_with_both_in_ctranslate2(
     supported.remove("bfloat16")
     assert generation.compute_types("cpu") == ["int8"]
     assert "bfloat16" in capsys.readouterr().err
-
-
-def test_sentences_of_news_come_in_batches_of_falling_lengths() -> None:
-    cell = {"beam": 2, "sentences": 400, "batch": 64, "dtype": "float32"}
-    batches = shapes(cell)
-    assert sum(size for size, _ in batches) == 400
-    lengths = [length for _, length in batches]
-    assert lengths == sorted(lengths, reverse=True)
-    assert len(set(lengths)) > 5
-    assert all(size <= 64 and size * length <= 4096 for size, length in batches)

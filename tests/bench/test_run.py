@@ -6,14 +6,13 @@ import os
 import signal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from fairseq_mhe.bench import run as command
-from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.training import TrainingBenchmark
-from fairseq_mhe.bench.variants import Variant
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
 from tests.bench.conftest import STOCK, small
@@ -23,7 +22,7 @@ OPTIONS = ["--row", "tiny", "--attention", "mhe_mul", "--device", "cpu", "--thre
 TWO_CELLS = {
     "attention": "--places decoder,cross --lengths 6 --tokens 12 --seconds 0.001",
     "training": "--max-tokens 64 --batches 1 --dtype float32,bf16 --vocab-size 64",
-    "generation": "--beams 1,2 --lengths 4 --batch-sizes 2 --profile --vocab-size 64",
+    "generation": "--beams 1,2 --sentences 3 --batch-sizes 2 --profile --vocab-size 64",
 }
 FACTS: dict[str, set[str]] = {
     "attention": set(),
@@ -82,35 +81,18 @@ def test_a_process_of_its_own_measures_and_its_death_is_an_error() -> None:
             command.measure(started, cell, 1, lambda _: None)
 
 
-class Faked(GenerationBenchmark):
-    """Logs its turns; its second variant raises an error."""
+def test_each_round_times_every_variant_and_begins_with_another() -> None:
+    turns = []
 
-    error: Exception | None = None
-    turns: list[str]
+    def submit(_call: Any, variant: str, method: str, *_: Any) -> Mock:
+        if method == "turn":
+            turns.append(variant)
+        return Mock(result=lambda: {"total": 1.0})
 
-    def begin(self, cell: Any) -> None:
-        if self.error and self.variant.name == "mha":
-            raise self.error
-
-    def turn(self) -> dict[str, float]:
-        self.turns.append(self.variant.name)
-        return {"total": 1.0}
-
-    def result(self) -> dict[str, Any]:
-        return {"units": 6}
-
-
-def measure_faked(repetitions: int) -> Any:
-    Faked.turns = []
-    variants = [Variant(name) for name in ("stock", "mha", "sha")]
-    with command.workers(Faked, variants, small(GenerationBenchmark)) as started:
-        return command.measure(started, {}, repetitions, lambda _: None)
-
-
-def test_each_round_times_every_variant_and_begins_with_another(inline_workers: None) -> None:
-    measured = {"seconds": {"total": [1.0] * 3}, "units": 6}
-    assert measure_faked(3) == dict.fromkeys(("stock", "mha", "sha"), measured)
-    assert " ".join(Faked.turns) == "stock mha sha mha sha stock sha stock mha"
+    workers = {name: Mock(submit=submit) for name in ("stock", "mha", "sha")}
+    results = command.measure(workers, {}, 3, lambda _: None)
+    assert " ".join(turns) == "stock mha sha mha sha stock sha stock mha"
+    assert results["sha"]["seconds"] == {"total": [1.0] * 3}
 
 
 @pytest.mark.parametrize(
@@ -123,12 +105,12 @@ def test_each_round_times_every_variant_and_begins_with_another(inline_workers: 
         (RuntimeError("CUDA: an illegal memory access"), RuntimeError, "illegal memory access"),
     ],
 )
-def test_errors_end_the_run_and_name_the_variant(
-    error: Exception, kind: type, named: str, inline_workers: None, monkeypatch: pytest.MonkeyPatch
+def test_errors_name_the_variant(
+    error: Exception, kind: type, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Faked, "error", error)
+    monkeypatch.setitem(command._benchmarks, "mha", Mock(turn=Mock(side_effect=error)))
     with pytest.raises(kind, match=named):
-        measure_faked(1)
+        command._call("mha", "turn")
 
 
 def test_a_stopped_run_keeps_what_it_measured_and_resumes(
