@@ -6,6 +6,7 @@ with the least mean square error over inputs x and y of given moments (moments.p
 truncated SVDs, which are exact minimisers, or a CP decomposition (cp.py), which is not.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -102,7 +103,7 @@ class Problem:
         }
         if self.new.bias:
             return parameters
-        return {name: value for name, value in parameters.items() if "bias" not in name}
+        return {name: x for name, x in parameters.items() if "bias" not in name}
 
     def shared_value(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Fit ``outputs`` (n, C, M) by each head's output (n, C, d) and one value (1, d, M)."""
@@ -116,22 +117,17 @@ class Problem:
         missing = (self.outputs - output @ repeated).sum(dim=0) @ self.inputs.memory.mean
         return missing + self.constant
 
-    def fit_factors(self) -> tuple[Parameters, Tensor]:
-        """Fit shared projections, and the factors (n, d) by which the heads multiply the query."""
-        query_root, key_root = self.query_root, self.memory_root
-        weighted = query_root.matrix @ self.scores @ key_root.matrix  # (n, X, M)
+    def decomposed(self, scores: Tensor, query_root: Root, dimensions: int) -> Components:
+        """Fit ``scores`` (n, A, M) by so many shared components, and keep them with their error."""
+        weighted = query_root.matrix @ scores @ self.memory_root.matrix
         rank = self.heads.key.size(1)  # k
-        components = decompose(weighted, self.new.head_dim, rank, self.iterations)
-        self.components = components
-        # The mean square of a channel's factors becomes 1, near that of a new model.
-        size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
-        factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
-        # The query and the key each take the root of the size.
-        share = size.sqrt().unsqueeze(1)  # (d, 1)
-        query = components.query * share @ query_root.inverse  # (d, X)
-        key = components.key * share @ key_root.inverse  # (d, M)
-        output, value = self.shared_value(self.outputs)
-        return self.parameters(query, key, value, output), factors
+        components = decompose(weighted, dimensions, rank, self.iterations)
+        self.components = replace(
+            components,
+            query=components.query @ query_root.inverse,  # (D, A)
+            key=components.key @ self.memory_root.inverse,  # (D, M)
+        )
+        return self.components
 
 
 def fit_grouped(p: Problem) -> Parameters:
@@ -155,7 +151,15 @@ def fit_grouped(p: Problem) -> Parameters:
 
 def fit_mhe_mul(p: Problem) -> Parameters:
     """Fit MHE-Mul, whose scores are a CP decomposition; W_O includes the factors of the values."""
-    parameters, factors = p.fit_factors()
+    components = p.decomposed(p.scores, p.query_root, p.new.head_dim)
+    # The mean square of a channel's factors becomes 1, near that of a new model.
+    size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
+    factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
+    # The query and the key each take the root of the size.
+    share = size.sqrt().unsqueeze(1)  # (d, 1)
+    output, value = p.shared_value(p.outputs)
+    query, key = share * components.query, share * components.key  # (d, X), (d, M)
+    parameters = p.parameters(query, key, value, output)
     offset = p.new.head_embedding_offset
     # e^Q holds the whole factor. Were a factor 0 split in two, it would get no gradient.
     parameters["query_embedding"] = factors - offset
@@ -167,15 +171,12 @@ def fit_mhe_mul(p: Problem) -> Parameters:
 def fit_collaborative(p: Problem) -> Parameters:
     """Fit collaborative attention: its scores are a CP decomposition, exact for D = n d."""
     heads = p.heads
+    scores = p.scores[:, : heads.query.size(2)]  # (n, C, M), without biases
     query_root = Root.of(p.inputs.query.second_moment)
-    scores = heads.query.transpose(1, 2) @ heads.key  # (n, C, M), no biases and no scale
-    forms = query_root.matrix @ scores @ p.memory_root.matrix
-    rank = heads.key.size(1)  # k
-    components = decompose(forms, p.new.collaborative_dim, rank, p.iterations)
-    p.components = components
+    components = p.decomposed(scores, query_root, p.new.collaborative_dim)
     parameters = {
-        "q_proj.weight": components.query @ query_root.inverse,  # (D, C)
-        "k_proj.weight": components.key @ p.memory_root.inverse,  # (D, M)
+        "q_proj.weight": components.query,  # (D, C)
+        "k_proj.weight": components.key,  # (D, M)
         "mixing": components.mixing,  # (n, D)
         "v_proj.weight": heads.value.flatten(0, 1),
         "out_proj.weight": heads.output.transpose(0, 1).flatten(1),

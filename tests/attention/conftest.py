@@ -16,8 +16,10 @@ from fairseq_mhe.cli import load_user_dir
 
 # The kinds of $FAIRSEQ_MHE_USER_DIR are tested like those of the package (docs/add_a_kind.md).
 load_user_dir()
-EMBED_DIM, HEADS, MEMORY_DIM = 24, 4, 24
+EMBED_DIM, HEADS = 24, 4
 PLACES = ("encoder", "decoder", "cross")
+#: Both sides compute in float64; only the order of additions differs.
+EXACT = {"rtol": 0, "atol": 1e-12}
 
 
 def make_layer(kind: str, dtype: torch.dtype = torch.float64, **options) -> Attention:
@@ -43,6 +45,23 @@ def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Te
     return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
+def right_padding(batch: int, length: int) -> Tensor:
+    """Return a padding mask (B, S) in which sentence b ends b positions early."""
+    return torch.arange(length).expand(batch, length) >= (length - torch.arange(batch)).unsqueeze(1)
+
+
+def equation(
+    layer: Any, x: Tensor, y: Tensor, padding: Tensor | None = None, causal: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return output (T, B, C) and weights (H, B, T, S) of the paper's equation."""
+    mask = torch.zeros(x.size(1), x.size(0), y.size(0), dtype=torch.bool)
+    if padding is not None:
+        mask |= padding[:, None, :]
+    if causal:
+        mask |= torch.ones(x.size(0), y.size(0), dtype=torch.bool).triu(1)
+    return layer.equation(x, y, mask)
+
+
 class Operators(TorchDispatchMode):
     """Records every operator that is no view, and how many bytes of new memory it wrote."""
 
@@ -50,25 +69,16 @@ class Operators(TorchDispatchMode):
         super().__init__()
         self.calls: list[tuple[str, Any]] = []  # names and results
         self.written: list[int] = []  # bytes of each result
-        self.kernel_inputs: list[Tensor] = []  # tensors that attention kernels and products read
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         out = function(*args, **(kwargs or {}))
-        name = function.overloadpacket.__name__
-        if name in ("bmm", "baddbmm") or "scaled_dot_product" in name:
-            self.kernel_inputs += [x for x in args if isinstance(x, Tensor)]
         if not function.is_view:
-            self.calls.append((name, out))
+            self.calls.append((function.overloadpacket.__name__, out))
             results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
             self.written += [x.untyped_storage().nbytes() for x in results]
         return out
-
-
-def right_padding(batch: int, length: int) -> Tensor:
-    """Return a padding mask (B, S) in which sentence b ends b positions early."""
-    return torch.arange(length).expand(batch, length) >= (length - torch.arange(batch)).unsqueeze(1)
 
 
 @pytest.fixture(params=sorted(KINDS))

@@ -7,18 +7,47 @@ import pytest
 import torch
 from hypothesis import given, settings
 from torch import Tensor
+from torch.testing import assert_close
 
-from fairseq_mhe.attention import KINDS, build_attention
+from fairseq_mhe.attention import KINDS, Attention, build_attention
 from fairseq_mhe.attention.masks import CausalMask, as_additive
-from tests.attention.conftest import EMBED_DIM, HEADS, fast, make_layer, random, right_padding
+from tests.attention.conftest import (
+    EMBED_DIM,
+    EXACT,
+    HEADS,
+    equation,
+    fast,
+    make_layer,
+    random,
+    right_padding,
+)
 
-# Both sides compute in float64; only the order of additions differs.
-EXACT = {"rtol": 0, "atol": 1e-12}
 B, T, S = 3, 5, 7
-#: Places, and the form of the causal mask that fairseq or a user passes there.
-MASKS = [
-    ("cross", "none"),
-    *(("decoder", mask) for mask in ("none", "causal", "boolean", "uint8", "float")),
+#: Forms of the causal mask that fairseq or a user passes.
+MASKS = {
+    "none": None,
+    "causal": CausalMask(T),
+    "boolean": CausalMask(T).hidden,
+    "uint8": CausalMask(T).hidden.to(torch.uint8),
+    "float": as_additive(CausalMask(T), torch.float64),
+}
+#: Our kinds that may read an encoder of another width, and have heads of any width.
+ANY_WIDTH = [
+    name
+    for name, kind in KINDS.items()
+    if name != "el" and kind.__module__.startswith("fairseq_mhe.")
+]
+#: Kinds with options and sizes other than the defaults.
+VARIANTS = [
+    ("gqa", {"kv_heads": 4}),
+    ("skv", {"kv_heads": 2}),
+    ("mla", {"latent_dim": 5}),
+    ("collaborative", {"collaborative_dim": 9}),
+    ("tucker", {"tucker_head_rank": 3, "tucker_query_rank": 5, "tucker_key_rank": 7}),
+    ("tpa", {"tpa_rank": 2}),
+    ("mfa", {"query_rank": 7, "query_norm": "none"}),
+    ("mhe_mul", {"head_embedding_offset": 0.5}),
+    *((kind, {"kdim": 10, "vdim": 10, "head_dim": 5}) for kind in ANY_WIDTH),
 ]
 random_search = given(
     data=st.data(),
@@ -29,72 +58,76 @@ random_search = given(
 )
 
 
-def inputs(place: str) -> tuple[Tensor, Tensor]:
-    """Return X (T, B, C) and Y, which is X in self-attention and (S, B, C) in cross-attention."""
+def inputs(place: str, memory: int = EMBED_DIM) -> tuple[Tensor, Tensor]:
+    """Return X (T, B, C) and Y, which is X in self-attention and (S, B, M) in cross-attention."""
     x = random(T, B, EMBED_DIM)
-    return x, random(S, B, EMBED_DIM, seed=1) if place == "cross" else x
+    return x, random(S, B, memory, seed=1) if place == "cross" else x
 
 
-def equation(layer, x: Tensor, y: Tensor, padding: Tensor | None = None, causal=False):
-    """Return output (T, B, C) and weights (H, B, T, S) of the paper's equation."""
-    mask = torch.zeros(x.size(1), x.size(0), y.size(0), dtype=torch.bool)
-    if padding is not None:
-        mask |= padding[:, None, :]
-    if causal:
-        mask |= torch.ones(x.size(0), y.size(0), dtype=torch.bool).triu(1)
-    return layer.equation(x, y, mask)
+def check(layer: Attention, form, place: str, padding: Tensor | None, mask) -> None:
+    """Compare output and weights, by fused kernels and step by step, with the equation."""
+    x, y = inputs(place, layer.kdim)
+    expected, expected_weights = equation(layer, x, y, padding, mask is not None)
+    layer = form(layer, place)
+    given = {"key_padding_mask": padding, "attn_mask": mask, "static_kv": place == "cross"}
+    fused, none = layer(x, y, y, need_weights=False, **given)
+    stepwise, weights = layer(x, y, y, need_head_weights=True, **given)
+    _, mean_weights = layer(x, y, y, need_weights=True, **given)
+    # The output of padded queries is undefined; fairseq's loss ignores it.
+    real = slice(None) if padding is None or place == "cross" else ~padding.t()
+    assert none is None
+    assert_close(fused[real], expected[real], **EXACT)
+    assert_close(stepwise[real], expected[real], **EXACT)
+    by_query = expected_weights.permute(2, 1, 0, 3)[real]  # (H, B, T, S) -> (T, B, H, S)
+    assert_close(weights.permute(2, 1, 0, 3)[real], by_query, **EXACT)
+    assert_close(mean_weights.transpose(0, 1)[real], by_query.mean(-2), **EXACT)
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize(("place", "mask_kind"), MASKS)
-@pytest.mark.parametrize("bias", [False, True])
-def test_equals_the_plain_equation(
-    kind: str, form, place: str, padded: bool, mask_kind: str, bias: bool
-) -> None:
-    layer = make_layer(kind, bias=bias)
-    x, y = inputs(place)
-    padding = right_padding(B, y.size(0)) if padded else None
-    mask = None if mask_kind == "none" else CausalMask(T)
-    if mask_kind in ("boolean", "uint8"):
-        mask = mask.hidden.to(torch.bool if mask_kind == "boolean" else torch.uint8)
-    elif mask_kind == "float":
-        mask = as_additive(mask, torch.float64)
-    expected, expected_weights = equation(layer, x, y, padding, mask is not None)
-    layer = form(layer, place)
-    arguments = {"key_padding_mask": padding, "attn_mask": mask, "static_kv": place == "cross"}
-    fused, none = layer(x, y, y, need_weights=False, **arguments)
-    stepwise, weights = layer(x, y, y, need_head_weights=True, **arguments)
-    _, mean_weights = layer(x, y, y, need_weights=True, **arguments)
-    # The output of padded queries is undefined; fairseq's loss ignores it.
-    real = slice(None) if padding is None or place == "cross" else ~padding.t()
-    torch.testing.assert_close(fused[real], expected[real], **EXACT)
-    torch.testing.assert_close(stepwise[real], expected[real], **EXACT)
-    assert none is None
-    by_query = expected_weights.permute(2, 1, 0, 3)[real]  # (H, B, T, S) -> (T, B, H, S)
-    torch.testing.assert_close(weights.permute(2, 1, 0, 3)[real], by_query, **EXACT)
-    torch.testing.assert_close(mean_weights.transpose(0, 1)[real], by_query.mean(-2), **EXACT)
+@pytest.mark.parametrize(("place", "mask"), [("cross", "none"), *(("decoder", m) for m in MASKS)])
+def test_equals_the_plain_equation(kind: str, form, place: str, mask: str, padded: bool) -> None:
+    padding = right_padding(B, S if place == "cross" else T) if padded else None
+    for bias in (False, True):
+        check(make_layer(kind, bias=bias), form, place, padding, MASKS[mask])
+
+
+@pytest.mark.parametrize(("kind", "options"), VARIANTS, ids=str)
+def test_other_sizes_equal_the_plain_equation(kind: str, options: dict, form) -> None:
+    """All at once in cross-attention, and step by step in the decoder."""
+    layer = make_layer(kind, bias=True, **options)
+    check(layer, form, "cross", right_padding(B, S), None)
+    if layer.kdim == EMBED_DIM:
+        x, state, decoder = random(T, B, EMBED_DIM), {}, form(layer, "decoder")
+        steps = [decoder(step, incremental_state=state)[0] for step in x.split(1)]
+        assert_close(torch.cat(steps), equation(layer, x, x, causal=True)[0], **EXACT)
+
+
+@pytest.mark.parametrize("kind", ANY_WIDTH)
+def test_values_of_another_width_than_keys_are_read(kind: str, form) -> None:
+    if KINDS[kind].keys_are_values:
+        with pytest.raises(ValueError, match="kdim 10 and vdim 6"):
+            make_layer(kind, kdim=10, vdim=6)
+        return
+    layer = make_layer(kind, kdim=10, vdim=6)
+    x, keys, values = random(T, B, EMBED_DIM), random(S, B, 10), random(S, B, 6)
+    expected, _ = layer(x, keys, values, need_weights=True)
+    out, _ = form(layer, "cross")(x, keys, values, need_weights=False)
+    assert_close(out, expected, **EXACT)
 
 
 def test_gradients_equal_the_plain_equations(kind: str, place: str) -> None:
-    layer = make_layer(kind)
+    """Every parameter has one: data-parallel training stops at a parameter without."""
+    layer = make_layer(kind, bias=True)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
     leaves = [*layer.parameters(), x.requires_grad_(), y.requires_grad_()]
     real = slice(None) if place == "cross" else ~padding.t()  # padded queries are undefined
     loss = equation(layer, x, y, padding)[0][real].square().sum()
-    expected = torch.autograd.grad(loss, leaves)
+    expected = torch.autograd.grad(loss, leaves, materialize_grads=True, allow_unused=True)
     out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=False)
     gradients = torch.autograd.grad(out[real].square().sum(), leaves)
     # Gradients are sums of a few hundred products of numbers around 10.
-    torch.testing.assert_close(gradients, expected, rtol=1e-10, atol=1e-10)
-
-
-def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
-    """Data-parallel training stops at a parameter without a gradient; a gradient of 0 is enough."""
-    layer = make_layer(kind, bias=True).train()
-    x, y = inputs(place)
-    layer(x, y, y)[0].sum().backward()
-    assert [name for name, p in layer.named_parameters() if p.grad is None] == []
+    assert_close(gradients, expected, rtol=1e-10, atol=1e-9)
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -116,14 +149,15 @@ def test_decoding_step_by_step_equals_all_at_once(
     given["need_head_weights"] = weights_too
     for t in range(T):
         if padded:
-            given["key_padding_mask"] = padding[:, t : t + 1]
+            now = padding[:, t : t + 1]
+            given["key_padding_mask"] = now if now.any() else None  # only where there is some
         with torch.no_grad():
             out, weights = layer(x[t : t + 1], **given)
         real = ~padding[:, t]
-        torch.testing.assert_close(out[0][real], whole[t][real], **EXACT)
+        assert_close(out[0][real], whole[t][real], **EXACT)
         if weights_too:
             expected = whole_weights[:, real, t, : t + 1]
-            torch.testing.assert_close(weights[:, real, 0], expected, **EXACT)
+            assert_close(weights[:, real, 0], expected, **EXACT)
 
 
 @settings(max_examples=25)
@@ -144,7 +178,7 @@ def test_any_beam_reordering_equals_recomputing(
         history = torch.cat((history[:, order], new))
         out, _ = layer(new, incremental_state=state, need_weights=False)
         recomputed, _ = plain(history, attn_mask=CausalMask(len(history)), need_weights=False)
-        torch.testing.assert_close(out[0], recomputed[-1], **EXACT)
+        assert_close(out[0], recomputed[-1], **EXACT)
 
 
 @settings(max_examples=25)
@@ -166,8 +200,8 @@ def test_cross_attention_shares_the_row_of_a_sentence(
         cached = {"incremental_state": state, "key_padding_mask": None if step else padding}
         out, weights = layer(x, memory, **cached, **given)
         whole = plain(history, memory[:, owner], key_padding_mask=padding[owner], **given)
-        torch.testing.assert_close(out[0], whole[0][-1], **EXACT)
-        torch.testing.assert_close(weights[:, :, 0], whole[1][:, :, -1], **EXACT)
+        assert_close(out[0], whole[0][-1], **EXACT)
+        assert_close(weights[:, :, 0], whole[1][:, :, -1], **EXACT)
         order = torch.tensor(data.draw(beam_orders(len(owner), beam)))
         layer.reorder_incremental_state(state, order)
         owner, history = owner[order], history[:, order]
@@ -197,7 +231,7 @@ def test_padding_does_not_matter(kind: str, form, place: str, side: str) -> None
     arguments = {"key_padding_mask": padding, "attn_mask": causal, "need_weights": False}
     before, after = (layer(x if place == "cross" else z, z, z, **arguments)[0] for z in (y, other))
     real = slice(None) if place == "cross" else ~padding.t()
-    torch.testing.assert_close(before[real], after[real], **EXACT)
+    assert_close(before[real], after[real], **EXACT)
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
@@ -209,7 +243,7 @@ def test_the_future_does_not_matter(kind: str, form, need_weights: bool) -> None
         changed = x.clone()
         changed[t + 1 :] += 10
         after, _ = layer(changed, **given)
-        torch.testing.assert_close(before[: t + 1], after[: t + 1], **EXACT)
+        assert_close(before[: t + 1], after[: t + 1], **EXACT)
         assert not torch.allclose(before[t + 1 :], after[t + 1 :])
 
 
@@ -231,62 +265,53 @@ def test_dropout_of_attention_weights_is_the_papers(
     with monkeypatch.context() as patch:
         patch.setattr(torch, "softmax", lambda scores, dim: next(replay))
         expected, _ = equation(layer, x, x)
-    torch.testing.assert_close(out, expected, **EXACT)
-    torch.testing.assert_close(layer.eval()(x, x, x)[0], undropped, **EXACT)
+    assert_close(out, expected, **EXACT)
+    assert_close(layer.eval()(x, x, x)[0], undropped, **EXACT)
     assert not torch.allclose(undropped, expected)
 
 
-OTHER_SIZES = [
-    ("gqa", {"kv_heads": 4}),
-    ("skv", {"kv_heads": 2}),
-    ("mla", {"latent_dim": 5}),
-    ("collaborative", {"collaborative_dim": 9}),
-    ("tucker", {"tucker_head_rank": 3, "tucker_query_rank": 5, "tucker_key_rank": 7}),
-    ("tpa", {"tpa_rank": 2}),
-    ("mfa", {"query_rank": 7, "query_norm": "none"}),
-]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+#: Greatest allowed difference, relative to the greatest number: fp16 has 11 bits, bf16 8.
+TOLERANCES = {"float32": 1e-4, "float16": 5e-3, "bfloat16": 3e-2}
+if DEVICE == "cpu":  # where fp16 takes the same code paths as bf16
+    del TOLERANCES["float16"]
 
 
-@pytest.mark.parametrize(("kind", "options"), OTHER_SIZES)
-def test_other_sizes_equal_the_plain_equation(kind: str, options: dict, form) -> None:
-    """All at once in cross-attention, and step by step in the decoder."""
-    layer = make_layer(kind, bias=True, **options)
-    x, y = random(T, B, EMBED_DIM), random(S, B, EMBED_DIM, seed=1)
-    expected = [equation(layer, x, y)[0], equation(layer, x, x, causal=True)[0]]
-    out, _ = form(layer, "cross")(x, y, y, need_weights=False)
-    decoder, state = form(layer, "decoder"), {}
-    with torch.no_grad():
-        steps = [decoder(step, incremental_state=state)[0] for step in x.split(1)]
-    torch.testing.assert_close([out, torch.cat(steps)], expected, **EXACT)
+@pytest.mark.parametrize("precision", TOLERANCES)
+def test_every_precision_trains_and_decodes_as_float32(
+    kind: str, place: str, precision: str
+) -> None:
+    """Weights and inputs are rounded first, so that only the computation differs."""
+    dtype, sizes = getattr(torch, precision), (33, 4, 256)  # T, B, C
+    layer = build_attention(kind, sizes[2], HEADS, bias=True).to(dtype).float()
+    x, y = (random(*sizes, dtype=dtype, seed=seed) for seed in (0, 1))
+    padding = right_padding(*sizes[1::-1]).to(DEVICE) if place != "decoder" else None
+    mask = CausalMask(sizes[0], torch.device(DEVICE)) if place == "decoder" else None
 
+    def results(layer: Attention, dtype: torch.dtype, plain: bool) -> list[Tensor]:
+        """Return the output, 0 at padding, and gradients; ``plain``: by no fused kernel."""
+        query, memory = (z.to(DEVICE, dtype).requires_grad_() for z in (x, y))
+        memory = memory if place == "cross" else query
+        masks = {"key_padding_mask": padding, "attn_mask": mask, "need_weights": plain}
+        out, _ = layer.to(DEVICE, dtype)(query, memory, memory, **masks)
+        if place == "encoder":
+            out = out * ~padding.t().unsqueeze(-1)
+        out.float().square().sum().backward()
+        by_weights = torch.cat([p.grad.flatten() for p in layer.parameters()])
+        layer.zero_grad()
+        return [out.detach(), query.grad, by_weights]
 
-@pytest.mark.parametrize("grad", [False, True])
-def test_other_widths_equal_the_plain_equation(kind: str, form, grad: bool) -> None:
-    """Cross-attention may read an encoder of another width, and heads may have any width."""
-    if kind == "el":
-        pytest.skip("EL-attention slices its input, which must be as wide as the heads together")
-    layer = make_layer(kind, kdim=10, vdim=10, head_dim=5, bias=True)
-    x, y = random(T, B, EMBED_DIM), random(S, B, 10)
-    expected = equation(layer, x, y)[0]
-    with torch.set_grad_enabled(grad):
-        out, _ = form(layer, "cross")(x, y, y, need_weights=False)
-    torch.testing.assert_close(out, expected, **EXACT)
-
-
-def test_values_of_another_width_than_keys_are_read(kind: str, form) -> None:
-    if KINDS[kind].keys_are_values:
-        with pytest.raises(ValueError, match="kdim 10 and vdim 6 must be equal"):
-            make_layer(kind, kdim=10, vdim=6)
-        return
-    layer = make_layer(kind, kdim=10, vdim=6)
-    x, keys, values = random(T, B, EMBED_DIM), random(S, B, 10), random(S, B, 6)
-    expected, _ = layer(x, keys, values, need_weights=True)
-    out, _ = form(layer, "cross")(x, keys, values, need_weights=False)
-    torch.testing.assert_close(out, expected, **EXACT)
-
-
-def test_a_state_dict_restores_the_output(kind: str) -> None:
-    layer, x = make_layer(kind, bias=True), random(T, B, EMBED_DIM)
-    other = build_attention(kind, EMBED_DIM, HEADS, bias=True).double().eval()
-    other.load_state_dict(layer.state_dict())
-    torch.testing.assert_close(other(x)[0], layer(x)[0], rtol=0, atol=0)
+    expected = results(layer, torch.float32, plain=True)
+    actual = results(layer, dtype, plain=False)
+    if place != "encoder":
+        given = {"incremental_state": {}, "need_weights": False, "static_kv": place == "cross"}
+        if place == "cross":
+            given |= {"key": y.to(DEVICE), "key_padding_mask": padding}
+        decoder = fast(layer, place).to(DEVICE, dtype)
+        with torch.no_grad():
+            steps = [decoder(step, **given)[0] for step in x.to(DEVICE).split(1)]
+        actual.append(torch.cat(steps))
+        expected.append(expected[0])
+    for result, exact in zip(actual, expected, strict=True):
+        error = (result.float() - exact).abs().max() / exact.abs().max()
+        assert error.item() <= TOLERANCES[precision]

@@ -1,10 +1,11 @@
-"""Plain heads compute the same as the sublayer that they are folded from."""
+"""Plain heads compute the same as the sublayer that they are folded from, or are refused."""
 
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from fairseq_mhe.attention import KINDS, Attention
 from fairseq_mhe.attention.base import join_heads, split_heads
@@ -16,57 +17,38 @@ from tests.attention.conftest import make_layer, random
 
 C, N = 12, 3
 FOLDABLE = [name for name, kind in KINDS.items() if kind.not_foldable_because is None]
-#: Greatest differences of float64 sums.
-EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
 
-def attend_head_by_head(heads: PlainHeads, x: Tensor, y: Tensor) -> Tensor:
-    """(T, C), (S, M) -> (T, C), computed as the docstring of ``PlainHeads`` says."""
-    output = heads.output_bias.clone()
-    count = len(heads.output)
-    for i in range(count):
-        j = i * len(heads.key) // count
-        query = x @ heads.query[i * len(heads.query) // count].T
-        if heads.query_factors is not None:
-            query = query * heads.query_factors[i]
-        query = query + heads.query_bias[i]
-        key = y @ heads.key[j].T
-        value = y @ heads.value[i * len(heads.value) // count].T + heads.value_bias[i]
-        output = output + (heads.scale * query @ key.T).softmax(dim=1) @ value @ heads.output[i].T
-    return output
-
-
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        *((kind, {"bias": bias}) for kind in FOLDABLE for bias in (False, True)),
-        *(("mhe_mul", {"head_embedding_offset": offset}) for offset in (0.0, 0.5)),
+        *((kind, {}) for kind in FOLDABLE if kind != "collaborative"),
+        ("collaborative", {"collaborative_dim": 1}),  # its keys are 1 wide, with biases 1 + N
+        ("mhe_mul", {"head_embedding_offset": 0.5}),
         ("gqa", {"kv_heads": 3, "head_dim": 5}),
-        ("mla", {"latent_dim": 5, "bias": True}),
-        ("mfa", {"query_norm": "none", "bias": True}),
-        ("skv", {"kv_heads": 1, "bias": True}),
+        ("mla", {"latent_dim": 5}),
+        ("mfa", {"query_norm": "none"}),
+        ("skv", {"kv_heads": 1}),
     ],
+    ids=str,
 )
-def test_plain_heads_compute_the_same(kind: str, options: dict[str, Any]) -> None:
-    attention = make_layer(kind, embed_dim=C, num_heads=N, **options)
-    x, y = random(4, C), random(6, C, seed=1)
-    expected = attention(x.unsqueeze(1), y.unsqueeze(1), y.unsqueeze(1))[0].squeeze(1)
-    heads = attention.folded()
-    torch.testing.assert_close(attend_head_by_head(heads, x, y), expected, **EXACT)
-    of_itself = attention(x.unsqueeze(1))[0].squeeze(1)
-    torch.testing.assert_close(attend_head_by_head(heads, x, x), of_itself, **EXACT)
-    separate = heads.separate(N)
-    assert len(separate.query) == len(separate.key) == len(separate.value) == N
-    torch.testing.assert_close(attend_head_by_head(separate, x, y), expected, **EXACT)
-    if kind == "collaborative":  # its keys are wider than a stock head
-        assert separate.key.size(1) == C // 4 + N * options["bias"]
-        return
-    width = attention.head_dim
-    for stock in (separate.of_width(8), separate.of_width(width)):  # mla's keys are wider
-        assert stock.scale == stock.key.size(1) ** -0.5 == stock.value.size(1) ** -0.5
-        torch.testing.assert_close(attend_head_by_head(stock, x, y), expected, **EXACT)
-    with pytest.raises(UserError):
-        separate.of_width(2)
+def test_mha_with_the_folded_parameters_computes_the_same(
+    kind: str, options: dict[str, Any], bias: bool
+) -> None:
+    layer = make_layer(kind, embed_dim=C, num_heads=N, bias=bias, **options)
+    x, y = random(4, 2, C), random(6, 2, C, seed=1)
+    heads = layer.folded()
+    for width in (layer.head_dim, 8):
+        mha = make_layer("mha", torch.float32, embed_dim=C, num_heads=N, bias=True, head_dim=width)
+        mha.load_state_dict(heads.stock_parameters(N, width))
+        for memory in (x, y):
+            expected, _ = layer(x, memory)
+            out, _ = mha(x.float(), memory.float())
+            assert_close(out.double(), expected, rtol=1e-4, atol=1e-4)
+    if kind != "collaborative":
+        with pytest.raises(UserError):
+            heads.stock_parameters(N, 2)
 
 
 def test_shared_heads_are_not_copied() -> None:
@@ -102,21 +84,6 @@ class Merged(MHEMul):
         return self.out_proj(join_heads(heads))
 
 
-class Doubled(torch.nn.Linear):
-    """A researcher's projection, such as one with an adapter."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return 2 * super().forward(x)
-
-
-def test_a_projection_that_is_no_plain_product_is_not_folded() -> None:
-    layer = make_layer("mqa", embed_dim=C, num_heads=N)
-    layer.q_proj = Doubled(C, C, bias=False).double()
-    with pytest.raises(UserError) as refusal:
-        layer.folded()
-    assert "q_proj is a Doubled" in str(refusal.value)
-
-
 class Known(Mixed):
     """Overrides `plain_heads`, too, so that the mixin's queries are known to it."""
 
@@ -124,14 +91,27 @@ class Known(Mixed):
         return super().plain_heads()
 
 
-@pytest.mark.parametrize(
-    ("kind", "method"), [(SharedKey, "keys_values"), (Mixed, "queries"), (Merged, "merge")]
-)
-def test_a_class_that_overrides_a_hook_has_no_plain_heads(
-    kind: type[Attention], method: str
-) -> None:
-    layer = kind(C, N, kind="mine")
+class Doubled(torch.nn.Linear):
+    """A researcher's projection, such as one with an adapter."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def refusal(layer: Attention) -> str:
     with pytest.raises(UserError) as refusal:
         layer.folded()
-    assert f"overrides {method}" in str(refusal.value)
+    return str(refusal.value)
+
+
+def test_a_class_that_overrides_a_hook_has_no_plain_heads() -> None:
+    assert "keys_values" in refusal(SharedKey(C, N))
+    assert "queries" in refusal(Mixed(C, N))
+    assert "merge" in refusal(Merged(C, N))
     assert Known(C, N).why_not_foldable() is None
+
+
+def test_a_projection_that_is_no_plain_product_is_not_folded() -> None:
+    layer = make_layer("mqa", embed_dim=C, num_heads=N)
+    layer.q_proj = Doubled(C, C, bias=False).double()
+    assert "q_proj is a Doubled" in refusal(layer)

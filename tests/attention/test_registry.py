@@ -5,21 +5,19 @@ import pytest
 from fairseq_mhe.attention import KINDS, build_attention
 
 EVERY = tuple(KINDS)
-#: Kinds, sizes, options and the error message.
+#: Kinds, sizes, options and what the message must name.
 REFUSED = [
-    (("mhe",), (8, 2), {}, r"unknown .*'mhe'.*mha, mhe_mul, mhe_add.* --user-dir"),
-    (EVERY, (10, 4), {}, "embed_dim 10 is not divisible by num_heads 4"),
-    (EVERY, (8, 0), {}, "num_heads 0 must both be positive"),
-    (EVERY, (8, 2), {"head_dim": 0}, "head_dim must be 1 or more, but is 0"),
-    (EVERY, (8, 2), {"colour": 1}, "does not use colour"),
-    (("mhe_add",), (8, 2), {"head_embedding_std": -1.0}, "must be 0 or more, but is -1"),
-    (("mhe_mul",), (8, 2), {"head_embedding_std": float("nan")}, "must be 0 or more, but is nan"),
-    (("mhe_mul",), (8, 2), {"shared_projection_init": "zero"}, "'zero'; choose one of: packed"),
-    (("gqa",), (8, 4), {"kv_heads": 3}, "kv_heads 3 does not divide num_heads 4"),
-    (("el",), (8, 2), {"kdim": 6, "vdim": 6}, "x head_dim 4 = 8 must equal kdim 6"),
-    (("mha",), (8, 2), {"dropout": -0.1}, "dropout must be from 0 to 1, not -0.1"),
-    (("mha",), (8, 2), {"dropout": 1.1}, "dropout must be from 0 to 1, not 1.1"),
-    (("mha",), (8, 2), {"dropout": float("nan")}, "dropout must be from 0 to 1, not nan"),
+    (("mhe",), (8, 2), {}, "mhe_mul"),
+    (EVERY, (10, 4), {}, "num_heads 4"),
+    (EVERY, (8, 0), {}, "num_heads 0"),
+    (EVERY, (8, 2), {"head_dim": 0}, "head_dim"),
+    (EVERY, (8, 2), {"colour": 1}, "colour"),
+    (("mhe_add",), (8, 2), {"head_embedding_std": -1.0}, "head_embedding_std"),
+    (("mhe_mul",), (8, 2), {"head_embedding_std": float("nan")}, "head_embedding_std"),
+    (("mhe_mul",), (8, 2), {"shared_projection_init": "zero"}, "packed"),
+    (("gqa", "skv"), (8, 4), {"kv_heads": 3}, "kv_heads 3"),
+    (("el",), (8, 2), {"kdim": 6, "vdim": 6}, "kdim 6"),
+    *((("mha",), (8, 2), {"dropout": p}, "dropout") for p in (-0.1, 1.1, float("nan"))),
 ]
 
 

@@ -107,39 +107,30 @@ def test_inputs_are_measured_on_training_text_and_models_compared_on_other(
     assert torch.equal(compared["target"], valid["target"])
 
 
-def test_data_with_another_vocabulary_are_refused(
-    make_source: Callable[..., Source], tmp_path: Path, data: Path
+@pytest.mark.parametrize("first_of_two", [False, True])
+def test_data_with_other_words_are_refused(
+    make_source: Callable[..., Source], tmp_path: Path, data: Path, first_of_two: bool
 ) -> None:
+    """Words are compared with those of the training, also if it read several shards."""
     source, other = make_source(attention="mha"), shutil.copytree(data, tmp_path / "other")
-    source.state["cfg"]["task"]["data"] = str(data)
+    trained_on = f"{data}:{tmp_path / 'second'}" if first_of_two else str(data)
+    source.state["cfg"]["task"]["data"] = trained_on
+    assert open_material(source, other, 5).compared
     words = (data / "dict.de.txt").read_bytes()
     more, same_size = words + b"more 1\n", words.replace(b"w7 ", b"other ")
-    for content, reason in ((more, "it has 44 and 45 words"), (same_size, "its dict.de.txt is ")):
+    for content, reason in ((more, "it has 44 and 45 words"), (same_size, "its dict.de.txt")):
         (other / "dict.de.txt").write_bytes(content)
-        with pytest.raises(UserError, match=f"do.*not belong to .*: {reason}"):
+        with pytest.raises(UserError, match=reason):
             open_material(source, other, 5)
 
 
-def test_words_are_compared_with_the_first_shards(
-    make_source: Callable[..., Source], tmp_path: Path, data: Path
-) -> None:
-    source, other = make_source(attention="mha"), shutil.copytree(data, tmp_path / "other")
-    source.state["cfg"]["task"]["data"] = f"{data}:{tmp_path / 'second'}"
-    words = (data / "dict.de.txt").read_bytes()
-    assert open_material(source, other, 5).compared
-    (other / "dict.de.txt").write_bytes(words.replace(b"w7 ", b"other "))
-    with pytest.raises(UserError, match=r"its dict\.de\.txt is not that of the training"):
-        open_material(source, other, 5)
-
-
-@pytest.mark.parametrize("trained_on", ["a/relative/path", "first:second"])
 def test_words_that_cannot_be_compared_are_told(
-    make_source: Callable[..., Source], data: Path, capsys: Any, trained_on: str
+    make_source: Callable[..., Source], data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = make_source(attention="mha")
-    source.state["cfg"]["task"]["data"] = trained_on
+    source.state["cfg"]["task"]["data"] = "a/relative/path"
     open_material(source, data, 5)
-    assert str(Path(trained_on.split(":")[0], "dict.en.txt")) in capsys.readouterr().err
+    assert str(Path("a/relative/path", "dict.en.txt")) in capsys.readouterr().err
 
 
 def test_pairs_longer_than_the_models_positions_are_left_out(data: Path) -> None:
@@ -155,7 +146,7 @@ def test_pairs_longer_than_the_models_positions_are_left_out(data: Path) -> None
     assert len(ids("valid", 10_000, make_model())) == SENTENCES
     few = make_model(max_source_positions=4, max_target_positions=7)
     assert ids("test", 10, few) == [0, 1, 2, 9, 10, 11, 18, 19, 20, 27]  # of 2 to 10 tokens
-    with pytest.raises(UserError, match="has no sentences in 'test' that the model has the posi"):
+    with pytest.raises(UserError, match="no sentences in 'test'"):
         pair_batches(task, make_model(max_source_positions=1), "test", 10)
-    with pytest.raises(UserError, match="has no split 'dev'"):
+    with pytest.raises(UserError, match="'dev'"):
         pair_batches(task, few, "dev", 5)

@@ -106,10 +106,3 @@ def test_mhe_mul_of_any_offset_fits_equally_well() -> None:
         parameters = FIT["mhe_mul"](Problem(attention, heads, inputs))
         results.append(errors(heads, heads_of(attention, parameters), x))
     assert results[1] == pytest.approx(results[0])
-
-
-def test_moments_equal_the_means_over_vectors() -> None:
-    x, inputs = make_inputs()
-    torch.testing.assert_close(inputs.query.mean, x.mean(dim=0))
-    torch.testing.assert_close(inputs.query.second_moment, x.T @ x / len(x))
-    assert torch.equal(Moments(C).second_moment, torch.eye(C, dtype=torch.float64))

@@ -20,7 +20,6 @@ from fairseq_mhe.convert.fold import stock_sublayer
 from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, fold_source, save, stir, trained
 from tests.fixtures.models import logits, make_model, same_hypotheses
 from tests.fixtures.processes import LOADED
-from tests.fixtures.refusals import Refused
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 PLACES = ("encoder_attention", "decoder_attention", "cross_attention")
@@ -51,14 +50,10 @@ def folded(source: Source, path: Path) -> torch.nn.Module:
     ("learned", "options"),
     [
         *((True, {**kinds, "attention_bias": True}) for kinds in SOMEWHERE),
-        *((False, {"attention": kind, **ONE_LAYER}) for kind in FOLDABLE),
         (False, {"attention": "mhe_mul", "attention_head_dim": 3}),
-        (False, {"attention": "mqa", "attention_head_dim": 2, "attention_bias": True}),
         (False, {"attention": "mhe_mul", "encoder_embed_dim": 24, **APART}),
         (False, {"attention": "mhe_add", **PRE_NORM}),
-        (False, {"attention": "mhe_mul", "head_embedding_offset": 0.5}),
         (False, {"attention": "gqa", "attention_kv_heads": 2, **APART}),
-        (False, {"attention": "collaborative", "collaborative_dim": 4}),
         (False, {"attention": "collaborative", "collaborative_dim": 3, "attention_bias": True}),
     ],
     ids=str,
@@ -80,17 +75,6 @@ def test_random_words_fit_a_model_with_few_positions(
     learned = {f"{side}_learned_pos": True for side in ("encoder", "decoder")}
     logits = fold_source(make_source(**few, **learned), tmp_path / "out.pt")
     assert logits.positions > 32
-
-
-def test_a_model_with_nan_weights_is_not_folded(
-    make_source: Callable[..., Source], tmp_path: Path
-) -> None:
-    source = make_source(attention="mhe_mul")
-    with torch.no_grad():
-        source.model.decoder.layers[0].fc1.bias[0] = torch.nan
-    with pytest.raises(UserError, match="is not exact: its logits differ by up to nan"):
-        fold_source(source, tmp_path / "out.pt")
-    assert not (tmp_path / "out.pt").exists()
 
 
 def test_half_precision_is_folded_in_float32(
@@ -176,7 +160,7 @@ def test_averaging_commutes_with_linear_folds_and_is_refused_for_others(
         fold_source(open_source(path), part)
     output = tmp_path / "folded-average.pt"
     if not kind_class(kind).linear_heads:
-        with pytest.raises(UserError, match="a mean of products is not the product of means; aver"):
+        with pytest.raises(UserError, match="mean of products"):
             average_checkpoints(parts, output)
         return
     average_checkpoints(paths, tmp_path / "average.pt")
@@ -187,31 +171,28 @@ def test_averaging_commutes_with_linear_folds_and_is_refused_for_others(
         torch.testing.assert_close(folded_first.state_dict()[name], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_collaborative_attention_wider_than_a_head_is_refused(
-    tmp_path: Path, refused: Refused
-) -> None:
-    options = {"attention": "collaborative", "collaborative_dim": 8}
-    path = save(tmp_path / "model.pt", make_model(**options), **options)
-    error = refused("fold", path, tmp_path / "out.pt")
-    assert "heads with keys 8 wide do not fit into heads 4 wide without loss" in error
-
-
+@pytest.mark.parametrize("weight", [torch.nan, None])
 def test_a_fold_that_is_not_exact_is_not_kept(
-    make_source: Callable[..., Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_source: Callable[..., Source],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    weight: float | None,
 ) -> None:
-    """Red if a fold with a small error passes the comparison."""
-    # This fold leaves out the head embeddings, which are small.
-    monkeypatch.setattr(MHEAdd, "plain_heads", Attention.plain_heads)
+    """Red if a fold with NaN, or with a small error, passes the comparison."""
     source = make_source(attention="mhe_add")
     with torch.no_grad():
-        for name, parameter in source.model.named_parameters():
-            if name.endswith("_embedding"):
-                parameter.mul_(1e-3)
-    with pytest.raises(UserError, match="is not exact: its logits differ by up to"):
+        if weight is not None:
+            source.model.decoder.layers[0].fc1.bias[0] = weight
+        else:  # this fold leaves out the head embeddings, which are small
+            monkeypatch.setattr(MHEAdd, "plain_heads", Attention.plain_heads)
+            for name, parameter in source.model.named_parameters():
+                if name.endswith("_embedding"):
+                    parameter.mul_(1e-3)
+    with pytest.raises(UserError, match="is not exact"):
         fold_source(source, tmp_path / "out.pt")
     assert [p.name for p in tmp_path.iterdir()] == ["source.pt"]
 
 
 def test_a_width_that_fairseq_cannot_split_is_refused() -> None:
-    with pytest.raises(UserError, match="3 heads do not divide the model's width 16"):
+    with pytest.raises(UserError, match="width 16"):
         stock_sublayer(build_attention("mha", 16, 3, head_dim=5))

