@@ -55,11 +55,13 @@ def test_readme_has_absolute_links_to_files_of_the_repository() -> None:
     assert {*used} == named.keys()
 
 
-@pytest.mark.parametrize("page", [README, *DOCS], ids=attrgetter("name"))
-def test_scripts_that_a_page_names_are_there(page: Path) -> None:
+@pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md", *DOCS], ids=attrgetter("name"))
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    """A word in capitals, as in NAME.py, stands for a name."""
     text = page.read_text(encoding="utf-8")
-    for script in re.findall(r"\b(?:bash|python) ((?:scripts|data-prep)/[^\s`]+)", text):
-        assert (ROOT / script).is_file(), script
+    rooms = "fairseq_mhe|scripts|data-prep|tests|docs"
+    for name in re.findall(rf"(?<![\w/])(?:{rooms})/[\w/-]*\.\w+", text):
+        assert (ROOT / name).is_file() or re.search(r"\b[A-Z]+\.", name), name
 
 
 def test_a_trained_model_obeys_the_documented_overrides(tmp_path: Path) -> None:
