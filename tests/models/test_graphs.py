@@ -114,6 +114,19 @@ def test_gradients_of_several_batches_add_up(together: bool) -> None:
     assert_close(results[1], results[2])
 
 
+def test_an_infinity_in_a_row_of_an_earlier_batch_does_not_stay() -> None:
+    """Both batches have graphs of one shape; the second has fewer sentences."""
+    model = model_of(share_all_embeddings=False)
+    infinite, clean = batch_of(6, 7), batch_of(5, 7)
+    clean["src_tokens"].clamp_(max=42)
+    infinite["src_tokens"][5, -2] = 43
+    model.encoder.embed_tokens.weight.data[43] = torch.inf
+    for batch in (clean, clean, infinite):
+        logits_of(model, batch).sum().backward()
+    assert len(recorded(model)) == 1
+    assert_trains_as_without_graphs(model, clean)
+
+
 def test_a_kept_loss_holds_no_graph_and_has_no_second_backward_pass() -> None:
     model, batch = model_of(), batch_of(5, 7)
     for _ in range(2):
