@@ -161,7 +161,7 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
 
 
 def not_finite(name: str) -> str:
-    """Return what a weight means that holds NaN or infinity, and what to do."""
+    """Return the message about a weight with NaN or infinity: what is wrong, and what to do."""
     problem = f"the weight {name} is not finite, as after a training that diverged"
     return f"{problem}: use an earlier checkpoint"
 

@@ -127,7 +127,7 @@ def _translations(
 
 
 def _chunks(lines: Iterator[str], are_files: bool) -> Iterator[list[str]]:
-    """Yield lines to translate together; from a pipe, all that came during the last translation."""
+    """Yield lines to translate together; from a pipe: whatever arrived meanwhile."""
     arrived: queue.Queue[Any] = queue.Queue(CHUNK)
 
     def read() -> None:

@@ -101,12 +101,12 @@ class StudyGrid(TranslationGrid, TableGrid):
         return len(self.study.variants) * len(self.study.seeds)
 
     def plan(self) -> list[Job]:
-        """Plan a job for each seed and variant, seed by seed, whose start is made."""
+        """Plan the jobs of all variants, seed by seed; leave out those without a start yet."""
         jobs = [job for variant in self.study.variants for job in self.jobs_of(variant)]
         return sorted(jobs, key=lambda job: self.study.seeds.index(job.seed))
 
     def jobs_of(self, variant: Variant) -> list[Job]:
-        """Plan the jobs of a variant: none for a seed whose start is not made."""
+        """Plan a variant's job for each seed; leave out seeds without a start yet."""
         grid: StudyGrid = self
         if variant.precision:
             fixed = replace(self.devices, precision=variant.precision)

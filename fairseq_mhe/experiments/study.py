@@ -24,12 +24,12 @@ class Variant:
     overrides: Sequence[str] = ()  # options of the recipe, GROUP.NAME=VALUE
     updates: float = 1.0  # as a share of the recipe's; 0: not trained
     precision: str | None = None  # None: as the command says
-    #: "variant" from whose model of the same seed it starts; further options of `convert`.
+    #: "variant": the one to start from, with the same seed; further options of `convert`.
     start: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def origin(self) -> str:
-        """The variant from whose model it starts; itself if it starts from scratch."""
+        """The variant that this one starts from, or this one if it starts from scratch."""
         return str(self.start.get("variant", self.name))
 
 
@@ -45,9 +45,9 @@ class Study:
     data: str = ""  # the corpus on which it was made
 
     def selected(self, names: str | None, references: bool = True) -> "Study":
-        """Return the study of the variants in ``names`` alone, and of those that they need.
+        """Return the study of the variants in ``names``, and of the variants that these need.
 
-        They need the variants from whose models they start and, if asked for, their references.
+        A variant needs the one that it starts from and, if asked for, its reference.
         """
         known = {variant.name: variant for variant in self.variants}
         needed = list(known) if names is None else names.split(",")
@@ -61,16 +61,16 @@ class Study:
         return replace(self, variants=[v for v in self.variants if v.name in needed])
 
     def families(self) -> list[list[Variant]]:
-        """Return each variant that starts from no model, with all that start from its model."""
+        """Return each variant that starts from scratch, with all that descend from it."""
         families: dict[str, list[Variant]] = {}
         for variant in self.variants:
             families.setdefault(self.first(variant).name, []).append(variant)
         return list(families.values())
 
     def first(self, variant: Variant) -> Variant:
-        """Return the variant from scratch whose model leads to this one.
+        """Return the variant from which this one descends, and which starts from scratch.
 
-        Raises ValueError if no variant does, as some start from each other's models.
+        Raises ValueError if there is none, because variants start from each other.
         """
         known = {each.name: each for each in self.variants}
         first = variant

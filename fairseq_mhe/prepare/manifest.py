@@ -80,10 +80,10 @@ def file_hashes(manifest: Facts) -> dict[str, str]:
 
 
 def damaged_files(data: Path, files: Mapping[str, Facts]) -> dict[str, str]:
-    """Return what is wrong with those of ``files`` that are not as the manifest records them.
+    """Return what is wrong with each of ``files`` that is not as the manifest records it.
 
-    Sizes are compared first, then checksums: of all files if these are small together, else of
-    those with another time than when they were last compared.
+    It compares sizes first, then checksums. If the files together are large, it reads only those
+    whose time has changed since the last comparison.
     """
     problems = {}
     times = {}

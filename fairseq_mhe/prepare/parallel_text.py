@@ -117,7 +117,7 @@ def _clean(config: PrepareConfig, files: dict[str, Corpora], work: Path) -> Coun
 @contextmanager
 def _opened_files(work: Path, config: PrepareConfig) -> Iterator[Write]:
     """Open the files of all splits, and give the block the function that writes to them."""
-    # If the model reads raw/, both columns hold the same text.
+    # Column `side` is for people (raw/), `side + 2` for the model, which may read raw/, too.
     columns = {}
     for side in (0, 1):
         columns["raw", side] = side

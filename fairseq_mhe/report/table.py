@@ -21,7 +21,7 @@ _TEXT_COLUMNS = ("row", "attention", "variant", "compared with", "part")
 
 @dataclass(frozen=True)
 class Block:
-    """Valuess under columns, with a heading if the table has several blocks."""
+    """Values under columns, with a heading if the table has several blocks."""
 
     columns: Sequence[Column]
     rows: Sequence[Values]
