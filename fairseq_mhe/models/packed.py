@@ -1,6 +1,5 @@
 """Linear layers for CPU inference whose weights are packed once, in float32, bf16 or int8."""
 
-import copy
 import warnings
 from typing import Any, Self
 
@@ -23,6 +22,16 @@ _EXACT = 6
 _BLOCK = 32
 
 
+class _Shared:
+    """Holds a packed weight. Nothing changes it, and torch cannot copy it: copies share it."""
+
+    def __init__(self, weight: Any) -> None:
+        self.weight = weight
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+
 class PackedLinear(nn.Linear):
     """A linear layer that shares another's parameters and adds a copy of the weight for oneDNN.
 
@@ -38,21 +47,14 @@ class PackedLinear(nn.Linear):
         nn.Module.__init__(self)  # nn.Linear's would allocate another weight
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
-        self._packed: Any = self._pack()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy all but the packed weight: nothing changes it, and torch cannot copy it."""
-        copied = type(self).__new__(type(self))
-        memo |= {id(self): copied, id(self._packed): self._packed}
-        vars(copied).update(copy.deepcopy(vars(self), memo))
-        return copied
+        self._packed = _Shared(self._pack())
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
         on_cpu = x.device.type == "cpu" and x.dtype in self.INPUTS
         if torch.is_grad_enabled() or not on_cpu:
             return F.linear(x, self.weight, self.bias)
-        return self._multiply(x, self._packed)
+        return self._multiply(x, self._packed.weight)
 
     @property
     def packed_bytes(self) -> int:
