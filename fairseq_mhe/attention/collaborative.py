@@ -41,6 +41,7 @@ class CollaborativeAttention(Attention):
         if self.collaborative_dim is None:
             self.collaborative_dim = max(1, self.embed_dim // 4)
         width = self.collaborative_dim
+        # Both layers are made before they are initialised: a seed gives the weights that it gave.
         self.k_proj = nn.Linear(self.kdim, width, bias=False)
         self.q_proj = nn.Linear(self.embed_dim, width, bias=False)
         for shared in (self.k_proj, self.q_proj):
@@ -56,12 +57,11 @@ class CollaborativeAttention(Attention):
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, D): (X W_Q) * m_i; with biases n more numbers select Y v_i."""
-        shared = self.q_proj(x).transpose(0, 1).contiguous()  # (B, T, D)
-        mixed = shared.unsqueeze(1) * self.mixing.unsqueeze(1)  # (B, n, T, D)
+        shared = split_heads(self.q_proj(x), 1).contiguous()  # (B, 1, T, D)
+        mixed = shared * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
             return mixed
-        selectors = self.content_selectors()
-        selectors = selectors.expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
+        selectors = self.content_selectors().expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
         return torch.cat((mixed, selectors), dim=-1)
 
     def content_selectors(self) -> Tensor:
@@ -74,8 +74,8 @@ class CollaborativeAttention(Attention):
         shared = self.k_proj(key)  # (S, B, D)
         if self.content_proj is not None:
             shared = torch.cat((shared, self.content_proj(key)), dim=-1)  # (S, B, D + n)
-        keys = shared.transpose(0, 1).unsqueeze(1)  # (B, 1, S, D or D + n)
-        return keys, split_heads(self.v_proj(value), self.num_heads)
+        values = split_heads(self.v_proj(value), self.num_heads)
+        return split_heads(shared, 1), values
 
     def plain_heads(self) -> PlainHeads:
         """Queries contain m_i. The v_i are n more rows of the key's weight; query biases select."""

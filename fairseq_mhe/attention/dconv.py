@@ -35,9 +35,8 @@ class DepthwiseConvAttention(Attention):
         self.project(self.num_heads, kv_heads=self.num_heads)
         start = torch.tensor([1 / 2, 1 / 6, 1 / 6]).unsqueeze(1)  # (3, 1)
         for name in ("q", "k", "v"):
-            taps = torch.empty(TAPS, self.num_heads * self.head_dim).copy_(
-                start
-            )  # (3, n d)
+            taps = torch.empty(TAPS, self.num_heads * self.head_dim)  # (3, n d)
+            taps.copy_(start)
             self.register_parameter(f"{name}_taps", nn.Parameter(taps))
 
     def queries(self, x: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ class LatentAttention(Attention):
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim) -> one tensor (B, 1, S, r) for both; ``value`` equals ``key``."""
-        latent = self.down_proj(key).transpose(0, 1).unsqueeze(1)
+        latent = split_heads(self.down_proj(key), 1)
         return latent, latent
 
     def merge(self, heads: Tensor) -> Tensor:

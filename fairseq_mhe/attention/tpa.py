@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention.base import Attention
+from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
 from fairseq_mhe.attention.fused import weights_of
 from fairseq_mhe.attention.options import Option
@@ -49,7 +49,7 @@ class TensorProductAttention(Attention):
         """(S, B, kdim), (S, B, vdim) -> (B, 1, S, R d + n R) twice: b and a of keys, of values."""
         keys = torch.cat((self.k_proj(key), self.k_head_proj(key)), dim=2)
         values = torch.cat((self.v_proj(value), self.v_head_proj(value)), dim=2)
-        return keys.transpose(0, 1).unsqueeze(1), values.transpose(0, 1).unsqueeze(1)
+        return split_heads(keys, 1), split_heads(values, 1)
 
     def attend(
         self,
