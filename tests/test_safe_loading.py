@@ -5,6 +5,7 @@ import collections
 import pickle
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fairseq.logging import meters
 from fairseq.models.transformer import TransformerModel
 
 from fairseq_mhe.checkpoints.average import average_checkpoints
+from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source
 from fairseq_mhe.checkpoints.inspection import inspect
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.models.tasks import make_task
@@ -26,6 +28,7 @@ from tests.fixtures.processes import fairseq
 from tests.fixtures.refusals import refuses
 from tests.fixtures.small_runs import SMALL, run_of
 
+State = dict[str, Any]
 SIZES = [f"--{name.replace('_', '-')}={value}" for name, value in BOTH_SIDES.items() if value > 1]
 
 
@@ -201,6 +204,56 @@ def test_an_evil_cut_or_missing_archive_is_named(tmp_path: Path, cache: Path) ->
             TransformerModel.from_pretrained(str(archive))
     assert not (tmp_path / "outside").exists()
     assert not list(cache.iterdir())
+
+
+CUTOFF = "adaptive_softmax_cutoff"
+
+
+def plain(state: State, code: str) -> None:
+    state["cfg"]["model"][CUTOFF] = code
+
+
+def reference(state: State, code: str) -> None:
+    """OmegaConf resolves the reference after all checks of the model's options."""
+    state["cfg"]["model"][CUTOFF] = "${common.seed}"
+    state["cfg"]["common"]["seed"] = code
+
+
+def both(state: State, code: str) -> None:
+    """fairseq reads the old form of the options (``args``) if both forms are there."""
+    model = {**state["cfg"]["model"], "arch": "transformer_mhe_tiny", CUTOFF: code}
+    options = {**model, "task": "translation", "criterion": "cross_entropy"}
+    state["args"] = argparse.Namespace(**options)
+
+
+def another_family(state: State, code: str) -> None:
+    """fconv evaluates as code what other models read as numbers."""
+    options: dict[str, Any] = {"arch": "fconv", "task": "translation", "dropout": 0.1}
+    options |= {"criterion": "cross_entropy", "share_input_output_embed": None}
+    options |= {"encoder_embed_dim": 8, "decoder_embed_dim": 8, "decoder_out_embed_dim": 8}
+    options |= {"encoder_layers": code, "decoder_layers": "[(8, 3)]", "decoder_attention": "True"}
+    options |= {"encoder_embed_path": None, "decoder_embed_path": None}
+    options |= {"max_source_positions": 99, "max_target_positions": 99}
+    state["cfg"], state["args"] = None, argparse.Namespace(**options)
+
+
+@pytest.mark.parametrize("hide", [plain, reference, both, another_family])
+@pytest.mark.parametrize("stock", [False, True])
+def test_code_in_an_option_is_not_executed(
+    tmp_path: Path, hide: Callable[[State, str], None], stock: bool
+) -> None:
+    ran = tmp_path / "ran"
+    path = save(tmp_path / "evil.pt", make_model(attention="mha"), attention="mha")
+    task = open_source(path).task()
+    state = torch.load(path)
+    if stock:
+        state["cfg"]["model"]["_name"] = "transformer"
+    hide(state, f"open({str(ran)!r}, 'w').close() or 10")
+    torch.save(state, path)
+    for load in (open_source, lambda path: load_by_fairseq(path, task)):
+        with refuses(path):
+            load(path)
+        assert not ran.exists()
 
 
 def test_model_overrides_are_no_code(data: Path, checkpoint: Path, tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ from torch import Tensor
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.checkpoints.inspection import describe, inspect
-from fairseq_mhe.common.errors import UserError
 from tests.fixtures.checkpoints import save as save_model
 from tests.fixtures.checkpoints import save_weights as save
 from tests.fixtures.models import make_model
-from tests.fixtures.refusals import Refused
+from tests.fixtures.refusals import Refused, refuses
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -63,9 +62,7 @@ WEIGHTS = {"w": torch.ones(2)}
         ({}, {}, "w is absent and (2,)"),
         (WEIGHTS, {"encoder_attention_heads": 8}, "heads is 8 and 4"),
         (WEIGHTS, {"attention": "mha"}, "attention is mha and absent"),
-        (WEIGHTS, {"no_scale_embedding": True}, "no_scale_embedding is True and abs"),
-        (WEIGHTS, {"pooler_activation_fn": "relu"}, "pooler_activation_fn is relu and abs"),
-        (WEIGHTS, {"untie_weights_roberta": True}, "untie_weights_roberta is True and abs"),
+        (WEIGHTS, {"no_scale_embedding": True}, "no_scale_embedding is True and absent"),
     ],
 )
 def test_checkpoints_of_different_models_are_rejected(
@@ -73,10 +70,8 @@ def test_checkpoints_of_different_models_are_rejected(
 ) -> None:
     first = save(tmp_path / "first.pt", WEIGHTS, updates=2)
     other = save(tmp_path / "other.pt", weights, **options)
-    with pytest.raises(UserError) as error:
+    with refuses(other, difference):
         average_checkpoints([first, other], tmp_path / "out.pt")
-    assert difference in str(error.value)
-    assert str(other) in str(error.value)
     assert not (tmp_path / "out.pt").exists()
 
 
@@ -86,10 +81,8 @@ def test_checkpoints_of_two_trainings_are_rejected(tmp_path: Path) -> None:
         save_model(tmp_path / f"{seed}.pt", make_model(seed=seed, attention="mqa"), attention="mqa")
         for seed in (1, 2)
     )
-    with pytest.raises(UserError) as error:
+    with refuses(first, other):
         average_checkpoints([first, other], tmp_path / "out.pt")
-    assert str(first) in str(error.value)
-    assert str(other) in str(error.value)
     assert not (tmp_path / "out.pt").exists()
 
 
@@ -103,7 +96,7 @@ def test_a_diverged_checkpoint_is_rejected_and_inspect_names_it(
         model.encoder.layers[0].fc1.weight[0, 0] = value
     diverged = save_model(tmp_path / "diverged.pt", model, updates=9, attention="mqa")
     for paths in ([whole, diverged], [diverged, whole], [diverged]):
-        with pytest.raises(UserError, match=r"diverged\.pt.*encoder\.layers\.0\.fc1\.weight"):
+        with refuses(diverged, "encoder.layers.0.fc1.weight"):
             average_checkpoints(paths, tmp_path / "out.pt")
     assert inspect(whole)["not_finite"] == []
     assert inspect(diverged)["not_finite"] == ["encoder.layers.0.fc1.weight"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_output, output_folder, write_text
+from tests.fixtures.refusals import refuses
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/null")])
@@ -16,7 +16,7 @@ def test_only_regular_files_are_replaced(tmp_path: Path, make: Callable[[Path], 
     path = tmp_path / "there"
     make(path)
     before = path.lstat()[:4]  # mode, inode, device and links
-    with pytest.raises(UserError, match="it is not a regular file"):
+    with refuses(path, "not a regular file"):
         write_text(path, "text")
     assert path.lstat()[:4] == before
     assert list(tmp_path.iterdir()) == [path]
@@ -28,10 +28,10 @@ def test_an_output_folder_is_created_or_rejected(
     monkeypatch.chdir(tmp_path)
     assert output_folder(Path("new") / "folder") == tmp_path / "new" / "folder"
     write_text(tmp_path / "new" / "folder" / "below" / "it" / "a.txt", "text")
-    with pytest.raises(UserError, match="fairseq splits paths at colons"):
+    with refuses("with:colon"):
         output_folder(Path("with:colon"))
     for check, path in ((output_folder, __file__), (check_output, f"{__file__}/folder/file")):
-        with pytest.raises(UserError, match=f"^{__file__} is a file: name a folder for the output"):
+        with refuses(f"{__file__} is a file"):
             check(Path(path))
     (tmp_path / "new" / "file").mkdir()
     assert output_folder(tmp_path / "new") == tmp_path / "new"
@@ -48,7 +48,7 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None
     alive.touch()
     with atomic_path(path) as temporary:
         temporary.write_text("whole")
-    with pytest.raises(UserError, match=r"model \[1\]\.pt: full: make room"), atomic_path(path):
+    with refuses(path, "full: make room"), atomic_path(path):
         raise OSError(errno.ENOSPC, "full")
     with pytest.raises(FileNotFoundError, match="no input"), atomic_path(path):
         (tmp_path / "no input").read_bytes()

@@ -1,50 +1,165 @@
-"""A rejected command leaves nothing behind that the corrected command would reject."""
+"""One table of what users get wrong: a command ends in one line that names it, leaving nothing.
 
+What the files of a room may hold is tested in that room.
+"""
+
+import os
 import shutil
-import sys
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from fairseq_mhe import cli
+from fairseq_mhe.experiments import evaluate
 from fairseq_mhe.runs import train as training
-from fairseq_mhe.runs.job import Job
-from tests.fixtures.small_runs import SMALL
+from tests.fixtures.processes import PYTHON
+from tests.fixtures.small_runs import SMALL, run_of
+from tests.fixtures.text import write_parallel
 
-BAD_COMMANDS = [
-    ["train", "tiny", "mha", "--processes", "3"],
-    ["train", "tiny", "mha", "--evaluate", "--subset", "nothing", "--cpu"],
-    ["train", "tiny", "mha", "--bleu-tokenizer", "char", "--cpu"],
-    ["train", "mha", "--cpu"],
-    ["train", "tiny", "mha", "--recipe", "mine.yaml", "--cpu"],
-    ["run-table", "--rows", "tiny", "--finished-only"],
-    ["run-table", "--rows", "tiny", "--updates", "1.5"],
-    ["run-table", "--kinds", "mha,nonsense"],
-    ["run-table", "--rows", "tiny", "--seeds", "4294967296", "--cpu"],
-    ["run-table", "--rows", "tiny", "--gpus", "64"],
+PREPARE = "prepare --hold-out=9 --source-lang=en --target-lang=de --train"
+TRAIN = "train tiny mha --cpu --data {data} --out {out}"
+TABLE = "run-table --rows tiny --data {data} --out {out}"
+MAP = "attention-map {run} --data {data} --out {out}.png --sentence"
+#: The command line, and what its last line must name.
+REFUSED = [
+    (f"{PREPARE} {{text}} --out {{loop}}/out", "loop"),
+    (f"{PREPARE} {{loop}} --out {{out}}", "loop.en does not exist"),
+    (f"{PREPARE} {{bad}} --out {{out}}", "bad.en, line 2"),
+    ("corpus ptb --folder {folder} --out {out}", "ptb.train.txt does not exist"),
+    ("train tiny mha --data {data} --out {out} --processes 3", "3 x 256"),
+    (f"{TRAIN} --evaluate --subset nothing", "nothing"),
+    (f"{TRAIN} --bleu-tokenizer char", "--bleu-tokenizer"),
+    (f"{TRAIN} --recipe mine.yaml", "--recipe"),
+    ("train tiny mha --cpu --data {data} --out {loop}/out", "loop"),
+    ("train tiny mha --cpu --out {out} --data {loop}", "loop"),
+    ("train mha --cpu --data {data} --out {out}", "a row"),
+    (f"{TABLE} --finished-only", "{out}"),
+    (f"{TABLE} --updates 1.5", "--updates"),
+    (f"{TABLE} --kinds mha,nonsense", "nonsense"),
+    (f"{TABLE} --seeds 4294967296 --cpu", "4294967296"),
+    (f"{TABLE} --gpus 64", "64"),
+    ("run-table --rows tiny --cpu --data {data} --out {loop}/out", "loop"),
+    ("evaluate {loop}", "loop"),
+    ("inspect /dev/zero", "/dev/zero is not a file"),
+    ("inspect nowhere", "nowhere does not exist"),
+    ("translate {bundle} {bad}.en", "bad.en, line 2"),
+    ("translate {bundle} - nowhere", "nowhere"),
+    ("translate nowhere {text}.en", "nowhere does not exist"),
+    ("translate {text}.en {text}.en", "text.en is truncated or no fairseq checkpoint"),
+    ("translate {bundle} {text}.en --data x", "--data"),
+    ("translate {bundle} {text}.en --cpu --nbest 5 --beam 4", "beam of 4"),
+    ("translate {bundle} {text}.en --cpu --beam 1000000000000000", "at most 1000"),
+    ("translate {bundle} {bad}.en --out {bad}/../bad.en", "bad.en is an input"),
+    ("export {data} {bundle}/README.md/out", "README.md is a file"),
+    ("export {bundle} {out}", "a bundle"),
+    ("export {run}/model.pt {out}", "--data"),
+    ("export {run} {bundle} --data {data}", "a bundle exists"),
+    ("demo {folder}", "bundle.json does not exist"),
+    ("demo {ctranslate2}", "--format fairseq"),
+    (f"{MAP} \t", "the sentence is empty"),
+    (f"{MAP} lamp --target \t", "the target is empty"),
+    (f"{MAP} {'lamp,' * 1100}", "takes at most 1024"),
+    (f"{MAP} lamp --out map.gif", "map.gif"),
 ]
 
 
-@pytest.mark.parametrize("words", BAD_COMMANDS, ids=" ".join)
-def test_a_rejected_command_creates_no_run_folder(
-    words: list[str],
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A bundle of each engine; no test writes in it."""
+    folder = tmp_path_factory.mktemp("bundles")
+    folders = {"bundle": folder / "a bundle", "ctranslate2": folder / "ctranslate2"}
+    for name, path in folders.items():
+        words = ["export", run_of("mhe_mul"), path, "--data", SMALL / "data", "--format"]
+        format = "fairseq" if name == "bundle" else name
+        assert cli.main([*map(str, words), format]) == 0
+    return folders
+
+
+@pytest.fixture
+def places(
+    tmp_path: Path, bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Path]:
+    """Files and folders by their names in `REFUSED`; the current folder is another one."""
+    files = tmp_path / "files"
+    write_parallel(files / "text", [("one", "eins")] * 9)
+    write_parallel(files / "bad", [("one", "eins")] * 9)
+    (files / "bad.en").write_bytes(b"one\n\xff\n" + b"one\n" * 7)
+    for link in ("loop", "loop.en"):
+        (files / link).symlink_to(link)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    copies = {"data": SMALL / "data", "run": run_of("mha")}
+    for name, folder in copies.items():
+        shutil.copytree(folder, tmp_path / name)
+    names = ("text", "bad", "loop")
+    return {
+        **bundles,
+        **{name: files / name for name in names},
+        **{name: tmp_path / name for name in copies},
+        "out": tmp_path / "out",
+        "folder": tmp_path / "here",
+    }
+
+
+def contents(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*") if path.name != ".lock"}
+
+
+@pytest.mark.parametrize(("line", "named"), REFUSED, ids=[line[:60] for line, _ in REFUSED])
+def test_a_command_refuses_in_one_line_and_leaves_nothing(
+    line: str,
+    named: str,
+    places: dict[str, Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def start(job: Job, *more: object) -> None:
-        job.write_config()
-        job.checkpoints.mkdir()
-        (job.checkpoints / "checkpoint_last.pt").touch()  # otherwise the folder is freed
-        raise KeyboardInterrupt
+    """What a refused command left could be in the way of the corrected one."""
+
+    def start(*_: object, **more: object) -> None:
+        raise AssertionError("the command begins its work")
 
     monkeypatch.setattr(training, "start", start)
-    out, data = tmp_path / "out", shutil.copytree(SMALL / "data", tmp_path / "data")
-    folders = ["--data", str(data), "--out", str(out)]
-    with pytest.raises(SystemExit, match="2"):
-        sys.exit(cli.main([*words, *folders]))
-    error = capsys.readouterr().err
-    assert error.splitlines()[-1].startswith(f"fairseq-mhe {words[0]}: error: "), error
-    assert not list(out.glob("*/config.json"))
-    assert cli.main(["train", "tiny", "mha", "--cpu", *folders]) == 130
-    assert [path.parent.name for path in out.glob("*/config.json")] == ["tiny-mha-seed1"]
+    monkeypatch.setattr(evaluate, "_search", start)
+    monkeypatch.setattr(os, "execv", start)
+    before = contents(tmp_path)
+    words = [word.format(**places) for word in line.split(" ")]
+    try:
+        status: object = cli.main(words)
+    except SystemExit as end:
+        status = end.code
+    printed, errors = capsys.readouterr()
+    error = errors.splitlines()[-1]
+    assert (status, printed) == (2, ""), errors
+    assert "Traceback" not in errors
+    assert error.startswith(f"fairseq-mhe {words[0]}")
+    assert named.format(**places) in error
+    assert error.isprintable()
+    assert contents(tmp_path) - {str(places["out"])} == before
+
+
+@pytest.mark.parametrize(
+    ("streams", "line", "named"),
+    [
+        (">&-", "recipe tiny", "standard output is closed"),
+        (">/dev/full", "recipe tiny", "standard output: No space left on device"),
+        ("<&- >&- 2>&-", "recipe tiny", ""),
+        ("<&-", "translate {run} --data {data} --cpu", "standard input is closed"),
+        ("<&-", "recipe tiny", None),
+        ("2>&-", "recipe tiny", None),
+    ],
+)
+def test_streams_that_cannot_be_used_are_one_line(
+    streams: str, line: str, named: str | None, places: dict[str, Path]
+) -> None:
+    """Only those that the command needs; Python without a buffer fails elsewhere."""
+    words = [PYTHON, "-m", "fairseq_mhe_cli", *(word.format(**places) for word in line.split())]
+    for unbuffered in ("", "1"):
+        shell = ["bash", "-c", f'exec "$@" {streams}', "bash", *words]
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(shell, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == (0 if named is None else 2), done.stderr
+        assert (named or "") in done.stderr
+        assert done.stderr.count("\n") == bool(named)
+        assert bool(done.stdout) == (named is None)
