@@ -42,7 +42,13 @@ def open_bundle(folder: Path) -> Bundle:
     if not isinstance(version, int) or version > VERSION:
         problem = f"{folder} was made by a newer fairseq-mhe (bundle version {version!r})"
         raise UserError(f"{problem}: update fairseq-mhe, or export the model again")
-    check_sums(folder)
+    listed = check_sums(folder)
+    # Bundles of fairseq-mhe 0.3 have no number of files.
+    if listed != config.get("files", listed):
+        problem = (
+            f"{folder / SUMS} lists {listed} files of {config['files']}, so it is cut"
+        )
+        raise UserError(f"{problem}: get the bundle again")
     try:
         text = TextProcessing(TextSpec.read(config["text"]), folder)
         check_input(text.model.path, "get the bundle again")
@@ -82,12 +88,16 @@ def write_sums(folder: Path) -> None:
     write_text(folder / SUMS, "".join(lines))
 
 
-def check_sums(folder: Path) -> None:
-    """Raise UserError if a file that programs read differs from the one at the export."""
+def check_sums(folder: Path) -> int:
+    """Return the number of listed files; UserError if one differs from the one at the export.
+
+    Users may change the files that no program reads.
+    """
     again = "get the bundle again"
     check_input(folder / SUMS, again)
     try:
-        for line in (folder / SUMS).read_text("utf-8").splitlines():
+        lines = (folder / SUMS).read_text("utf-8").splitlines()
+        for line in lines:
             expected, separator, name = line.partition("  ")
             if not separator or "/" in name:
                 raise UserError(f"{folder / SUMS} is no list of checksums: {again}")
@@ -99,6 +109,7 @@ def check_sums(folder: Path) -> None:
                     f"{folder / name} is not the file that {SUMS} names, so it is damaged"
                 )
                 raise UserError(f"{problem} or was edited: {again}")
+        return len(lines)
     except UnicodeDecodeError:
         raise UserError(f"{folder / SUMS} is no list of checksums: {again}") from None
     except OSError as error:  # such as no permission

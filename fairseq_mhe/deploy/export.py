@@ -66,8 +66,11 @@ def export(
     example = example.replace("import fairseq_mhe", imports)
     example = example.replace("PACKAGES", packages_for(format, text.spec))
     write_text(folder / "example.py", example)
-    write_json(folder / CONFIG, config)
     write_text(folder / "README.md", card(trained, format, data_name, licence))
+    config["files"] = (
+        len(list(folder.iterdir())) + 1
+    )  # so that a cut SHA256SUMS is noticed
+    write_json(folder / CONFIG, config)
     write_sums(folder)
 
 

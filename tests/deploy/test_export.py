@@ -1,7 +1,6 @@
 """The files of a bundle of each format, its example program, and the refusal of bad input."""
 
 import json
-import re
 import runpy
 import shutil
 import subprocess
@@ -18,7 +17,6 @@ import torch
 
 import fairseq_mhe
 from fairseq_mhe import cli
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.bundle import CONFIG, VERSION, open_bundle, write_sums
 from fairseq_mhe.deploy.export import card
 from fairseq_mhe.deploy.trained import read_bundle
@@ -30,7 +28,7 @@ from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.deploy.conftest import SOURCES, hypotheses, trained
 from tests.fixtures.processes import PYTHON, python
-from tests.fixtures.refusals import Refused
+from tests.fixtures.refusals import refuses
 from tests.fixtures.small_runs import SMALL, run_of
 
 EXAMPLES = Path(fairseq_mhe.__file__).parent / "deploy" / "examples"
@@ -208,55 +206,49 @@ def test_the_card_has_the_facts_of_the_run_and_of_the_options(
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("changes", "named"),
     [
-        (["DATA", "BUNDLE/README.md/out"], "README.md is a file: name a folder for the out"),
-        (["BUNDLE", "OUT"], "is no run folder: it has no config.json of a training"),
-        (["RUN/model.pt", "OUT"], "give the data folder that"),
-        (["DATA", "RUN", "--data", "DATA"], "exists: remove it, or name another folder"),
-    ],
-)
-def test_wrong_paths_end_in_one_line(
-    exported: Path, tmp_path: Path, words: list[str], message: str, refused: Refused
-) -> None:
-    dirs = {"RUN": run_of("mha"), "OUT": tmp_path / "o", "DATA": SMALL / "data", "BUNDLE": exported}
-    for name, path in dirs.items():
-        words = [word.replace(name, str(path)) for word in words]
-    assert message in refused("export", *words)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": None}, r"bundle\.json has no 'format': restore it"),
-        ({"decoding": {"beams": 5}}, r"damaged \(TypeError\(.*beams.*get the bundle again"),
-        ({"decoding": {"beam": "5"}}, r"damaged \(TypeError\(.*beam is '5'"),
+        ({"format": None}, "bundle.json has no 'format'"),
+        ({"decoding": {"beams": 5}}, "'beams'"),
+        ({"decoding": {"beam": "5"}}, "beam is '5'"),
         ({"decoding": {"beam": 0}}, "beam and max_tokens are at least 1"),
-        ({"decoding": {"lenpen": None}}, "lenpen is None"),
-        ({"decoding": [5]}, r"bundle\.json is damaged"),
-        ({"positions": [64]}, r"damaged \(ValueError"),
+        ({"decoding": [5]}, "bundle.json is damaged"),
+        ({"positions": [64]}, "bundle.json is damaged"),
         ({"positions": [64, "64"]}, "positions is '64'"),
-        ({"format": ["fairseq"]}, r"format is \['fairseq'\]"),
-        ({"text": {"subword": "bpe"}}, r"bundle\.json has no 'source_lang'"),
-        ({"text": "bpe"}, r"bundle\.json is damaged"),
-        ({"version": VERSION + 1}, "made by a newer fairseq-mhe .*: update fairseq-mhe"),
-        ({"version": "x"}, "made by a newer fairseq-mhe .*: update fairseq-mhe"),
-        ({"format": "huggingface"}, "bundle for huggingface, which --engine auto does not read"),
+        ({"format": ["fairseq"]}, "format is ['fairseq']"),
+        ({"text": {"subword": "bpe"}}, "bundle.json has no 'source_lang'"),
+        ({"text": "bpe"}, "bundle.json is damaged"),
+        ({"version": VERSION + 1}, "update fairseq-mhe"),
+        ({"version": "x"}, "update fairseq-mhe"),
+        ({"format": "huggingface"}, "bundle for huggingface"),
     ],
 )
 def test_a_damaged_or_unsuitable_bundle_json_is_refused(
-    exported: Path, tmp_path: Path, changes: dict[str, Any], message: str
+    exported: Path, tmp_path: Path, changes: dict[str, Any], named: str
 ) -> None:
     bundle = Path(shutil.copytree(exported, tmp_path / "my bundle"))
     config = {**json.loads((bundle / CONFIG).read_text()), **changes}
     present = {key: value for key, value in config.items() if value is not None}
     (bundle / CONFIG).write_text(json.dumps(present))
     write_sums(bundle)
-    with pytest.raises(UserError, match=message):
+    with refuses(bundle, named):
         Translator.load(bundle)
-    with pytest.raises(UserError, match=r"splits paths at colons, and .*my:bundle has one"):
-        Translator.load(shutil.copytree(exported, tmp_path / "my:bundle"))
+
+
+def test_a_colon_in_the_path_is_refused(exported: Path, tmp_path: Path) -> None:
+    bundle = shutil.copytree(exported, tmp_path / "my:bundle")
+    with refuses("my:bundle"):
+        Translator.load(bundle)
+
+
+def test_a_bundle_of_version_0_3_is_read(exported: Path, tmp_path: Path) -> None:
+    """It has no version, and no number of files."""
+    bundle = Path(shutil.copytree(exported, tmp_path / "old"))
+    config = json.loads((bundle / CONFIG).read_text())
+    del config["version"], config["files"]
+    (bundle / CONFIG).write_text(json.dumps(config))
+    write_sums(bundle)
+    assert open_bundle(bundle).positions == open_bundle(exported).positions
 
 
 def flipped(content: bytes) -> bytes:
@@ -284,11 +276,21 @@ def test_a_damaged_file_of_a_bundle_is_named(
     for name in names:
         bundle = Path(shutil.copytree(whole, tmp_path / f"damaged {name}"))
         (bundle / name).write_bytes(damage((whole / name).read_bytes()))
-        with pytest.raises(UserError) as error:
+        with refuses(bundle, "" if name == "SHA256SUMS" else name):
             Translator.load(bundle)
-        assert name in str(error.value) or name == "SHA256SUMS"
         (bundle / name).unlink()
-        with pytest.raises(UserError, match=re.escape(name)):
+        with refuses(name):
+            open_bundle(bundle)
+
+
+def test_a_list_of_checksums_that_lost_whole_lines_is_refused(
+    exported: Path, tmp_path: Path
+) -> None:
+    bundle = Path(shutil.copytree(exported, tmp_path / "cut"))
+    lines = (bundle / "SHA256SUMS").read_text().splitlines(keepends=True)
+    for kept in range(len(lines)):
+        (bundle / "SHA256SUMS").write_text("".join(lines[:kept]))
+        with refuses(bundle / "SHA256SUMS"):
             open_bundle(bundle)
 
 
@@ -316,15 +318,13 @@ def test_a_file_without_permission_is_not_called_damaged(exported: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "named"),
     [
-        ("model.safetensors", b"{", "my bundle cannot be read .*get the bundle again"),
-        ("model.bin", b"\x06", "cannot load .*my bundle: .*, or get the bundle again"),
-        ("model.bin", bytes(9000), "cannot load .*my bundle: .*, or get the bundle again"),
-        ("config.json", b'{"attention": "mine"}', r"unknown .*'mine'; .*with --user-dir\)$"),
-        ("dict.en.txt", b"\xff", "my bundle cannot be read .*get the bundle again"),
-        ("dict.en.txt", b"", "my bundle cannot be read .* it has 4 and .*get the bundle again"),
-        ("bpe.codes", b"\xff", "bpe.codes is no subword model"),
+        ("model.safetensors", b"{", "get the bundle again"),
+        ("model.bin", bytes(9000), "get the bundle again"),
+        ("config.json", b'{"attention": "mine"}', "--user-dir"),
+        ("dict.en.txt", b"\xff", "get the bundle again"),
+        ("dict.en.txt", b"", "it has 4"),
         ("bpe.codes", b"", "bpe.codes is no subword model"),
     ],
 )
@@ -334,7 +334,7 @@ def test_a_wrongly_made_file_of_a_bundle_is_refused(
     tmp_path: Path,
     name: str,
     content: bytes,
-    message: str,
+    named: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Its checksum is right."""
@@ -342,20 +342,15 @@ def test_a_wrongly_made_file_of_a_bundle_is_refused(
     bundle = Path(shutil.copytree(whole, tmp_path / "my bundle"))
     (bundle / name).write_bytes(content)
     write_sums(bundle)
-    with pytest.raises(UserError, match=message):
+    with refuses(bundle, named):
         Translator.load(bundle)
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        ("nowhere", "nowhere, the data of .*run, is missing: give its path by --data"),
-        ("other", "is not the data of .*run: give its path by --data"),
-        ("damaged", r"bin/dict\.en\.txt has 1 bytes instead of"),
-    ],
+    ("case", "named"), [("nowhere", "--data"), ("other", "--data"), ("damaged", "bin/dict.en.txt")]
 )
-def test_a_run_without_its_data_is_refused(tmp_path: Path, case: str, message: str) -> None:
+def test_a_run_without_its_data_is_refused(tmp_path: Path, case: str, named: str) -> None:
     run = Path(shutil.copytree(run_of("mha"), tmp_path / "run"))
     data = Path(shutil.copytree(SMALL / "data", tmp_path / "data"))
     if case == "damaged":
@@ -365,11 +360,11 @@ def test_a_run_without_its_data_is_refused(tmp_path: Path, case: str, message: s
     if case == "other":
         config["settings"]["data"]["fingerprint"] = "of other data"
     (run / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match=message):
+    with refuses(named):
         Translator.load(run)
     (run / "model.pt").unlink()
-    with pytest.raises(UserError, match=r"run has no model\.pt and no checkpoints to av"):
+    with refuses(run, "model.pt"):
         Translator.load(run)
     (run / "config.json").write_text(json.dumps({**config, "decoding": None}))
-    with pytest.raises(UserError, match="is a language model's run, "):
+    with refuses(run, "language model"):
         Translator.load(run)

@@ -4,7 +4,6 @@ import gzip
 import io
 import os
 import pty
-import shlex
 import signal
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from fairseq_mhe.deploy import translate
 from fairseq_mhe.deploy.translator import Translation, Translator
 from tests.deploy.conftest import SOURCES
 from tests.fixtures.processes import PYTHON
-from tests.fixtures.refusals import Refused
 
 BY_FAIRSEQ = ["--engine", "fairseq", "--cpu"]
 
@@ -95,28 +93,6 @@ def test_nbest_numbers_lines_across_chunks_and_reports_progress_and_cuts(
     assert "line 22: a sentence is too long and was cut" in error
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["BUNDLE", "BAD"], "bad, line 2: byte 2 (0xff) is not valid UTF-8; convert the file"),
-        (["BUNDLE", "-", "nowhere"], "cannot read nowhere: No such file or directory"),
-        (["nowhere", "TEXT"], "nowhere does not exist: give the path of a trained model"),
-        (["BUNDLE", "TEXT", "--data", "x"], "is a bundle, which needs no data: leave --data out"),
-        (["BUNDLE", "TEXT", "--nbest", "5", "--beam", "4"], "a beam of 4 has no 5 tr"),
-        (["TEXT", "TEXT"], "a text.en is truncated or no fairseq checkpoint: use an"),
-        (["BUNDLE", "TEXT", "BAD", "--out", "SAME"], "bad is an input: name another file"),
-    ],
-)
-def test_bad_input_ends_in_one_line(
-    brief: Path, text: Path, words: list[str], message: str, refused: Refused
-) -> None:
-    bad = text.with_name("bad")
-    bad.write_bytes(b"Good.\nB\xff\n")
-    paths = {"BUNDLE": str(brief), "TEXT": str(text), "BAD": str(bad), "SAME": f"{bad}/../bad"}
-    words = ["translate", *(paths.get(word, word) for word in words), *BY_FAIRSEQ]
-    assert message in refused(*words)
-
-
 def test_standard_input_is_translated_up_to_an_invalid_line(brief: Path) -> None:
     text = f"{SOURCES[0]}\r\n\n{SOURCES[0]}\n".encode() + b"\xff"
     line = command(brief, "-", "--out", "-")
@@ -158,32 +134,3 @@ def test_options_reach_the_search_and_output_is_utf_8_on_any_terminal(
     assert stream.read() == "Grüße\n"
     options = search.call_args.kwargs
     assert (options["beam"], options["batch_tokens"]) == (7, 99)
-
-
-@pytest.mark.parametrize(("closed", "name"), [("<&-", "input"), (">&-", "output")])
-def test_a_closed_standard_stream_is_one_line(brief: Path, closed: str, name: str) -> None:
-    line = f"{shlex.join([PYTHON, *command(brief)[1:]])} {closed}"
-    done = subprocess.run(
-        ["bash", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, timeout=300
-    )
-    assert done.returncode == 2
-    errors = done.stderr.decode().splitlines()
-    assert len(errors) == 1
-    assert f"standard {name} is closed" in errors[0]
-
-
-def test_a_terminal_without_the_sign_gets_another(capsys: pytest.CaptureFixture[str]) -> None:
-    """Scores have a plus-minus sign, which ASCII lacks."""
-    code = "import fairseq_mhe_cli, sys; from fairseq_mhe.common.errors import exit_status\n"
-    code += "sys.exit(exit_status('name', lambda: print('21.3 \u00b1 0.4')))"
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([PYTHON, "-c", code], env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "21.3 \\xb1 0.4\n")
-
-
-@pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
-def test_a_beam_wider_than_memory_is_refused(
-    brief: Path, text: Path, engine: str, refused: Refused
-) -> None:
-    words = ["translate", brief, text, "--engine", engine, "--cpu", "--beam"]
-    assert "at most 1000" in refused(*words, "1000000000000000")

@@ -12,7 +12,6 @@ import torch
 
 from fairseq_mhe.checkpoints.checkpoint import save_checkpoint
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert import to_ctranslate2
 from fairseq_mhe.deploy import ctranslate2_engine, trained
 from fairseq_mhe.deploy.bundle import open_bundle
@@ -21,6 +20,7 @@ from fairseq_mhe.deploy.translator import Translation, Translator
 from fairseq_mhe.models import packed
 from tests.deploy.conftest import BRIEF, SOURCES, hypotheses
 from tests.fixtures.processes import python
+from tests.fixtures.refusals import refuses
 from tests.fixtures.small_runs import SMALL, run_of
 
 
@@ -59,11 +59,11 @@ def test_auto_chooses_ctranslate2_on_a_cpu_if_possible(
         wrong.setattr(to_ctranslate2, "compare_probabilities", lambda *_: 0.01)
         assert load(exported).engine == "fairseq"
         for precision in ("float32", "int8"):
-            with pytest.raises(UserError, match=r"are not those of .* by 0\.01 of"):
+            with refuses("are not those of", "0.01"):
                 load(exported, engine="ctranslate2", precision=precision)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "ctranslate2" or None)
     assert load(exported).engine == "fairseq"
-    with pytest.raises(UserError, match="ctranslate2 is not installed"):
+    with refuses("ctranslate2 is not installed"):
         load(exported, engine="ctranslate2")
 
 
@@ -176,20 +176,21 @@ def test_other_precisions_by_fairseq_are_approximations(
 
 
 @pytest.mark.parametrize(
-    ("precision", "engine", "message"),
+    ("precision", "engine"),
     [
-        ("bf16", "ctranslate2", "CTranslate2 has no bf16 on a CPU: choose float32 or int8"),
-        ("fp32", "auto", "'fp32' is unknown: choose one of float32, fp16, bf16, int8, auto"),
-        ("fp16", "auto", "fp16 is for a GPU: choose float32, bf16 or int8"),
-        ("fp16", "ctranslate2", "not support efficient float16 .*; choose another precision"),
-        ("int8", "fairseq", "generation in int8 is for a float32 model on an x86"),
+        ("bf16", "ctranslate2"),
+        ("fp32", "auto"),
+        ("fp16", "auto"),
+        ("fp16", "ctranslate2"),
+        ("int8", "fairseq"),
     ],
 )
 def test_unsupported_precisions_are_refused(
-    precision: str, engine: str, message: str, exported: Path, monkeypatch: pytest.MonkeyPatch
+    precision: str, engine: str, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packed, "int8_available", lambda: False)
-    with pytest.raises(UserError, match=message):
+    named = "float16" if (precision, engine) == ("fp16", "ctranslate2") else precision
+    with refuses(named):
         load(exported, precision=precision, engine=engine)
 
 
@@ -296,7 +297,7 @@ def test_no_translation_exceeds_the_models_positions(tmp_path: Path, engine: str
 
 @pytest.mark.parametrize("lines", ["Hello.", ["Hello.", 0]])
 def test_anything_but_strings_is_a_type_error(translator: Translator, lines: Any) -> None:
-    with pytest.raises(TypeError, match="lines is not a list of strings: give a list"):
+    with pytest.raises(TypeError, match="list of strings"):
         translator.translate(lines)
 
 
@@ -306,7 +307,7 @@ def test_weights_that_are_finite_but_huge_are_named(tmp_path: Path, engine: str)
     state["model"] = {name: 1e30 * weight for name, weight in state["model"].items()}
     save_checkpoint(state, tmp_path / "huge.pt")
     huge = load(tmp_path / "huge.pt", data=SMALL / "data", engine=engine)
-    with pytest.raises(UserError, match="scores of translations are not finite"):
+    with refuses("not finite"):
         huge.translate(SOURCES[:1])
 
 
