@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.deploy.export import FORMATS
 from tests.deploy.conftest import hypotheses
 from tests.fixtures.processes import python
 from tests.fixtures.small_runs import SMALL, run_of
@@ -51,11 +50,6 @@ def test_every_block_runs(folder: Path, commands: dict[str, str]) -> None:
     }
     assert made["test.de"] == hypotheses("mhe_mul")
     assert len(made["int8.de"]) == 20
-
-
-def test_every_format_has_a_row() -> None:
-    for name in FORMATS:
-        assert f"| `{name}` |" in PAGE
 
 
 def test_the_table_has_the_numbers_of_the_measurement() -> None:

@@ -1,6 +1,7 @@
-"""Links of the pages lead to files and headings; the scripts and options that they name work."""
+"""Links of pages lead somewhere, and their numbers are those of the results and of the code."""
 
 import ast
+import json
 import re
 import tomllib
 from argparse import Namespace
@@ -12,6 +13,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.experiments.all_kinds import all_counts
 from tests.fixtures.small_runs import run_of
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +64,32 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
     rooms = "fairseq_mhe|scripts|data-prep|tests|docs"
     for name in re.findall(rf"(?<![\w/])(?:{rooms})/[\w/-]*\.\w+", text):
         assert (ROOT / name).is_file() or re.search(r"\b[A-Z]+\.", name), name
+
+
+@pytest.mark.parametrize("name", ["quickstart", "multi30k"])
+def test_the_tables_of_the_readme_have_the_numbers_of_their_results(name: str) -> None:
+    rows = README.read_text(encoding="utf-8").splitlines()
+    for result in json.loads((ROOT / "results" / name / "table.json").read_text("utf-8")):
+        counts = "attention_parameters", "total_parameters", "kv_bytes_per_token"
+        cells = [f"`{result['attention']}`", *(f"{result[count]:,}" for count in counts)]
+        cells.append(f"{result['bleu']:.2f}")
+        if name == "multi30k":
+            cells.append(f"{result['valid_loss']:.3f}")
+        prr = f"{result['prr']:.1f}"
+        if result["prr_low"] is not None:
+            prr += f" ({result['prr_low']:.1f} to {result['prr_high']:.1f})"
+        assert f"| {' | '.join([*cells, prr])} |" in rows
+
+
+def test_the_kinds_of_the_readme_have_the_costs_of_size_base() -> None:
+    text = README.read_text(encoding="utf-8")
+    costs = {
+        line["attention"]: f"{line['parameters']:,} | {line['cache']:,} |"
+        for line in all_counts()
+        if line["row"] == "base"
+    }
+    for kind, cost in costs.items():
+        assert re.search(rf"^\| `{kind}` \| .* \| {re.escape(cost)}$", text, re.M), (kind, cost)
 
 
 def test_a_trained_model_obeys_the_documented_overrides(tmp_path: Path) -> None:
