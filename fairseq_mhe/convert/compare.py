@@ -201,7 +201,7 @@ def pair_batches(
     fitting, _ = dataset.filter_indices_by_size(order, model.max_positions())
     if not len(fitting):
         raise UserError(
-            f"{task.cfg.data} has no sentences in {subset!r} that the model has the positions for: "
+            f"{task.cfg.data} has no sentence in {subset!r} that fits the positions of the model: "
             "give another data folder"
         )
     pairs = [dataset[index] for index in fitting[:count]]

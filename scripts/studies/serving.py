@@ -36,7 +36,7 @@ class Options:
     """Measure speed and memory of the engines of translate."""
 
     run: Path = option(None, "a finished run", type=Path, required=True)
-    data: Path | None = option(None, "data folder of the run, if moved", type=Path)
+    data: Path | None = option(None, "data folder, if the run's has moved", type=Path)
     repetitions: int = integer(3, "rounds")
     threads: int = integer(omp_threads(cores()), "threads of each engine")
     out: Path = option(Path("runs/serving"), "output folder", type=Path)
