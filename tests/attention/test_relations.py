@@ -42,9 +42,9 @@ def gqa_of_as_many(other: Attention) -> Attention:
     return like("gqa", other, kv_heads=other.kv_heads)
 
 
-def skv_as_mha(skv: Attention) -> Attention:
+def with_equal_keys_and_values(kind: str, skv: Attention) -> Attention:
     """Both projections are copies of the shared one."""
-    layer = like("mha", skv)
+    layer = like(kind, skv)
     layer.k_proj.load_state_dict(skv.kv_proj.state_dict())
     layer.v_proj.load_state_dict(skv.kv_proj.state_dict())
     return layer
@@ -74,6 +74,18 @@ def mla_of_everything(mha: Attention) -> Attention:
     return layer
 
 
+def mla_of_key_and_value(mqa: Attention) -> Attention:
+    """r = 2 d, the default: the latent vector is MQA's key and value side by side."""
+    layer = like("mla", mqa)
+    for name, parameter in layer.down_proj.named_parameters():
+        sides = [side.get_parameter(name) for side in (mqa.k_proj, mqa.v_proj)]
+        parameter.copy_(torch.cat(sides))
+    key, value = torch.eye(2 * mqa.head_dim).chunk(2)  # (d, 2 d) each
+    layer.k_up_proj.weight.copy_(key.repeat(HEADS, 1))
+    layer.v_up_proj.weight.copy_(value.repeat(HEADS, 1))
+    return layer
+
+
 def collaborative_of_blocks(mha: Attention) -> Attention:
     """D = n d: MHA's queries and keys of all heads side by side; head i mixes only its own block.
 
@@ -99,6 +111,23 @@ def tucker_of_full_ranks(mha: Attention) -> Attention:
     return layer
 
 
+def tucker_with_diagonal_scores(mul: Attention) -> Attention:
+    """a = n, b = d and c = n d: C_i is diagonal; D_i scales head i and selects its rows of W_O."""
+    d = mul.head_dim
+    ranks = {"tucker_head_rank": HEADS, "tucker_query_rank": d, "tucker_key_rank": EMBED_DIM}
+    layer = like("tucker", mul, **ranks)
+    for name, parameter in layer.k_proj.named_parameters():
+        parameter.zero_()[:d] = mul.k_proj.get_parameter(name)
+    scores = (1 + mul.query_embedding) * (1 + mul.key_embedding)  # (n, d)
+    for name in ("score", "output"):
+        layer.get_parameter(f"{name}_weights").copy_(torch.eye(HEADS))
+        layer.get_parameter(f"{name}_matrices").zero_()  # (n, d, n d)
+    for i in range(HEADS):
+        layer.score_matrices[i, :, :d] = scores[i].diag()
+        layer.output_matrices[i, :, i * d : (i + 1) * d] = (1 + mul.value_embedding[i]).diag()
+    return layer
+
+
 def tpa_with_a_selector(mqa: Attention) -> Attention:
     """R = 1 and a_i = 1 for all heads, by biases."""
     layer = like("tpa", mqa)
@@ -117,6 +146,14 @@ def mfa_of_full_rank(mqa: Attention) -> Attention:
     return layer
 
 
+def mul_without_neighbours(mul: Attention) -> Attention:
+    """e_i1 = e_i2 = 0, so scores ignore the keys before; W_O contains the value's factors."""
+    layer = without_neighbours("mhe_conv", mul)
+    layer.taps[:, 0] = (1 + mul.query_embedding) * (1 + mul.key_embedding)
+    layer.out_proj.weight.mul_(1 + mul.value_embedding.flatten())
+    return layer
+
+
 def without_neighbours(kind: str, original: Attention) -> Attention:
     layer = like(kind, original)
     for name, taps in layer.named_parameters():
@@ -132,15 +169,18 @@ RELATIONS: dict[str, tuple[str, Any]] = {
     "mhe_add with zero embeddings is sha": ("sha", partial(without_embeddings, "mhe_add")),
     "gqa with g = n is mha": ("mha", gqa_of_as_many),
     "gqa with g = 1 is mqa": ("mqa", gqa_of_as_many),
-    "mha with equal key and value projections is skv": ("skv", skv_as_mha),
+    "mha with equal keys and values is skv": ("skv", partial(with_equal_keys_and_values, "mha")),
+    "mqa with equal keys and values is skv": ("skv", partial(with_equal_keys_and_values, "mqa")),
     "skv with the identity as projection is el": ("el", el_as_skv),
     "mla with r = C and no compression is mha": ("mha", mla_of_everything),
+    "mla with key and value side by side is mqa": ("mqa", mla_of_key_and_value),
     "collaborative with D = n d and block mixing is mha": ("mha", collaborative_of_blocks),
     "tucker with full ranks is mha": ("mha", tucker_of_full_ranks),
+    "tucker with diagonal scores is mhe_mul": ("mhe_mul", tucker_with_diagonal_scores),
     "tpa with heads that weigh nothing is mqa": ("mqa", tpa_with_a_selector),
     "mfa with r = C and no norm is mqa": ("mqa", mfa_of_full_rank),
     "mha_conv without neighbours is mha": ("mha", partial(without_neighbours, "mha_conv")),
-    "mhe_conv without neighbours is sha": ("sha", partial(without_neighbours, "mhe_conv")),
+    "mhe_conv without neighbours is mhe_mul": ("mhe_mul", mul_without_neighbours),
     "mqa_conv without neighbours is mqa": ("mqa", partial(without_neighbours, "mqa_conv")),
     "mha_dconv without neighbours is mha": ("mha", partial(without_neighbours, "mha_dconv")),
 }
@@ -155,6 +195,7 @@ CASES = [(name, bias) for name in RELATIONS for bias in (False, True) if bias or
 def test_equations_are_equal_with_the_right_weights(relation: str, bias: bool) -> None:
     """test_kinds.py compares each equation with the code, in all places and for all masks."""
     kind, convert = RELATIONS[relation]
-    original = make_layer(kind, bias=bias)
+    groups = {"kv_heads": 1} if relation.startswith("mqa with equal keys") else {}
+    original = make_layer(kind, bias=bias, **groups)
     x, y = random(5, 3, EMBED_DIM), random(7, 3, EMBED_DIM, seed=1)
     assert_close(equation(convert(original), x, y), equation(original, x, y), **EXACT)
