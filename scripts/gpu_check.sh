@@ -47,8 +47,7 @@ if [[ -z "$data" ]]; then
     data="$out/corpus"
     part -m fairseq_mhe_cli corpus home_assistant_en_de "${limit[@]}" --out "$data"
 fi
-part -m pytest -q "$repository/tests/attention/test_kinds.py::test_every_precision_trains_and_decodes_as_float32" \
-    "$repository"/tests/models/test_{graphs,decoding_graphs}.py
+part -m pytest -q "$repository"/tests/{attention/test_devices,models/test_graphs,models/test_decoding_graphs}.py
 # CTranslate2 opens the cuBLAS of CUDA 12; torch for CUDA 13 brings another.
 if [[ "${sizes[*]}" == *cuda* ]] && ! "$python" -P -c 'import ctypes, torch; ctypes.CDLL("libcublas.so.12")' 2>/dev/null; then
     echo "gpu_check.sh: CTranslate2 is left out: pip install nvidia-cublas-cu12, and name its folder in LD_LIBRARY_PATH" >&2
