@@ -210,10 +210,12 @@ def _read_groups(config: DictConfig) -> tuple[Json, Decoding]:
     """Return fairseq-train's options and the decoding of a composed recipe."""
     groups: Any = OmegaConf.to_container(config, resolve=True)
     options: Json = {}
+    group_of: dict[str, str] = {}
     for group, name, value in _options(groups):
         if options.get(name, value) != value:
-            raise ValueError(f"{group} is the second group that sets {name}")
+            raise ValueError(f"{group_of[name]} and {group} both set {name}: remove one")
         options[name] = value
+        group_of[name] = group
     expected = OmegaConf.create({"generation": Decoding})
     OmegaConf.set_readonly(expected.generation, False)  # the class is frozen
     given = groups.get("generation") or {}
