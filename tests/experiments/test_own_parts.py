@@ -12,15 +12,12 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.runs.processes import OWN_USER_DIR
-from fairseq_mhe.runs.recipes import NAMES, recipe
+from fairseq_mhe.runs.recipes import recipe
 from tests.docs.test_attention_page import EXAMPLE, NEW
-from tests.fixtures.language import small_text
 from tests.fixtures.processes import hydra_quoted
 from tests.fixtures.small_runs import SMALL
 
 PACKAGE = Path(cli.__file__).parent
-#: One recipe of each family; tests/runs/test_recipes.py compares what both read of all.
-ROWS = ("tiny", "roberta_mhe_tiny", "transformer_lm_mhe_tiny")
 
 
 def command(module: str, *words: str, **more: str) -> str:
@@ -51,42 +48,29 @@ def test_a_users_kind_trained_by_a_users_recipe_is_in_the_table(
     assert "BLEU" in command("fairseq_mhe_cli", *again, **{OWN_USER_DIR: str(user_dir)})
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a small text folder."""
-    lines = (SMALL / "text" / "train.en").read_text(encoding="utf-8").splitlines()
-    return small_text(tmp_path_factory.mktemp("text"), lines)
+def test_hydra_trains_as_the_command_line_does(tmp_path: Path) -> None:
+    """Two updates of one layer have equal losses in fairseq-train and fairseq-hydra-train.
 
-
-@pytest.mark.parametrize("row", ROWS)
-def test_hydra_trains_as_the_command_line_does(row: str, text: Path, tmp_path: Path) -> None:
-    """Two updates of one layer have equal losses in fairseq-train and fairseq-hydra-train."""
-    is_translation = row in NAMES
-    data = (SMALL / "data" if is_translation else text) / "bin"
-    size = {"max_tokens": 100} if is_translation else {"batch_size": 1}
-    sides = ("encoder", "decoder") if is_translation else ("encoder",)
-    sides = ("decoder",) if "_lm_" in row else sides
-    layers = [f"{side}_layers" for side in sides]
+    tests/runs/test_recipes.py compares what both read of all recipes.
+    """
+    data = SMALL / "data" / "bin"
     changes = {
         "common": {"cpu": True, "user_dir": PACKAGE, "log_interval": 1, "log_format": "json"},
-        "model": {"attention": "mhe_mul", **dict.fromkeys(layers, 1)},
-        "dataset": {**size, "disable_validation": True},
+        "model": {"attention": "mhe_mul", "encoder_layers": 1, "decoder_layers": 1},
+        "dataset": {"max_tokens": 100, "disable_validation": True},
         "optimization": {"max_update": 2, "update_freq": [1]},
         "checkpoint": {"no_save": True, "save_dir": tmp_path},  # no checkpoint to resume from
         "lr_scheduler": {"warmup_updates": 1},
     }
-    words = [str(data), *recipe(row, [row]).training.shortened(2).words()]
+    words = [str(data), *recipe("tiny").training.shortened(2).words()]
     words += as_words({name: value for group in changes.values() for name, value in group.items()})
-    hydra = ["--config-dir", str(PACKAGE), f"+recipes={row}", f"task.data={hydra_quoted(data)}"]
-    hydra += [
-        f"++{group}.{name}={hydra_quoted(value) if isinstance(value, Path) else value}"
-        for group, values in changes.items()
-        for name, value in values.items()
-    ]
-    logs = [command("fairseq_cli.train", *words)]
-    logs.append(
-        command("fairseq_cli.hydra_train", *hydra, f"hydra.run.dir={hydra_quoted(tmp_path)}")
-    )
+    hydra = ["--config-dir", str(PACKAGE), "+recipes=tiny", f"task.data={hydra_quoted(data)}"]
+    hydra.append(f"hydra.run.dir={hydra_quoted(tmp_path)}")
+    for group, values in changes.items():
+        for name, value in values.items():
+            quoted = hydra_quoted(value) if isinstance(value, Path) else value
+            hydra.append(f"++{group}.{name}={quoted}")
+    logs = [command("fairseq_cli.train", *words), command("fairseq_cli.hydra_train", *hydra)]
     losses = [re.findall(r'"loss": "([\d.]+)"', log) for log in logs]
     assert losses[0] == losses[1]
     assert len(losses[0]) == 2

@@ -1,14 +1,13 @@
 """How options change a recipe, and what is refused before anything is trained."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments import run_table, table
-from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.experiments import table
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import DeviceOptions, precision
 from fairseq_mhe.runs.job import with_precision
 from fairseq_mhe.runs.recipes import FOLDER, NAMES, Recipe, recipe
@@ -53,11 +52,11 @@ def test_impossible_options_are_refused(
 ) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("defaults: [tiny, _self_]\ndataset: {max_tokens: null, batch_size: 16}\n")
-    with pytest.raises(UserError, match="has batches of 16 examples: leave --batch-tokens and"):
+    with pytest.raises(UserError, match=r"16 examples.*--max-tokens"):
         chosen(None, "--recipe", str(path), "--max-tokens", "512")
-    with pytest.raises(UserError, match="is for a language model: use fairseq-mhe pretrain"):
+    with pytest.raises(UserError, match="fairseq-mhe pretrain"):
         chosen(None, "--recipe", str(FOLDER / "roberta_mhe_tiny.yaml"))
-    with pytest.raises(UserError, match="give either a row or --recipe FILE"):
+    with pytest.raises(UserError, match="--recipe FILE"):
         chosen("base", "--recipe", "nowhere.yaml")
     words = ["run-table", "--rows", "", "--data", str(SMALL / "data"), "--out", str(tmp_path)]
     assert "unknown row ''" in refused(*words), "not the paper's seven"
@@ -70,20 +69,6 @@ def test_impossible_options_are_refused(
 
     monkeypatch.setattr("fairseq_mhe.runs.scoring.BLEU", missing)
     data = DataFolder(tmp_path, ("en", "ja"), {"lines": {"test": 1}})
-    with pytest.raises(UserError, match="BLEU by ja-mecab needs a dictionary: pip install"):
+    with pytest.raises(UserError, match="ja-mecab"):
         ScoringOptions().check(data)
     ScoringOptions(bleu_tokenizer="char").check(data)
-
-
-def test_the_heading_names_deviations_from_the_recipe() -> None:
-    data = open_data(SMALL / "data")
-
-    def heading(*rows: str, **changes: int) -> str:
-        args = argparse.Namespace(
-            **{"title": "A", "updates": 0, "batch_tokens": 0, "overrides": (), **changes}
-        )
-        return run_table._title(args, data, list(map(recipe, rows)))
-
-    assert heading("base", "big") == "A, 100,000 to 300,000 updates"
-    deviating = "A, 100,000 updates: recipe changed by options"
-    assert heading("base", updates=1) == heading("base", batch_tokens=1) == deviating

@@ -1,13 +1,12 @@
 """Tables of language models: means, PRR and PEoP computed by hand, beside the paper's numbers."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from fairseq_mhe.report.language_table import notes_on_tasks, perplexity_block, task_blocks
+from fairseq_mhe.report.language_table import perplexity_block, task_blocks
 from fairseq_mhe.report.table import Block
 
 PARAMETERS = {"sha": 1000, "mha": 3000, "mhe_mul": 1010, "collaborative": 7}
@@ -81,18 +80,6 @@ def test_prr_and_peop_need_a_reference_that_has_learned(reference: float, shown:
     assert (by_task["mha"][-2:] == TWO_DASHES) == (not shown)
     assert (cells(blocks, "GLUE (cola alone)")["mhe_mul"][3] == "-") == (not shown)
     assert by_task["always the commonest label"][-3:] == ["1.50", *TWO_DASHES]
-
-
-def test_notes_explain_only_columns_that_are_there() -> None:
-    commonest = {"integration": 13.7}
-    blocks = tasks_table({"mha": {"integration": [61.0]}}, **commonest)
-    notes = " ".join(notes_on_tasks(blocks, commonest))
-    assert not re.search("paper|SQuAD", notes)
-    commonest = {"squad2": 51.5}
-    blocks = tasks_table({"mha": {"squad2": [61.0]}}, **commonest)
-    notes = " ".join(notes_on_tasks(blocks, commonest))
-    assert re.search("paper", notes)
-    assert re.search("SQuAD", notes)
 
 
 def test_perplexity_averages_seeds_and_is_infinite_after_divergence() -> None:

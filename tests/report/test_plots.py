@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from PIL import Image
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.report import plots
@@ -119,15 +118,6 @@ def test_an_axis_that_is_cut_says_so(draw: Draw) -> None:
     assert "axis does not begin at 0" in cache.get_ylabel()
 
 
-def test_bars_are_promised_only_if_there_are_some(draw: Draw) -> None:
-    assert "bars" in labels(costs(draw))
-    assert "bars" not in labels(costs(draw, deviation=0.0))
-    one = [{"attention": "mha", "scores": {"rte": [50.0]}}]
-    three = [{"attention": "mha", "scores": {"rte": [50.0, 54.0, 52.0]}}]
-    assert "bars" not in labels(draw(plots.plot_tasks, one, commonest={}))
-    assert "bars" in labels(draw(plots.plot_tasks, three, commonest={}))
-
-
 def test_prr_is_drawn_with_its_interval(draw: Draw) -> None:
     rows = [row("mha", 100.0, None, None), row("mhe_mul", 97.5, 94.5, 100.5)]
     curve = {"valid": [[number, 9 - number / 500] for number in range(100, 2600, 100)]}
@@ -161,35 +151,6 @@ def test_many_curves_have_their_names_inside_the_panel(draw: Draw) -> None:
     assert min(b - a for a, b in itertools.pairwise(middles)) > 10
 
 
-def test_a_short_training_is_drawn_whole(draw: Draw) -> None:
-    curve = {"valid": [[10, 9.0], [20, 8.0]]}
-    learning, _ = draw(
-        plots.plot_translation, [row("mha", 100.0, None, None)], {"mha": [curve]}
-    ).axes
-    (line,) = learning.lines
-    assert line.get_xdata().tolist() == [10, 20]
-
-
-def test_several_rows_are_listed_below_their_names(draw: Draw) -> None:
-    rows = [row("mha", 100.0, None, None), row("mhe_mul", 95.0, 93.0, 97.0)]
-    rows += [{**each, "row": "base"} for each in rows]
-    (axes,) = draw(plots.plot_translation, rows, {}).axes
-    shown = [label.get_text().split(" ")[0] for label in axes.get_yticklabels()]
-    assert shown == ["tiny", "mha", "mhe_mul", "base", "mha", "mhe_mul"]
-    assert markers(axes)[look("mhe_mul")["color"]] == [(95.0, 2), (95.0, 5)]
-
-
-def test_tasks_are_drawn_beside_the_commonest_label(draw: Draw) -> None:
-    scores = [
-        {"attention": "mha", "scores": {"cola": [0.0, 0.0], "rte": [50.0, 54.0]}},
-        {"attention": "mhe_mul", "scores": {"cola": [3.0, 5.0], "rte": [39.0, 39.0]}},
-    ]
-    (axes,) = draw(plots.plot_tasks, scores, commonest={"cola": None, "rte": 52.7}).axes
-    assert markers(axes)[look("mha")["color"]] == [(0.0, 1), (52.0, 4)]
-    assert markers(axes)[look("mhe_mul")["color"]] == [(4.0, 2), (39.0, 5)]
-    assert (52.7, 6) in markers(axes)[look("")["color"]]
-
-
 def test_a_diverged_training_leaves_the_others(draw: Draw) -> None:
     """The loss of a diverged training is NaN, which has no place on an axis."""
     numbers = (
@@ -203,31 +164,6 @@ def test_a_diverged_training_leaves_the_others(draw: Draw) -> None:
     assert markers(parameters)[look("mha")["color"]] == [(3.0, pytest.approx(2.1))]
     assert markers(cache)[look("mhe_mul")["color"]] == [(1.0, 2.5)]
     assert look("sha")["color"] not in markers(cache)
-
-
-def test_a_study_is_drawn_by_variant_and_by_cost(draw: Draw) -> None:
-    rows: list[dict[str, Any]] = []
-    for kind, loss, _, cache, total in MODELS[:3]:
-        values = {"variant": f"{kind}-2x38", "attention": dict.fromkeys("ab", kind)}
-        values |= {"loss_of_seeds": [loss, loss + 0.02], "prr": 98.0, "prr_low": 96.0}
-        values |= {"prr_high": 100.0, "kv_bytes_per_token": cache, "total_parameters": total}
-        rows.append(values)
-    rows.append({**rows[0], "variant": "untrained", "loss_of_seeds": []})
-    losses, scores = draw(plots.plot_study, rows).axes
-    assert markers(losses)[look("mhe_mul")["color"]] == [(pytest.approx(2.61), 1)]
-    assert markers(scores)[look("mhe_mul")["color"]] == [(98.0, 1)]
-    cache_panel, _ = draw(plots.plot_study_costs, rows).axes
-    assert markers(cache_panel)[look("mha")["color"]] == [(4.0, pytest.approx(2.51))]
-    assert not texts(cache_panel, "untrained")
-
-
-def test_type_is_readable_where_pages_show_a_picture(draw: Draw, tmp_path: Path) -> None:
-    """Pages show pictures 830 pixels wide; type of 7 pixels was once not readable."""
-    figure = costs(draw)
-    with Image.open(tmp_path / "picture.png") as image:
-        shown = 830 / image.width  # pixels of the page for a pixel of the picture
-    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
-    assert min(sizes) / 72 * 200 * shown >= 12
 
 
 def test_no_two_kinds_look_alike() -> None:

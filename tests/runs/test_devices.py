@@ -16,7 +16,7 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import Device, DeviceOptions, choose_device
-from fairseq_mhe.runs.job import LAST, Job, plan_job, settings_of
+from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import recipe
 from tests.fixtures.runs import train_jobs
 
@@ -139,33 +139,22 @@ def alone(miniature: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
     return train(miniature, tmp_path_factory.mktemp("alone"), ONE)
 
 
-def weights(run: Job) -> dict[str, torch.Tensor]:
-    state = read_checkpoint(run.checkpoints / LAST)
-    assert updates_made(state) == 6
-    return state["model"]
-
-
-def assert_same_training(run: Job, other: Job) -> None:
-    """Losses and weights agree up to rounding."""
-    curve, other_curve = (dict(map(tuple, read_json(job.metrics)["train"])) for job in (run, other))
-    assert set(other_curve) == set(range(1, 7)) <= set(curve)
-    for update, loss in other_curve.items():
-        assert loss == pytest.approx(curve[update], abs=2e-3)
-    expected, actual = weights(run), weights(other)
-    difference = max((expected[name] - actual[name]).abs().mean().item() for name in expected)
-    size = max(weight.abs().mean().item() for weight in expected.values())
-    assert difference < 1e-3 * size
-
-
 def test_two_processes_train_like_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
+    """Losses and weights agree up to rounding."""
     together = train(miniature, tmp_path, TWO)
-    assert_same_training(alone, together)
-    assert "processes a model: 2" in read_json(together.metrics)["measured"]
-    state = read_checkpoint(together.checkpoints / LAST)
-    assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
+    curves = [dict(map(tuple, read_json(job.metrics)["train"])) for job in (alone, together)]
+    assert set(curves[1]) == set(range(1, 7)) <= set(curves[0])
+    for update, loss in curves[1].items():
+        assert loss == pytest.approx(curves[0][update], abs=2e-3)
+    expected, actual = (read_checkpoint(job.last) for job in (alone, together))
+    assert updates_made(expected) == updates_made(actual) == 6
+    assert actual["cfg"]["distributed_training"]["distributed_world_size"] == 2
+    weights = expected["model"]
+    difference = max((w - actual["model"][name]).abs().mean() for name, w in weights.items())
+    assert difference < 1e-3 * max(weight.abs().mean() for weight in weights.values())
 
 
 def test_two_processes_refuse_to_resume_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
     (middle,) = alone.checkpoints.glob("checkpoint_*_3.pt")
-    with pytest.raises(UserError, match="was trained on 1 devices, not 2: resume on as many"):
+    with pytest.raises(UserError, match="1 devices, not 2"):
         train(miniature, tmp_path, TWO, start=middle)

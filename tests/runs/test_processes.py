@@ -52,13 +52,6 @@ def test_output_is_logged_and_each_line_returned_once(tmp_path: Path, module: st
     assert child.new_lines() == ["no end yet"]
 
 
-def test_stop_kills_the_process_at_once(tmp_path: Path) -> None:
-    child = Child("timeit", ["-n1", "__import__('time').sleep(9)"], tmp_path / "log", threads=1)
-    assert child.running()
-    child.stop()
-    assert not child.running()
-
-
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

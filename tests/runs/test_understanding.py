@@ -1,11 +1,9 @@
 """Chosen answers and candidates have the highest score of all; metrics equal their definitions."""
 
 import itertools
-import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import fairseq
 import pytest
@@ -28,13 +26,6 @@ FINETUNING = Path(fairseq.__file__).parent / "examples" / "roberta" / "config" /
 PREDICTED = ["1", "1", "0", "1", "0", "0", "1", "0"]
 GOLD = ["1", "0", "0", "1", "1", "0", "1", "1"]
 GROUPS = ["q1", "q1", "q2", "q2", "q3", "q3", "q4", "q4"]
-TP, FP, FN, TN = 3, 1, 2, 2
-XS, YS = [1.0, 2.0, 4.0], [0.0, 3.0, 3.5]
-#: XS and YS minus their means, 7 / 3 and 6.5 / 3.
-DX, DY = [x - 7 / 3 for x in XS], [y - 6.5 / 3 for y in YS]
-PEARSON = sum(x * y for x, y in zip(DX, DY, strict=True))
-PEARSON /= math.sqrt(sum(x * x for x in DX) * sum(y * y for y in DY))
-MATTHEWS = (TP * TN - FP * FN) / math.sqrt((TP + FP) * (TP + FN) * (TN + FP) * (TN + FN))
 
 
 @pytest.mark.parametrize("task", ["cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst_2", "sts_b"])
@@ -49,22 +40,9 @@ def test_row_base_is_fine_tuned_as_by_fairseqs_configurations(task: str) -> None
     assert ours["max_update"] * ours["batch_size"] == 320 * theirs.optimization.max_epoch
 
 
-@pytest.mark.parametrize(
-    ("metric", "predicted", "gold", "value"),
-    [
-        ("accuracy", PREDICTED, GOLD, 5 / 8),
-        ("f1", PREDICTED, GOLD, 2 * TP / (2 * TP + FP + FN)),
-        ("matthews", PREDICTED, GOLD, MATTHEWS),
-        # The mean over a, b and c of 2 TP / (predicted + gold).
-        ("macro_f1", list("aabbc"), list("abbba"), (2 / 4 + 4 / 5 + 0) / 3),
-        *(("pearson", XS, YS, PEARSON), ("spearman", XS, YS, 1), ("pearson", [2.0] * 3, YS, 0)),
-    ],
-)
-def test_a_metric_equals_its_definition(
-    metric: str, predicted: list[str], gold: list[str], value: float
-) -> None:
-    words = [[str(label) for label in labels] for labels in (gold, predicted)]
-    assert METRICS[metric](*words) == pytest.approx(value)
+def test_a_constant_prediction_has_no_correlation() -> None:
+    labels = [["0.0", "3.0", "3.5"], ["2.0"] * 3]
+    assert METRICS["pearson"](*labels) == METRICS["spearman"](*labels) == 0
 
 
 def test_a_group_counts_if_all_its_labels_are_right() -> None:
@@ -97,18 +75,6 @@ FULL = [BOS, 7, 8, END, END, 9, 10, 11, 12, 13, END]
 TOKENS = torch.tensor([FULL, [BOS, 7, END, END, 9, 10, 11, END, PAD, PAD, PAD]])
 #: Begin and length of the passage in each window.
 PASSAGES = ((5, 5), (4, 3))
-
-
-def test_validation_loss_copies_no_log_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of one subword, expanded here to 2**50 words, would need 4 PiB."""
-    model = Mock()
-    model.get_normalized_probs.return_value = torch.tensor(-2.5).expand(2, 3, 2**50)
-    model.get_targets.return_value = torch.tensor([[7, 8, END], [9, END, PAD]])
-    task = SimpleNamespace(source_dictionary=SimpleNamespace(pad=lambda: PAD))
-    loaded = SimpleNamespace(model=model, task=task, batches=lambda *_, **__: [{"net_input": {}}])
-    monkeypatch.setattr(language_model, "LanguageModel", lambda *_: loaded)
-    scores = language_model.validation_loss(Path("any.pt"), Path("any"), gpu=False)
-    assert scores == {"of": "all subwords", "nats": 2.5, "subwords": 5}
 
 
 @pytest.mark.parametrize("longest", [1, 3, 30])

@@ -1,7 +1,6 @@
-"""scripts/recompute.py and redraw.py: tables from archives, pictures from committed numbers."""
+"""scripts/recompute.py: tables from archives."""
 
 import json
-import shutil
 import sys
 import tarfile
 from collections.abc import Callable
@@ -10,14 +9,11 @@ from pathlib import Path
 import pytest
 
 import recompute
-import redraw
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.translation_table import write_table
 from fairseq_mhe.runs.job import Job
 from tests.fixtures.runs import REFERENCES
-
-RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture
@@ -68,18 +64,3 @@ def test_other_references_are_refused(archived: Path, monkeypatch: pytest.Monkey
     (archived / "references").write_text("etwas anderes\n" * len(REFERENCES))
     with pytest.raises(UserError):
         call(monkeypatch, archived, archived / "both" / "table.json")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("kinds/tiny", "equal-budget/three-seeds", "gap/small", "precision/tiny"),
-        *("uptraining/uptraining", "language-models/nlu-table", "language-models/perplexity"),
-    ],
-)
-def test_pictures_are_drawn_from_committed_numbers(name: str, tmp_path: Path) -> None:
-    for ending in ("json", "md"):
-        shutil.copy(RESULTS / f"{name}.{ending}", tmp_path)
-    picture = tmp_path / f"{Path(name).name}.png"
-    redraw.main([str(picture)])
-    assert picture.read_bytes().startswith(b"\x89PNG")
