@@ -5,6 +5,7 @@ from abc import abstractmethod
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fairseq_mhe.common.arguments import from_options
 from fairseq_mhe.common.errors import UserError
@@ -12,7 +13,8 @@ from fairseq_mhe.common.files import Json, output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.runs import slurm
 from fairseq_mhe.runs.devices import DeviceOptions
-from fairseq_mhe.runs.grid import Grid
+from fairseq_mhe.runs.grid import Grid, Jobs
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.pool import train_grid
 from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
 
@@ -49,6 +51,12 @@ def shared_fields(args: Namespace) -> Json:
         "devices": from_options(DeviceOptions, args),
         "command": shlex.join(["fairseq-mhe", *args.typed]),
     }
+
+
+def finish_jobs(jobs: Sequence[Job], **fields: Any) -> None:
+    """Train and score jobs without a table; ``fields``: of `Grid`. UserError if some fail."""
+    grid = Jobs(**fields, jobs=jobs)
+    raise_failures(train_grid(grid), grid.total)
 
 
 def raise_failures(failures: dict[str, str], total: int) -> None:

@@ -3,12 +3,13 @@
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_options, add_seed, from_options
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.experiments.evaluate import described
-from fairseq_mhe.experiments.grid import raise_failures, shared_fields
+from fairseq_mhe.experiments.grid import finish_jobs, shared_fields
 from fairseq_mhe.experiments.nlu_table import (
     ARCH_HELP,
     TASK_SCRIPTS,
@@ -21,9 +22,7 @@ from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
-from fairseq_mhe.runs.grid import Jobs
 from fairseq_mhe.runs.job import Job
-from fairseq_mhe.runs.pool import train_grid
 from fairseq_mhe.runs.recipe_options import AnyRecipe
 
 
@@ -44,7 +43,7 @@ def pretrain(args: Namespace) -> None:
     fields = shared_fields(args)
     where = fields["out"], fields["devices"]
     job = pretraining(read_recipe(args), args.attention, args.seed, data, *where)
-    _finish(Jobs(**fields, jobs=[job]), job)
+    _finish(job, **fields)
 
 
 def finetune_arguments(parser: ArgumentParser) -> None:
@@ -65,11 +64,11 @@ def finetune(args: Namespace) -> None:
     recipe = replace(recipe, overrides=args.overrides)
     where = fields["out"], recipe, fields["devices"]
     job = plan_finetuning(args.model, task, args.seed, *where)
-    _finish(Jobs(**fields, jobs=[job]), job)
+    _finish(job, **fields)
 
 
-def _finish(grid: Jobs, job: Job) -> None:
+def _finish(job: Job, **fields: Any) -> None:
     """Train and score one job, and print its scores and its folder."""
-    raise_failures(train_grid(grid), 1)
+    finish_jobs([job], **fields)
     print("\n".join(described(read_json(job.scores))))
     print(job.folder)

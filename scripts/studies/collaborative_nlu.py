@@ -1,7 +1,6 @@
 """``collaborative-nlu``: task scores by the shared width D (Cordonnier et al. 2020, table 2)."""
 
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from fairseq_mhe.common.arguments import integer, option, positive_list
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.experiments.evaluate import evaluate_language_model
-from fairseq_mhe.experiments.grid import raise_failures
+from fairseq_mhe.experiments.grid import finish_jobs
 from fairseq_mhe.experiments.run_study import write_report
 from fairseq_mhe.experiments.start import make_start
 from fairseq_mhe.models.counting import attention_parameters
@@ -22,9 +21,7 @@ from fairseq_mhe.report import columns
 from fairseq_mhe.report.table import Block, Table, seeds_column
 from fairseq_mhe.runs.devices import DeviceOptions, on_gpu
 from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
-from fairseq_mhe.runs.grid import Jobs
 from fairseq_mhe.runs.job import Job, read_job
-from fairseq_mhe.runs.pool import train_grid
 
 TITLE = "Collaborative attention: scores of fine-tuned models by D"
 FOLDERS: dict[str, Any] = {"type": Path, "nargs": "+", "required": True}
@@ -55,8 +52,7 @@ def run(options: Options, command: str) -> None:
         for job in starts:
             own = job.folder, tasks[job.settings["task"]], job.seed, options.out
             tuned.append(plan_finetuning(*own, recipe, options))
-        grid = Jobs(out=options.out, devices=options, command=command, jobs=tuned)
-        raise_failures(train_grid(grid), grid.total)
+        finish_jobs(tuned, out=options.out, devices=options, command=command)
         size = attention_parameters(open_source(starts[0].last).model)
         for name, of_name in (("decomposed", starts), ("fine-tuned again", tuned)):
             rows.append(line(of_name, variant=name, D=dim, attention_parameters=size))
@@ -90,10 +86,10 @@ def decomposed(job: Job, dim: int, options: Options) -> Job:
 
 def line(jobs: Sequence[Job], **values: Any) -> dict[str, Any]:
     """Return a line of the table: task -> the score of each seed."""
-    scores: dict[str, Any] = defaultdict(list, values)
     for job in jobs:
-        scores[job.settings["task"]].append(read_json(job.scores)["scores"]["score"])
-    return scores
+        of_task = values.setdefault(job.settings["task"], [])
+        of_task.append(read_json(job.scores)["scores"]["score"])
+    return values
 
 
 if __name__ == "__main__":
