@@ -112,5 +112,3 @@ def check_sums(folder: Path) -> int:
         return len(lines)
     except UnicodeDecodeError:
         raise UserError(f"{folder / SUMS} is no list of checksums: {again}") from None
-    except OSError as error:  # such as no permission
-        raise UserError(f"cannot read {error.filename}: {error.strerror}") from error

@@ -217,7 +217,7 @@ def _converted(trained: Trained) -> Iterator[Path]:
 def _is_whole(model: Path) -> bool:
     try:
         check_sums(model)
-    except UserError:
+    except (UserError, OSError):
         return False
     return True
 

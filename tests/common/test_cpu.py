@@ -88,16 +88,6 @@ def test_a_repeated_shape_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch)
     assert (first.count("cache_miss"), second.count("cache_miss")) == (1100, 0)
 
 
-def test_memory_and_cores_determine_how_many_products_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CAPACITY, "7")  # set by the user
-    assert CAPACITY not in cpu.tuning()
-    monkeypatch.delenv(CAPACITY)
-    for gigabytes, cores, chosen in ((256, 2, 8192), (16, 2, 5000), (16, 4, 2500), (1, 2, 1024)):
-        monkeypatch.setattr(cpu, "memory", lambda size=gigabytes: size * 10**9)
-        monkeypatch.setattr(cpu, "cores", lambda count=cores: count)
-        assert cpu.tuning()[CAPACITY] == str(chosen)
-
-
 def test_threads_sleep_sooner_unless_the_user_sets_otherwise() -> None:
     script = "import fairseq_mhe_cli; fairseq_mhe_cli.main(['cost', '--help'])"  # loads torch
     for given, spins in (({}, 5000), ({"GOMP_SPINCOUNT": "7"}, 7), (OFF, 300_000)):

@@ -2,7 +2,6 @@
 
 import io
 import re
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -29,19 +28,6 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return time
 
 
-def test_rows_fit_80_columns_and_show_brackets_unchanged(now: list[float]) -> None:
-    console = screen(terminal=True)
-    with Board("updates", console=console) as board:
-        board.add("tiny-mhe_mul[/b]-seed1", 3000, 1000)
-        for updates in (1100, 1200):
-            now[0] += 10
-            board.update("tiny-mhe_mul[/b]-seed1", updates, note="loss 14.31, 12345 tok[bold]")
-    row = text_of(console).splitlines()[-1]
-    assert "tiny-mhe_mul[/b]-seed1" in row
-    assert "1200/3000 0:03:00 loss 14.31, 12345 tok[bold]" in row
-    assert "…" not in row
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_rows_that_are_known_in_advance_show_their_states(terminal: bool) -> None:
     console = screen(terminal, 100)
@@ -65,20 +51,6 @@ def test_rows_that_are_known_in_advance_show_their_states(terminal: bool) -> Non
         assert lines[0] == "  1 of 4 done"
         assert lines[1].startswith("  a: training 600/1000, loss 5.25, 1000 tokens/s, left: ")
         assert lines[2:] == ["  b: translating 0/30, left: not known yet"]
-
-
-def test_a_terminal_is_drawn_ten_times_a_second_without_a_thread(
-    now: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a thread, forking worker processes meanwhile would be unsafe."""
-    drawn, threads = [], threading.active_count()
-    with Board(console=screen(terminal=True)) as board:
-        monkeypatch.setattr(board._progress, "refresh", lambda: drawn.append(now[0]))
-        for block in range(1001):
-            now[0] += 0.001
-            board.update("learn", block, 1000)
-        assert threading.active_count() == threads
-    assert 10 <= len(drawn) <= 12  # one second
 
 
 def test_lines_come_every_15_seconds_and_once_at_the_end(now: list[float]) -> None:

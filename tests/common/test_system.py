@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common import system
-from fairseq_mhe.common.system import source_hash
 
 
 def test_a_containers_limits_bound_memory_and_cores(
@@ -24,14 +23,3 @@ def test_a_containers_limits_bound_memory_and_cores(
         assert system.cores() == cores
     monkeypatch.delattr(os, "sched_getaffinity")
     assert system.cores() == os.cpu_count()
-
-
-def test_the_source_hash_depends_on_modules_and_yaml_files(tmp_path: Path) -> None:
-    (tmp_path / "room").mkdir()
-    hashes = []
-    files = (("module.py", "1"), ("notes.txt", "1"), ("module.py", "2"), ("recipe.yaml", "1"))
-    for name, text in files:
-        (tmp_path / "room" / name).write_text(text)
-        hashes.append(source_hash(tmp_path))
-    assert hashes[0] == hashes[1]
-    assert len(set(hashes)) == 3

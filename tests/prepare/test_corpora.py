@@ -13,14 +13,13 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
+from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora import multi30k
-from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.corpora.iwslt14 import Iwslt14
 from fairseq_mhe.prepare.corpora.known import KNOWN
 from fairseq_mhe.prepare.corpora.language import WikiText103
 from fairseq_mhe.prepare.corpora.multi30k import NAMES, Multi30k, Multi30kBpe
-from fairseq_mhe.prepare.corpora.wmt14 import PREFIXES, Wmt14, copy_from_sacrebleu
+from fairseq_mhe.prepare.corpora.wmt14 import PREFIXES, copy_from_sacrebleu
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.segmented_text import prepare_segmented
@@ -200,20 +199,6 @@ def test_raw_equals_the_embedded_pairs(prepared: Path, corpus: dict[str, Pairs])
     for split, size in zip(SPLITS, (300, 30, 30), strict=True):
         sides = [lines_of(prepared, f"raw/{split}.{lang}") for lang in LANGS]
         assert list(zip(*sides, strict=True)) == corpus[split][:size]
-
-
-def test_defaults_of_corpora_are_those_of_docs_data() -> None:
-    """--vocab-size, --max-tokens, --max-ratio, --punctuation and --lowercase of each corpus."""
-    recipes: dict[type[PrepareConfig], tuple[int, int, float | None, bool, bool]] = {
-        HomeAssistant: (4000, 250, 9, False, False),
-        Iwslt14: (10000, 175, 1.5, False, True),
-        Multi30k: (10000, 250, 9, True, False),
-        Wmt14: (32000, 250, 1.5, True, False),
-    }
-    for corpus, recipe in recipes.items():
-        known = corpus()
-        lengths = known.max_tokens, known.max_ratio
-        assert (known.vocab_size, *lengths, known.punctuation, known.lowercase) == recipe
 
 
 def test_own_text_is_cleaned_like_the_embedded_corpus(

@@ -1,14 +1,10 @@
 """The scripts of data-prep/ prepare folders; tests/scripts has the tests of their --help."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from fairseq_mhe import cli
 from fairseq_mhe.prepare.corpora.command import CORPORA
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.task_files import put_task
@@ -29,17 +25,6 @@ def test_a_script_prepares_a_folder_with_a_space_in_its_name(
     begins = [line.partition(":")[0] for line in done.stderr.splitlines()]
     assert begins == ["binarise", "rte train", "rte valid"], done.stderr
     assert read_manifest(data)["lines"] == {"train": 4, "valid": 4}
-
-
-def test_errors_name_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["corpus", "ptb", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
-    assert cli.main(words) == 2
-    line = capsys.readouterr().err
-    assert re.fullmatch(r"fairseq-mhe corpus: error: .*ptb\.train\.txt does not exist.*\n", line)
-    with pytest.raises(SystemExit, match="2"):
-        cli.main([*words, "a", "word"])
-    error = "\nfairseq-mhe corpus ptb: error: unrecognized arguments: a word\n"
-    assert capsys.readouterr().err.endswith(error)
 
 
 def test_each_corpus_has_a_script() -> None:

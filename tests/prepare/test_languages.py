@@ -1,7 +1,6 @@
 """Every common form of a language code means the same language."""
 
 import pytest
-from sacremoses.corpus import NonbreakingPrefixes
 
 from fairseq_mhe.prepare import languages
 from fairseq_mhe.prepare.languages import base_code, bleu_tokeniser_of, restored_by_moses
@@ -27,11 +26,6 @@ def test_every_form_of_a_code_is_one_language(base: str, codes: str) -> None:
         assert facts == expected
 
 
-def test_base_code_keeps_the_codes_of_moses_abbreviations() -> None:
-    for code in NonbreakingPrefixes().available_langs.values():
-        assert base_code(code) == code
-
-
 @pytest.mark.parametrize(
     ("tokeniser", "codes"),
     [
@@ -46,9 +40,3 @@ def test_the_script_decides_how_bleu_splits_words(tokeniser: str, codes: str) ->
     for code in codes.split():
         assert bleu_tokeniser_of(code) == tokeniser
         assert languages.has_spaces(code) == (tokeniser in ("ko-mecab", "13a"))
-
-
-def test_a_named_script_wins_over_the_usual_one() -> None:
-    assert [languages.script_of(code) for code in ("sr", "srp_Latn")] == ["Cyrl", "Latn"]
-    assert restored_by_moses("pa_Latn") == restored_by_moses("pa")
-    assert not restored_by_moses("pnb_Arab")

@@ -33,14 +33,3 @@ def test_subwords_of_a_shortened_word_stand_for_all_of_it(processing: TextProces
     aligned = align(processing, "the cafe\u0301s are open")
     places = set(zip(aligned.begins, aligned.ends, strict=True))
     assert {(begin, end) for begin, end in places if 4 <= begin < 10} == {(4, 10)}
-
-
-def test_covering_gives_the_subwords_that_touch_a_span(processing: TextProcessing) -> None:
-    text = LINES[3] * 2
-    aligned = align(processing, text)
-    for begin in range(len(text)):
-        for end in range(begin + 1, min(begin + 9, len(text)) + 1):
-            ends = enumerate(zip(aligned.begins, aligned.ends, strict=True))
-            touched = [n for n, (first, last) in ends if first < end and last > begin]
-            if touched:
-                assert aligned.covering(begin, end) == (touched[0], touched[-1])

@@ -99,11 +99,6 @@ def test_pairs_are_the_lines_side_by_side(
     assert pairs_in(folder) == [pair if "".join(pair).strip() else blank for pair in expected]
 
 
-def test_an_empty_line_of_a_table_is_an_empty_pair(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_bytes(b"a\tb\n\nc\td\n")
-    assert pairs_in(tmp_path) == [("a", "b"), ("", ""), ("c", "d")]
-
-
 @pytest.mark.parametrize(
     ("pairs", "doubt"),
     [
@@ -134,15 +129,3 @@ def test_the_board_shows_how_much_of_a_file_is_read(
             pass
     size = path.stat().st_size
     assert capsys.readouterr().err.startswith(f"  a.gz: {size}/{size} MB, took 0:00:0")
-
-
-@given(LINES, st.integers(1, 9))
-def test_blocks_are_the_text_in_whole_lines(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str], size: int
-) -> None:
-    path = tmp_path_factory.mktemp("text") / "a"
-    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
-    blocks = list(map(texts.lines_of, texts.text_blocks(path, size)))
-    assert [line for block in blocks for line in block] == lines
-    longest = max(len(line.encode()) for line in lines)
-    assert all(len("\n".join(block[:-1]).encode()) <= size + longest for block in blocks)

@@ -15,11 +15,6 @@ from tests.fixtures.small_runs import SMALL
 SPEC = TextSpec("en", "de", "moses", "bpe", punctuation=True)
 
 
-def test_what_is_stored_is_read_again(prepared: Path) -> None:
-    assert TextSpec.read(json.loads(json.dumps(SPEC.stored))) == SPEC
-    assert open_data(prepared).manifest["text_spec"] == open_data(prepared).spec.stored
-
-
 def test_a_folder_of_version_0_2_has_its_spec(tmp_path: Path) -> None:
     assert open_data(SMALL / "data").spec == TextSpec("en", "de", "moses", "bpe")
     folder = shutil.copytree(SMALL / "data", tmp_path / "data")
