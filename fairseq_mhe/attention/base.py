@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention.cache import KeyValueCache
+from fairseq_mhe.attention.few_shapes import Linear
 from fairseq_mhe.attention.fused import attend
 from fairseq_mhe.attention.masks import Mask
 from fairseq_mhe.attention.options import HEAD_DIM, Option
@@ -270,7 +271,7 @@ class Attention(nn.Module):
         if self.not_foldable_because:
             return self.not_foldable_because
         for name, part in self.named_children():
-            if type(part).forward is not nn.Linear.forward:
+            if type(part).forward not in (nn.Linear.forward, Linear.forward):
                 return f"its {name} is a {type(part).__name__}, no nn.Linear"
         for ancestor in type(self).__mro__:
             if "plain_heads" in vars(ancestor):

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from fairseq_mhe.attention import equations
 from fairseq_mhe.attention.base import Attention, split_heads
+from fairseq_mhe.attention.few_shapes import linear
 from fairseq_mhe.attention.filters import TAPS, filtered
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from fairseq_mhe.attention import few_shapes
 from fairseq_mhe.attention.masks import CausalMask, Mask, hide, joined
 from fairseq_mhe.attention.reference import Attended, attend_reference
 
@@ -53,6 +54,8 @@ def attend(
     if _fusible(query, key, value, dropout):
         heads = _attend_fused(query, key, value, scale=scale, dropout=dropout, **masks)
         return Attended(heads[..., : value.size(3)])
+    if few_shapes.compiles_each_shape(query) and dropout == 0 and len(query) == len(key):
+        return Attended(few_shapes.attend(query, key, value, scale=scale, **masks))
     scores = scores_of(query, key, scale)
     return attend_scores(scores, value, dropout=dropout, **masks)
 

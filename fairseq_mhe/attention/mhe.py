@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
-from torch.nn.functional import linear, pad
+from torch.nn.functional import pad
 
 from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, join_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads
+from fairseq_mhe.attention.few_shapes import linear
 from fairseq_mhe.attention.plain_heads import PlainHeads
 from fairseq_mhe.attention.reference import Attended
 

@@ -8,10 +8,10 @@ Parameters without biases: C d + kdim d + vdim d + n d C.
 from dataclasses import replace
 
 from torch import Tensor
-from torch.nn.functional import linear
 
 from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.equations import Result, affine, attend_heads
+from fairseq_mhe.attention.few_shapes import linear
 from fairseq_mhe.attention.plain_heads import PlainHeads
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.backends import mkldnn as onednn
 from torch.nn import functional as F
 
+from fairseq_mhe.attention.few_shapes import Linear
 from fairseq_mhe.common.cpu import has_fast_bf16
 
 #: Packing pays from this size of weight. (torch 2.13, 2 cores of an AMD EPYC, 1 to 3,200 rows:
@@ -175,7 +176,8 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     child: Any
     for parent in list(model.modules()):
         for name, child in parent.named_children():
-            if type(child) is nn.Linear and child.weight.numel() >= WORTH_PACKING:
+            plain = type(child) in (nn.Linear, Linear)
+            if plain and child.weight.numel() >= WORTH_PACKING:
                 chosen = layer_class
                 if layer_class is Bf16Linear and name == "fc1":
                     chosen = Bf16Inner
