@@ -98,9 +98,10 @@ install() {
     is_suitable "$supported" "$python" || make_environment
     echo "installing fairseq-mhe (only once; torch is large)" >&2
     if [[ "$torch" == cpu ]] || { [[ "$torch" == auto ]] && ! has_nvidia; }; then
-        echo "installing torch without CUDA (--torch default installs it with CUDA, 5 GB)" >&2
-        pip_install --no-deps --timeout 15 --retries 1 --index-url https://download.pytorch.org/whl/cpu torch ||
-            echo "cannot get torch without CUDA, see above: installing torch as published on PyPI" >&2
+        echo "installing torch without CUDA, 200 MB (--torch default installs it with CUDA, 5 GB)" >&2
+        # pip's errors are left out: they look fatal, but another torch follows.
+        pip_install --quiet --no-deps --timeout 15 --retries 1 --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null ||
+            echo "torch without CUDA cannot be downloaded here: installing PyPI's torch, which has CUDA and works, too" >&2
     fi
     if ! is_suitable "$with_wheels" "$python"; then
         echo "compiling fairseq, which takes some minutes" >&2

@@ -13,4 +13,4 @@ export PATH CUDA_VISIBLE_DEVICES="" # gpu_check.sh runs the tests that use a GPU
 "$python" -m check_jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 shellcheck scripts/*.sh data-prep/*.sh .ci/*
 # One thread a test process, because the processes share the cores. nproc, which obeys OMP_NUM_THREADS, runs before.
-OMP_NUM_THREADS=1 run -m pytest --numprocesses "$(nproc)" --dist worksteal
+OMP_NUM_THREADS=1 run -m pytest --numprocesses "$(nproc)" --dist worksteal --durations 10

@@ -77,10 +77,3 @@ def test_what_is_imported_late_needs_an_optional_package(module: str, package: s
     path = PACKAGE.parent / f"{module.replace('.', '/')}.py"
     needed = [name for node in ast.parse(path.read_text("utf-8")).body for name in imported(node)]
     assert package in {name.split(".")[0] for name in needed}
-
-
-def test_programs_beside_the_package_are_not_imported_by_it() -> None:
-    programs = {path.parent.name for path in (PACKAGE.parent / "scripts").glob("*/*.py")}
-    assert programs
-    for module, node in nodes():
-        assert not programs & {name.split(".")[0] for name in imported(node)}, module

@@ -6,8 +6,6 @@ fairseq_mhe or fairseq_cli, so a command starts as in a new process.
 
 import atexit
 import contextlib
-import copy
-import functools
 import gc
 import importlib
 import itertools
@@ -24,69 +22,35 @@ import threading
 from typing import Any
 
 MODULES = (
-    *("fairseq.binarizer", "fairseq.checkpoint_utils", "fairseq.data.plasma_utils"),
-    *("fairseq.dataclass.initialize", "fairseq.distributed", "fairseq.distributed_utils"),
-    *("fairseq.logging.progress_bar", "fairseq.model_parallel.megatron_trainer", "fairseq.options"),
-    *("fairseq.quantization_utils", "fairseq.sequence_generator", "fairseq.sequence_scorer"),
-    *("fairseq.tasks", "fairseq.token_generation_constraints", "fairseq.trainer"),
-    *("hydra.experimental", "matplotlib.figure", "rich.progress"),
-    *("sacrebleu", "sacremoses", "sentencepiece"),
-    *("subword_nmt.apply_bpe", "tabulate", "torch._dynamo"),
-    *("torch.distributed.fsdp", "torch.multiprocessing", "torch.utils.checkpoint"),
+    *("fairseq.binarizer", "fairseq.model_parallel.megatron_trainer", "fairseq.options"),
+    *("fairseq.sequence_generator", "fairseq.sequence_scorer", "fairseq.trainer"),
+    *("hydra.experimental", "matplotlib.figure", "rich.progress", "sacrebleu", "sacremoses"),
+    *("sentencepiece", "subword_nmt.apply_bpe", "torch._dynamo", "torch.distributed.fsdp"),
 )
 
 
 def load() -> None:
-    """Import `MODULES`, and prepare hydra."""
+    """Import `MODULES`, and have hydra compose options once, which fills its parser's caches."""
     for name in MODULES:
         importlib.import_module(name)
-    prepare_hydra()
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from fairseq.options import get_training_parser, parse_args_and_arch
+
+    words = [
+        "data",
+        "--arch",
+        "transformer",
+        "--optimizer",
+        "adam",
+        "--lr-scheduler",
+        "inverse_sqrt",
+    ]
+    convert_namespace_to_omegaconf(parse_args_and_arch(get_training_parser(), words))
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20)  # looking for garbage took a twelfth of the time
-
-
-def prepare_hydra() -> None:
-    """Shorten the composition of fairseq's options, half of the time of many commands.
-
-    The usual options are parsed here. hydra would copy the store of all options each time, though
-    it copies what it takes out, and read sources to find the caller, which is always fairseq. It
-    would also compose options of its own, which it drops here, and take each value for a group.
-    """
-    from fairseq import options
-    from fairseq.dataclass import utils
-    from hydra._internal.defaults_list import create_defaults_list
-    from hydra.core.config_store import ConfigStore
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from omegaconf import OmegaConf
-
-    def compose(name: str, overrides: list[str], strict: bool) -> Any:
-        loader = GlobalHydra.instance().hydra.config_loader
-        words, repository = loader._parse_overrides_and_create_caching_repo(name, overrides)
-        values = [word for word in words if "." in word.key_or_group]
-        groups = [word for word in words if "." not in word.key_or_group]
-        defaults = create_defaults_list(repository, name, groups, False, False).defaults
-        composed = loader._compose_config_from_defaults_list(defaults, repository)
-        OmegaConf.set_struct(composed, True)  # an unknown value is an error
-        loader._apply_overrides_to_config(values, composed)
-        OmegaConf.set_struct(composed, strict)
-        del composed["hydra"]
-        return composed
-
-    initialize = importlib.import_module("hydra.initialize")
-    caller = utils.__file__, utils.__name__
-    initialize.detect_calling_file_or_module_from_stack_frame = lambda _: caller
-    ConfigStore.__deepcopy__ = lambda self, memo: self
-    parse = OverridesParser.parse_rule
-    parsed = functools.cache(lambda *words: parse(OverridesParser.create(), *words))
-    OverridesParser.parse_rule = lambda self, *words: copy.copy(parsed(*words))
-    utils.compose = compose
-    line = "data --arch transformer --optimizer adam --lr-scheduler inverse_sqrt --cpu"
-    args = options.parse_args_and_arch(options.get_training_parser(), line.split())
-    OverridesParser.create().parse_overrides(utils.override_module_args(args)[0])
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
