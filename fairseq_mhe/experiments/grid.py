@@ -28,8 +28,12 @@ class TableGrid(Grid):
         """Return the SLURM jobs that together do what the grid does, but write no table."""
 
     @abstractmethod
+    def lines(self) -> Sequence[object]:
+        """Return that for which the table can have lines now."""
+
+    @abstractmethod
     def tabulate(self) -> None:
-        """Write the table of the finished jobs, and print it; UserError if none is finished."""
+        """Write the table of what is finished, and print it."""
 
     def run(self, options: SlurmOptions) -> None:
         """Train and score the unfinished jobs and print the table, or submit them to SLURM."""
@@ -39,8 +43,12 @@ class TableGrid(Grid):
         failures: dict[str, str] = {}
         if not options.finished_only:
             failures = train_grid(self)
-        if not options.no_table and (self.split()[0] or not failures):
-            self.tabulate()
+        if not options.no_table:
+            if self.lines():
+                self.tabulate()
+            elif not failures:
+                advice = "wait for its jobs, or leave --finished-only out"
+                raise UserError(f"no model of {self.out} is finished yet: {advice}")
         raise_failures(failures, self.total)
 
 
@@ -74,10 +82,3 @@ def raise_failures(failures: dict[str, str], total: int) -> None:
         f"{len(failures)} of {total} models failed, for the reasons above; the same command tries "
         "them again"
     )
-
-
-def check_any_finished(finished: Sequence[object], grid: Grid) -> None:
-    """Raise UserError if a table would be empty."""
-    if not finished:
-        advice = "wait for its jobs, or leave --finished-only out"
-        raise UserError(f"no model of {grid.out} is finished yet: {advice}")

@@ -11,7 +11,7 @@ from fairseq_mhe.common.arguments import add_options, from_options, integer, see
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, read_json
 from fairseq_mhe.common.tables import listed
-from fairseq_mhe.experiments.grid import TableGrid, check_any_finished, shared_fields
+from fairseq_mhe.experiments.grid import TableGrid, shared_fields
 from fairseq_mhe.experiments.recipe import add_overrides
 from fairseq_mhe.experiments.table import kinds
 from fairseq_mhe.models.build import build_on_meta
@@ -191,7 +191,7 @@ class LanguageGrid(TableGrid):
             jobs.append(plan_finetuning(*own, self.finetuning, self.devices))
         return jobs
 
-    def finished_kinds(self) -> list[str]:
+    def lines(self) -> list[str]:
         """Return the kinds of which all jobs have scores."""
         finished = []
         for kind in self.kinds:
@@ -203,7 +203,7 @@ class LanguageGrid(TableGrid):
 
     def slurm_jobs(self) -> list[SlurmJob]:
         """Return one SLURM job for each kind: it trains all models of the kind."""
-        finished = self.finished_kinds()
+        finished = self.lines()
         jobs = []
         for kind in self.kinds:
             words = [*self.words, "--kinds", kind, "--no-table"]
@@ -212,8 +212,7 @@ class LanguageGrid(TableGrid):
 
     def tabulate(self) -> None:
         """Write the table, JSON and picture of the finished kinds, and print the table."""
-        finished = self.finished_kinds()
-        check_any_finished(finished, self)
+        finished = self.lines()
         rows = [self._values(kind) for kind in finished]
         notes = self._notes(finished[0])
         if unfinished := [kind for kind in self.kinds if kind not in finished]:

@@ -10,7 +10,7 @@ from typing import Any
 from fairseq_mhe.common.arguments import from_options
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import machine, software
-from fairseq_mhe.experiments.grid import TableGrid, check_any_finished
+from fairseq_mhe.experiments.grid import TableGrid
 from fairseq_mhe.experiments.start import make_start
 from fairseq_mhe.experiments.study import Study, Variant, read_study
 from fairseq_mhe.experiments.table import (
@@ -59,6 +59,7 @@ def run_study(args: Namespace) -> None:
         words=[*words, "--data", str(data)],
         converts=not (slurm.submits or slurm.finished_only),
     )
+    grid.scoring.check(grid.data)
     grid.say_batches([grid.recipe])
     grid.run(slurm)
 
@@ -156,6 +157,9 @@ class StudyGrid(TranslationGrid, TableGrid):
                 jobs.append(SlurmJob(name, [*self.words, *own], is_finished))
         return jobs
 
+    def lines(self) -> list[str]:
+        return list(self.cells())
+
     def cells(self) -> dict[str, Cell]:
         """Return the results of each variant that is finished with all seeds."""
         cells = {}
@@ -171,7 +175,6 @@ class StudyGrid(TranslationGrid, TableGrid):
         """Write the table, JSON and picture of the finished variants, and print the table."""
         study = self.study
         cells = self.cells()
-        check_any_finished(list(cells), self)
         check_scored_alike(list(cells.values()))
         variants = {variant.name: variant for variant in study.variants}
         rows = variant_rows(cells, {name: variants[name].reference for name in cells})

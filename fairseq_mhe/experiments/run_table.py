@@ -63,6 +63,7 @@ def run_table(args: Namespace) -> None:
         words=words_with_copied_recipe(args) if slurm.submits else (),
         tabulates=not slurm.no_table,
     )
+    grid.scoring.check(grid.data)
     grid.plan()  # for its UserError, before anything is said
     grid.say_batches(recipes)
     grid.run(slurm)

@@ -13,12 +13,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, write_text
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments.evaluate import print_scores
-from fairseq_mhe.experiments.grid import (
-    TableGrid,
-    check_any_finished,
-    raise_failures,
-    shared_fields,
-)
+from fairseq_mhe.experiments.grid import TableGrid, raise_failures, shared_fields
 from fairseq_mhe.experiments.recipe import add_overrides
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
@@ -132,13 +127,13 @@ class Cells(TranslationGrid, TableGrid):
             jobs.append(SlurmJob(job.name, [*self.words, *cell], self.finished(job)))
         return jobs
 
-    def write(self) -> tuple[Table, str]:
-        """Write table and samples.md of the finished jobs, and return the table and the samples.
+    def lines(self) -> list[Job]:
+        finished, _ = self.split()
+        return finished
 
-        Raises UserError if no job is finished.
-        """
+    def write(self) -> tuple[Table, str]:
+        """Write table and samples.md of the finished jobs, and return the table and the samples."""
         finished, waiting = self.split()
-        check_any_finished(finished, self)
         cells = gather([job.folder for job in finished], self.scoring.subset)
         unfinished = [job.name for job in waiting]
         table = write_table(cells, self.out, self.title, unfinished)
@@ -170,11 +165,9 @@ def recipe_options(args: Namespace) -> TranslationRecipe:
 
 
 def translation_fields(args: Namespace, data: Path) -> Json:
-    """Return the fields of a `TranslationGrid`; UserError for a data set that ``data`` lacks."""
-    scoring: ScoringOptions = from_options(ScoringOptions, args)
-    opened = open_data(data)
-    scoring.check(opened)
-    return {**shared_fields(args), "data": opened, "scoring": scoring}
+    """Return the fields of a `TranslationGrid`."""
+    scoring = from_options(ScoringOptions, args)
+    return {**shared_fields(args), "data": open_data(data), "scoring": scoring}
 
 
 def words_with_copied_recipe(args: Namespace) -> list[str]:
@@ -214,6 +207,8 @@ def train(args: Namespace) -> None:
         trains_only=not args.evaluate,
         tabulates=False,
     )
+    if args.evaluate:
+        grid.scoring.check(grid.data)
     (job,) = grid.plan()
     grid.say_batches([recipe])
     raise_failures(train_grid(grid), 1)

@@ -1,11 +1,13 @@
 """How options change a recipe, and what is refused before anything is trained."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.experiments import table
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import DeviceOptions, precision
@@ -60,8 +62,13 @@ def test_impossible_options_are_refused(
         chosen("base", "--recipe", "nowhere.yaml")
     words = ["run-table", "--rows", "", "--data", str(SMALL / "data"), "--out", str(tmp_path)]
     assert "unknown row ''" in refused(*words), "not the paper's seven"
-    words = ["train", "tiny", "mha", "--data", str(SMALL / "data"), "--out", str(tmp_path)]
-    assert "which do not fit in a mini-batch of 8: give" in refused(*words, "--max-tokens", "8")
+    data = Path(shutil.copytree(SMALL / "data", tmp_path / "data"))
+    manifest = read_json(data / "manifest.json")
+    del manifest["lines"]["test"]
+    write_json(data / "manifest.json", manifest)
+    words = ["train", "tiny", "mha", "--data", str(data), "--out", str(tmp_path)]
+    assert "mini-batch of 8: give" in refused(*words, "--max-tokens", "8"), "test is not needed"
+    assert "--subset" in refused(*words, "--evaluate")
 
     def missing(tokenize: str) -> None:
         if "mecab" in tokenize:

@@ -1,7 +1,6 @@
 """The table shows what the runs reached, with the documented keys, and refuses unlike runs."""
 
 import csv
-import itertools
 import json
 import math
 import re
@@ -35,6 +34,7 @@ DOCUMENTED_KEYS = {
     *("bleu", "chrf", "prr", "p_value", "tokens_per_second", "sentences_per_second"),
     *("signature", "valid_loss"),
 }
+TOKENISED = {"score": 31.0, "signature": "tok:none"}
 GERMAN = TextSpec("en", "de", "none", "bpe")
 
 
@@ -174,6 +174,8 @@ def test_columns_and_their_notes_are_there_if_they_say_something(
 ) -> None:
     one, other = make_run("mha", 2), make_run("mha", 6, seed=2)
     base = make_run("mha", 2, row="base")
+    for run in (one, other, base):
+        change(run.folder / "test" / "scores.json", "tokenised", to=TOKENISED)
     for runs, present, absent in (
         ([one], {"attention"}, {"row", "sd", "seeds", "paper"}),
         ([one, other], {"attention", "sd", "seeds"}, {"row"}),
@@ -226,8 +228,8 @@ def test_the_papers_rows_have_its_numbers_beside_ours_in_every_format(
     make_run: MakeRun, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Line breaks in title and names must not break any format; LaTeX must be escaped."""
-    models = itertools.product(("base", "12h"), (("mha", 2), ("mhe_mul", 5)))
-    runs = [make_run(*cell, row=row) for row, cell in models]
+    runs = [make_run("mha", 2, row="base"), make_run("mhe_mul", 5, row="base")]
+    runs += [make_run("mha", 4, row="12h"), make_run("mhe_mul", 5, row="12h")]
     counts = (18_874_368, 4_886_784, 42_467_328, 13_312_512)
     own = {"arch": "own", "encoder_ffn_embed_dim": 1024}  # neither this nor width 48 is the paper's
     monkeypatch.setitem(ARCHITECTURES, "own", partial(TRANSLATION.configure, ROWS["base"]))
@@ -236,6 +238,7 @@ def test_the_papers_rows_have_its_numbers_beside_ours_in_every_format(
         change(run.counts, "attention_parameters", to=count)
         for key, to in changed.items():
             change(run.folder / "config.json", "settings", "options", key, to=to)
+        change(run.folder / "test" / "scores.json", "tokenised", to=TOKENISED)
     cells = gather(run.folder for run in runs)
     write_table(cells, tmp_path / "out", "A title,\n1% & more", ["big-mha\n\\input{run}"])
 
@@ -246,6 +249,7 @@ def test_the_papers_rows_have_its_numbers_beside_ours_in_every_format(
     assert re.search(r"\| 12h +\| mhe_mul +\| +13,312,512 \| +13\.31 \|", text("md"))
     assert re.search(r"\| 12h +\| +12 \| +768 \| +12 \| +64 \|", text("md")), "sizes"
     assert "left out: big-mha" in notes(text("md"))
+    assert "tokenised BLEU" in headings(text("md"))
     latex = text("tex")
     assert latex.startswith("% A title, 1% & more\n% Needs")
     assert r"mhe\_mul" in latex
@@ -258,6 +262,8 @@ def test_the_papers_rows_have_its_numbers_beside_ours_in_every_format(
     assert [float(row["bleu"]) for row in rows] == [each["bleu"] for each in values]
     assert [row["paper_bleu"] for row in rows] == ["", "", "25.7", "24.2"]
     assert [each["head_width"] for each in values] == [64, 48, 64, 64]
+    for mha, mhe in (values[:2], values[2:]):
+        assert mhe["prr"] == pytest.approx(100 * mhe["bleu"] / mha["bleu"], abs=0.01), "of its row"
     assert (values[-1]["updates"], values[-1]["dropout"]) == (40, 0.1), "as trained"
     assert [values[-1][name] for name in ("paper_parameters", "paper_prr")] == ["13.31", 94.2]
 

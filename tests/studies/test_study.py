@@ -25,6 +25,7 @@ from tests.fixtures.trained import TABLE_SIZE, snapshot
 STUDIES = {path.stem: path for path in (REPOSITORY / "scripts" / "studies").glob("*.yaml")}
 TINY = recipe("tiny").training.options
 Words = Callable[..., list[str]]
+Patch = pytest.MonkeyPatch
 pytestmark = pytest.mark.early
 
 
@@ -132,19 +133,30 @@ def test_slurm_jobs_train_the_variants_that_start_from_one_model(
 ) -> None:
     """Each model is in one job alone: two jobs once trained the reference at the same time."""
     out = references
-    variants = {"mqa": {}, "tuned": {"attention": "mqa", "updates": 0, "start": {"variant": "mqa"}}}
-    line = words(write_study(tmp_path / "mine.yaml", variants), out)
+    variants = {"sha": {}, "mqa": {}}
+    variants["tuned"] = {"attention": "mqa", "updates": 0, "start": {"variant": "mqa"}}
+    line = words(write_study(tmp_path / "mine.yaml", variants, reference="sha"), out)
     assert cli.main([*line, "--slurm-dry-run"]) == 0
-    assert "1 of 2 models" in capsys.readouterr().out, "mha is finished"
+    assert "2 of 3 models" in capsys.readouterr().out, "mha is finished"
     assert not list(out.glob("start-*"))
     script = str(out / "slurm" / "job.sh")
-    assert subprocess.run(["bash", script, "0"]).returncode == 0
+    assert subprocess.run(["bash", script, "1"]).returncode == 0
     scored = {path.parts[-3] for path in out.glob("*/test/scores.json")}
     kinds = ("mha", "mhe_mul", "mqa", "tuned")
     assert scored == {f"tiny-{kind}-seed1" for kind in kinds}
     assert not (out / "mine.md").exists()
     assert cli.main([*line, "--slurm-dry-run"]) == 0
-    assert "all 2 models are finished" in capsys.readouterr().out
+    assert "1 of 3 models" in capsys.readouterr().out
+
+
+def test_failures_are_told_even_if_no_variant_is_whole(
+    references: Path, words: Words, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
+) -> None:
+    failures = {"tiny-mha-seed2": "the disk is full"}
+    monkeypatch.setattr("fairseq_mhe.experiments.grid.train_grid", lambda grid: failures)
+    line = words(STUDIES["kinds"], references, "--only", "mha", "--seeds", "1,2")
+    assert cli.main(line) == 2
+    assert "the disk is full" in capsys.readouterr().err
 
 
 def test_a_share_of_a_training_shortens_warm_up_and_intervals() -> None:
