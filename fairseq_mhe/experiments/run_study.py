@@ -186,9 +186,9 @@ class StudyGrid(TranslationGrid, TableGrid):
         if unfinished:
             notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
         seeds = seed_words(study.seeds)
-        title = (
-            f"{study.question} {self.recipe.row}, data {self.data.folder.name}; {seeds}"
-        )
+        pairs = self.data.manifest["lines"]["train"]
+        corpus = f"{'-'.join(self.data.languages)}, {pairs:,} pairs"
+        title = f"{study.question} {self.recipe.row}, {corpus}; {seeds}"
         plot_study(rows, self.out / f"{study.name}.png", title)
         plot_study_costs(rows, self.out / f"{study.name}-costs.png", title)
         results = {
