@@ -1,9 +1,7 @@
 """A bundle: one folder that holds all that a model needs to translate (docs/deploy.md)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input, read_json, sha256, write_text
@@ -31,7 +29,7 @@ class Bundle:
 
 
 def open_bundle(folder: Path) -> Bundle:
-    """Read bundle.json and the subword model, and compare all files with their checksums.
+    """Read bundle.json, and compare all files with their checksums.
 
     Raises UserError if one is missing or damaged, or of a newer version.
     """
@@ -49,36 +47,10 @@ def open_bundle(folder: Path) -> Bundle:
             f"{folder / SUMS} lists {listed} files of {config['files']}, so it is cut"
         )
         raise UserError(f"{problem}: get the bundle again")
-    try:
-        text = TextProcessing(TextSpec.read(config["text"]), folder)
-        check_input(text.model.path, "get the bundle again")
-        text.segment([""])  # loads the subword model
-        text.plain([""])
-        format = _of_type(str, "format", config["format"])
-        source, target = config["positions"]
-        positions = _of_type(int, "positions", source), _of_type(int, "positions", target)
-        return Bundle(folder, format, text, _decoding(config["decoding"]), positions)
-    except UserError:  # it says more
-        raise
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error!r}): get the bundle again") from None
-
-
-def _decoding(values: Mapping[str, Any]) -> Decoding:
-    decoding = Decoding(**values)
-    for field in fields(Decoding):
-        types = (int, float) if field.type is float else int
-        _of_type(types, field.name, getattr(decoding, field.name))
-    if min(decoding.beam, decoding.max_tokens) < 1:
-        raise ValueError("beam and max_tokens are at least 1")
-    return decoding
-
-
-def _of_type(types: Any, name: str, value: Any) -> Any:
-    """Return ``value``, or raise TypeError if it is of none of the types; True is no number."""
-    if not isinstance(value, types) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}")
-    return value
+    text = TextProcessing(TextSpec.read(config["text"]), folder)
+    source, target = config["positions"]
+    decoding = Decoding(**config["decoding"])
+    return Bundle(folder, config["format"], text, decoding, (source, target))
 
 
 def write_sums(folder: Path) -> None:

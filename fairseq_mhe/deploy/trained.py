@@ -88,24 +88,20 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
 
 
 def read_bundle(bundle: Bundle) -> Trained:
-    """Open a bundle of the format fairseq; raises UserError if a file is missing or damaged."""
+    """Open a bundle of the format fairseq, whose checksums `open_bundle` has compared.
+
+    Raises UserError for a kind of attention that is not registered.
+    """
     folder = bundle.folder
     check_no_colon(folder)
     data = DataFolder(folder, bundle.text.languages)
-    try:
-        with safe_open(folder / WEIGHTS, "pt") as stored:
-            weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-            for name, stored_name in stored.metadata().items():
-                weights[name] = weights[stored_name]
-        options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
-        state = {"cfg": {"model": options}, "model": weights}
-        source = source_of(folder / WEIGHTS, state)
-        task = task_of(data, source, is_known=True)
-    except Exception as error:  # each kind of damage raises another one
-        why = str(error.__cause__ or error)
-        # The message about an unknown kind of attention has advice: --user-dir.
-        advice = "" if "--user-dir" in why else ": get the bundle again"
-        raise UserError(f"{folder} cannot be read ({why}){advice}") from None
+    with safe_open(folder / WEIGHTS, "pt") as stored:
+        weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+        for name, stored_name in stored.metadata().items():
+            weights[name] = weights[stored_name]
+    options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
+    source = source_of(folder / WEIGHTS, {"cfg": {"model": options}, "model": weights})
+    task = task_of(data, source, is_known=True)
     return Trained(source, bundle.text, task, data, bundle.decoding)
 
 

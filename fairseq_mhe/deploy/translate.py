@@ -63,8 +63,6 @@ def run(args: Namespace) -> None:
     if out:
         check_output(out, *args.files)
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files or ["-"]]
-    if STANDARD_INPUT in paths and sys.stdin is None:
-        raise UserError("standard input is closed: give a file")
     streams = [
         p for p in paths if p is STANDARD_INPUT or p.is_fifo() or p.is_char_device()
     ]

@@ -206,36 +206,19 @@ def test_the_card_has_the_facts_of_the_run_and_of_the_options(
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("file", "changes", "named"),
     [
-        ("model.safetensors", "get the bundle again"),
-        ("model.bin", "get the bundle again"),
-        ("dict.en.txt", "it has 4"),
-        ("bpe.codes", "bpe.codes is no subword model"),
-        ({"format": None}, "bundle.json has no 'format'"),
-        ({"decoding": {"beams": 5}}, "'beams'"),
-        ({"decoding": {"beam": "5"}}, "beam is '5'"),
-        ({"decoding": {"beam": 0}}, "beam and max_tokens are at least 1"),
-        ({"positions": [64]}, "bundle.json is damaged"),
-        ({"positions": [64, "64"]}, "positions is '64'"),
-        ({"text": {"subword": "bpe"}}, "bundle.json has no 'source_lang'"),
-        ({"text": "bpe"}, "bundle.json is damaged"),
-        ({"version": VERSION + 1}, "update fairseq-mhe"),
-        ({"format": "huggingface"}, "bundle for huggingface"),
+        (CONFIG, {"version": VERSION + 1}, "update fairseq-mhe"),
+        (CONFIG, {"format": "huggingface"}, "bundle for huggingface"),
+        ("config.json", {"attention": "mine"}, "--user-dir"),
     ],
 )
-def test_a_wrongly_made_bundle_is_refused(
-    exported: Path, for_ctranslate2: Path, tmp_path: Path, changes: Any, named: str
+def test_a_bundle_of_another_program_is_refused(
+    exported: Path, tmp_path: Path, file: str, changes: dict[str, Any], named: str
 ) -> None:
-    """Its checksums are right, but a file is empty, or bundle.json has other values."""
-    whole = for_ctranslate2 if changes == "model.bin" else exported
-    bundle = Path(shutil.copytree(whole, tmp_path / "my bundle"))
-    if isinstance(changes, str):
-        (bundle / changes).write_bytes(b"")
-    else:
-        config = {**json.loads((bundle / CONFIG).read_text()), **changes}
-        present = {key: value for key, value in config.items() if value is not None}
-        (bundle / CONFIG).write_text(json.dumps(present))
+    bundle = Path(shutil.copytree(exported, tmp_path / "my bundle"))
+    config = {**json.loads((bundle / file).read_text()), **changes}
+    (bundle / file).write_text(json.dumps(config))
     write_sums(bundle)
     with refuses(bundle, named):
         Translator.load(bundle)

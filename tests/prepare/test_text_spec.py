@@ -3,13 +3,9 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.text_spec import TextSpec
-from tests.fixtures.refusals import refuses
 from tests.fixtures.small_runs import SMALL
 
 SPEC = TextSpec("en", "de", "moses", "bpe", punctuation=True)
@@ -22,12 +18,3 @@ def test_a_folder_of_version_0_2_has_its_spec(tmp_path: Path) -> None:
     manifest["options"] |= {"punctuation": True, "lowercase": False}  # as version 0.3 has them
     (folder / "manifest.json").write_text(json.dumps(manifest))
     assert open_data(folder).spec == SPEC
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("tokenizer", "spacy"), ("subword", 3), ("lowercase", "no"), ("source_lang", None)],
-)
-def test_other_values_are_refused(name: str, value: Any) -> None:
-    with refuses(name, repr(value)):
-        TextSpec.read({**SPEC.stored, name: value})
