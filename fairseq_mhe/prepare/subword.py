@@ -17,6 +17,7 @@ from subword_nmt import apply_bpe
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.parallel import map_blocks
 from fairseq_mhe.prepare.text import lines_of, read_lines
 
@@ -48,7 +49,10 @@ def _count(block: bytes) -> Counter[str]:
 
 
 def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
-    """Write BPE merges (Sennrich et al. 2016) to ``path``; UserError if no word can be merged."""
+    """Write BPE merges (Sennrich et al. 2016) to ``path``; warn if the text has fewer of them.
+
+    UserError if no word can be merged.
+    """
     if max(map(len, words), default=0) < 2:
         problem = "no word of two letters to learn BPE from"
         raise UserError(f"{problem}: check the text")
@@ -57,6 +61,12 @@ def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
     stream = sys.stderr if sys.stderr.isatty() else io.StringIO()
     with path.open("w", encoding="utf-8") as codes, redirect_stderr(stream):
         learn_bpe(counts, codes, merges, is_dict=True)
+    learned = path.read_text("utf-8").count("\n") - 1  # the first line is a version
+    if learned < merges:
+        say(
+            f"warning: the text has only {learned:,} of {merges:,} BPE merges, so nearly all of "
+            "its words stay whole: --vocab-size 4000 suits some ten thousand pairs"
+        )
 
 
 def learn_sentencepiece(texts: Sequence[Path], pieces: int, path: Path) -> None:
