@@ -7,11 +7,10 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.attention.few_shapes import Linear
-from fairseq_mhe.attention.fused import attend
+from fairseq_mhe.attention.fused import Attended, attend
 from fairseq_mhe.attention.masks import Mask
 from fairseq_mhe.attention.options import HEAD_DIM, Option
 from fairseq_mhe.attention.plain_heads import PlainHeads
-from fairseq_mhe.attention.reference import Attended
 from fairseq_mhe.common.errors import UserError
 
 #: fairseq's Xavier gain: three (C, C) projections start like the parts of one (3 C, C) matrix.

@@ -22,9 +22,8 @@ from torch.nn.functional import pad
 from fairseq_mhe.attention import equations
 from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.filters import TAPS, filtered
-from fairseq_mhe.attention.fused import attend_scores, scores_of
+from fairseq_mhe.attention.fused import Attended, attend_scores, scores_of
 from fairseq_mhe.attention.options import shared_init
-from fairseq_mhe.attention.reference import Attended
 
 
 class MHAConv(Attention):

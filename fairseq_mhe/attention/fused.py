@@ -9,7 +9,7 @@ queries, S keys, and R = N / B * H / Hk * T query vectors that read the same key
 
 import math
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_mhe.attention import few_shapes
 from fairseq_mhe.attention.masks import CausalMask, Mask, hide, joined
-from fairseq_mhe.attention.reference import Attended, attend_reference
 
 _VECTOR_SIZE = 16  # float32 numbers in the longest vector register, AVX-512's
 _FUSED_BF16_KEYS = 512  # with fewer keys the CPU's fused kernel trains slowly in bfloat16
@@ -31,6 +30,13 @@ _WITHOUT_CUDNN = [
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
+
+
+class Attended(NamedTuple):
+    """What attention returns."""
+
+    heads: Tensor  # (N, H, T, dv)
+    weights: Tensor | None = None  # (N, H, T, S), before dropout; None if nobody asked
 
 
 def attend(
@@ -46,18 +52,20 @@ def attend(
 ) -> Attended:
     """Return softmax(Q_i K_i^T * scale + mask) V_i of each head as `attend_reference`, but fast.
 
-    Arguments are those of `attend_reference`. ``need_weights``: return the weights, too.
+    Arguments are those of `attend_reference`. ``dropout``: probability of dropping a weight, 0
+    outside training. ``need_weights``: return the weights, too.
     """
     masks: dict[str, Any] = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask}
-    if need_weights:
-        return attend_reference(query, key, value, scale=scale, dropout=dropout, **masks)
-    if _fusible(query, key, value, dropout):
+    if not need_weights and _fusible(query, key, value, dropout):
         heads = _attend_fused(query, key, value, scale=scale, dropout=dropout, **masks)
         return Attended(heads[..., : value.size(3)])
-    if few_shapes.compiles_each_shape(query) and dropout == 0 and len(query) == len(key):
+    few = few_shapes.compiles_each_shape(query) and len(query) == len(key)
+    if few and dropout == 0 and not need_weights:
         return Attended(few_shapes.attend(query, key, value, scale=scale, **masks))
     scores = scores_of(query, key, scale)
-    return attend_scores(scores, value, dropout=dropout, **masks)
+    return attend_scores(
+        scores, value, need_weights=need_weights, dropout=dropout, **masks
+    )
 
 
 def scores_of(query: Tensor, key: Tensor, scale: float) -> Tensor:

@@ -19,8 +19,8 @@ from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, join_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads
 from fairseq_mhe.attention.few_shapes import linear
+from fairseq_mhe.attention.fused import Attended
 from fairseq_mhe.attention.plain_heads import PlainHeads
-from fairseq_mhe.attention.reference import Attended
 
 
 class _HeadEmbeddingAttention(Attention):

@@ -1,19 +1,9 @@
 """The attention product as its equation reads; the tests compare the fused calls with it."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from fairseq_mhe.attention.masks import Mask, hide
-
-
-class Attended(NamedTuple):
-    """What attention returns."""
-
-    heads: Tensor  # (N, H, T, dv)
-    weights: Tensor | None = None  # (N, H, T, S), before dropout; None if nobody asked
 
 
 def attend_reference(
@@ -24,16 +14,16 @@ def attend_reference(
     scale: float,
     key_padding_mask: Tensor | None = None,
     attn_mask: Mask | None = None,
-    dropout: float = 0.0,
-) -> Attended:
-    """Return softmax(Q_i K_i^T * scale + mask) V_i of each head, with copies of shared heads.
+) -> tuple[Tensor, Tensor]:
+    """Return softmax(Q_i K_i^T * scale + mask) V_i of each head, (N, H, T, dv), and the weights.
+
+    Shared heads are copied.
 
     Args:
         query: (N, H, T, dk). key: (B, Hk, S, dk). value: (B, Hv, S, dv). Hk and Hv divide H.
         B divides N: the N / B hypotheses of a sentence are neighbours and share its keys.
         key_padding_mask: (B, S), true where a key is padding.
         attn_mask: (T, S), true or -inf where a query must not look; or a `CausalMask`.
-        dropout: probability of dropping a weight; 0 outside training.
     """
     rows, num_heads = query.shape[:2]
     key = _copied(key, rows, num_heads)  # (N, H, S, dk)
@@ -42,8 +32,7 @@ def attend_reference(
     scores = hide(scores, key_padding_mask, attn_mask)
     precise = torch.promote_types(scores.dtype, torch.float32)  # as fairseq's softmax
     weights = scores.softmax(dim=-1, dtype=precise).to(scores.dtype)
-    dropped = F.dropout(weights, dropout) if dropout else weights
-    return Attended(dropped @ value, weights)
+    return weights @ value, weights
 
 
 def _copied(x: Tensor, rows: int, num_heads: int) -> Tensor:

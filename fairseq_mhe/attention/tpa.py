@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
-from fairseq_mhe.attention.fused import weights_of
+from fairseq_mhe.attention.fused import Attended, weights_of
 from fairseq_mhe.attention.options import Option
-from fairseq_mhe.attention.reference import Attended
 
 _RANK_HELP = (
     "vectors of a position that all heads share, for keys and for values (default: 1)"

@@ -35,7 +35,7 @@ _SCALES = re.compile(r"\.(c_attn|w_resid|(attn_ln|ffn_layernorm)\.weight)$")
 
 
 def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """Return the float32 state of a fairseq model that computes the same; UserError if none can."""
+    """Return the state of a fairseq model that computes the same; UserError if none can."""
     if any(_SCALES.search(name) for name in model.state_dict()):
         raise UserError(
             "a model with --scale-heads, --scale-attn, --scale-fc or --scale-resids has no stock "
@@ -48,12 +48,12 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
 def with_sublayers(
     model: nn.Module, new: Mapping[str, Mapping[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """Return a model's state, in float32 but for ``new`` parameters of all attention sublayers."""
+    """Return a model's state with ``new`` parameters of all attention sublayers."""
     replaced = tuple(f"{name}." for name in new)
     state = {}
     for name, value in model.state_dict().items():
         if not name.startswith(replaced):
-            state[name] = value.float() if value.is_floating_point() else value
+            state[name] = value
     for sublayer, parameters in new.items():
         for name, value in parameters.items():
             state[f"{sublayer}.{name}"] = value
