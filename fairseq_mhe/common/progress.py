@@ -46,6 +46,7 @@ class Board:
         self._unit = unit and f" {unit}"
         self.state = ""
         self._warned: set[tuple[str, str]] = set()
+        self._printed: list[str] = []  # the last lines of `print_lines`
         # A terminal shows the board at once; elsewhere the first lines come after an interval.
         self._shown = 0.0 if self._terminal else time.monotonic()
         self._progress = Progress(
@@ -115,11 +116,15 @@ class Board:
                 self.print_lines()
 
     def print_lines(self) -> None:
-        """Print how many of the ``names`` are done, and a line for each unfinished row."""
+        """Print how many of the ``names`` are done, and a line for each unfinished row.
+
+        Print nothing if nothing has changed since the last time.
+        """
         tasks = self._progress.tasks
+        lines = []
         if self._planned:
             finished = sum(task.fields["state"] == _DONE for task in tasks)
-            self.say(f"  {finished} of {len(tasks)} done")
+            lines.append(f"  {finished} of {len(tasks)} done")
         for task in tasks:
             if task.fields["state"] != _DONE and task.completed < (task.total or 0):
                 note = task.fields["note"] and f", {task.fields['note']}"
@@ -127,7 +132,10 @@ class Board:
                 remaining: object = "not known yet"
                 if seconds is not None:
                     remaining = timedelta(seconds=round(seconds))
-                self.say(f"{self._line(task)}{note}, left: {remaining}")
+                lines.append(f"{self._line(task)}{note}, left: {remaining}")
+        if lines and lines != self._printed:
+            self.say("\n".join(lines))
+        self._printed = lines
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)

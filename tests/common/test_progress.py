@@ -65,3 +65,13 @@ def test_lines_come_every_15_seconds_and_once_at_the_end(now: list[float]) -> No
         "  learn: 30/40 lines, left: 0:00:10",
         "  learn: 40/40 lines, took 0:00:40",
     ]
+
+
+def test_a_row_that_stands_still_is_printed_once(now: list[float]) -> None:
+    console = screen(terminal=False)
+    with Board(names=["a", "b"], console=console) as board:
+        board.add("a", 1000)
+        for _ in range(4):
+            now[0] += 15
+            board.tick()
+    assert text_of(console).splitlines() == ["  0 of 2 done", "  a: 0/1000, left: not known yet"]
