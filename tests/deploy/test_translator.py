@@ -311,6 +311,17 @@ def test_weights_that_are_finite_but_huge_are_named(tmp_path: Path, engine: str)
         huge.translate(SOURCES[:1])
 
 
+def test_scores_that_overflow_are_named(translator: Translator) -> None:
+    """In fp16 on a GPU, CTranslate2 returns NaN."""
+
+    def translate(sentences: list[list[str]], *_: object) -> list[list[Translation]]:
+        return [[Translation("the", float("nan"))] for _ in sentences]
+
+    overflowing = Translator(translator.model, Mock(translate=translate))
+    with refuses("not finite"):
+        overflowing.translate(SOURCES[:1])
+
+
 def test_several_threads_may_share_a_translator(narrow: Translator) -> None:
     expected = narrow.translate(SOURCES)
     with ThreadPoolExecutor(3) as threads:
