@@ -41,8 +41,8 @@ def pretrain(args: Namespace) -> None:
     """Train or resume a language model, and print its validation loss and its run folder."""
     data = open_data(args.data, TEXT)
     fields = shared_fields(args)
-    where = fields["out"], fields["devices"]
-    job = pretraining(read_recipe(args), args.attention, args.seed, data, *where)
+    out, devices = fields["out"], fields["devices"]
+    job = pretraining(read_recipe(args), args.attention, args.seed, data, out, devices)
     _finish(job, **fields)
 
 
@@ -62,8 +62,8 @@ def finetune(args: Namespace) -> None:
     fields = shared_fields(args)
     recipe: FinetuningRecipe = from_options(FinetuningRecipe, args)
     recipe = replace(recipe, overrides=args.overrides)
-    where = fields["out"], recipe, fields["devices"]
-    job = plan_finetuning(args.model, task, args.seed, *where)
+    out, devices = fields["out"], fields["devices"]
+    job = plan_finetuning(args.model, task, args.seed, out, recipe, devices)
     _finish(job, **fields)
 
 

@@ -176,8 +176,8 @@ class LanguageGrid(TableGrid):
         """Return a kind's pre-training jobs: with tasks one, of seed 1, else one for each seed."""
         jobs = []
         for seed in self._seeds_of_pretraining:
-            own = self.recipe, kind, seed, self.data
-            jobs.append(pretraining(*own, self.out, self.devices))
+            job = pretraining(self.recipe, kind, seed, self.data, self.out, self.devices)
+            jobs.append(job)
         return jobs
 
     def finetunings(self, kind: str) -> list[Job]:
@@ -187,8 +187,10 @@ class LanguageGrid(TableGrid):
             return []
         jobs = []
         for task, seed in itertools.product(self.tasks, self.seeds):
-            own = model.folder, task, seed, self.out
-            jobs.append(plan_finetuning(*own, self.finetuning, self.devices))
+            job = plan_finetuning(
+                model.folder, task, seed, self.out, self.finetuning, self.devices
+            )
+            jobs.append(job)
         return jobs
 
     def lines(self) -> list[str]:

@@ -112,12 +112,13 @@ class StudyGrid(TranslationGrid, TableGrid):
         if variant.precision:
             fixed = replace(self.devices, precision=variant.precision)
             grid = replace(self, devices=fixed)
+        recipe = self.recipes[variant.name]
         jobs = []
         for seed in self.study.seeds:
             start = self._start(variant, seed) if variant.start else {}
             if start or not variant.start:
-                own = variant.name, variant.attention, seed, start
-                jobs.append(grid.job(self.recipes[variant.name], *own))
+                job = grid.job(recipe, variant.name, variant.attention, seed, start)
+                jobs.append(job)
         return jobs
 
     def _start(self, variant: Variant, seed: int) -> dict[str, str]:

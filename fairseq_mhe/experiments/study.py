@@ -130,6 +130,8 @@ def _read_variant(name: str, options: Mapping[str, Any], reference: str) -> Vari
         if kind not in KINDS:
             advice = f"set attention to one of {', '.join(KINDS)}"
             raise ValueError(f"the {place} attention of {name} is {kind!r}: {advice}")
+    if "start" in rest and len(set(attention.values())) > 1:
+        raise ValueError(f"{name} has a start: give one kind of attention for all places")
     own = {}
     for key in ("updates", "precision", "start", "reference"):
         if key in rest:

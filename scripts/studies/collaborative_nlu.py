@@ -50,8 +50,8 @@ def run(options: Options, command: str) -> None:
         starts = [decomposed(job, dim, options) for job in jobs]
         tuned = []
         for job in starts:
-            own = job.folder, tasks[job.settings["task"]], job.seed, options.out
-            tuned.append(plan_finetuning(*own, recipe, options))
+            task = tasks[job.settings["task"]]
+            tuned.append(plan_finetuning(job.folder, task, job.seed, options.out, recipe, options))
         finish_jobs(tuned, out=options.out, devices=options, command=command)
         size = attention_parameters(open_source(starts[0].last).model)
         for name, of_name in (("decomposed", starts), ("fine-tuned again", tuned)):

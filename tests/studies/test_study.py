@@ -23,6 +23,7 @@ from tests.fixtures.runs import REPOSITORY
 from tests.fixtures.trained import TABLE_SIZE, snapshot
 
 STUDIES = {path.stem: path for path in (REPOSITORY / "scripts" / "studies").glob("*.yaml")}
+MIXED = {"attention": "mha", "cross_attention": "mqa"}
 TINY = recipe("tiny").training.options
 Words = Callable[..., list[str]]
 Patch = pytest.MonkeyPatch
@@ -229,6 +230,7 @@ def test_bad_options_are_one_line(
         ({"x": {"attention": "mha", "lr": 3}}, {}, "x sets lr: give options of the recipe"),
         ({}, {"seeds": ["one"]}, "is no study: invalid literal"),
         ({"x": {"attention": "mha", "start": {"variant": "x"}}}, {}, "x starts from its own"),
+        ({"x": {**MIXED, "start": {"variant": "mha"}}}, {}, "x has a start: give one kind"),
     ],
 )
 def test_a_wrong_study_is_refused(
