@@ -1,11 +1,13 @@
 """The wheel holds the whole package; citation, changelog and docs state its version."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import fairseq
@@ -15,9 +17,11 @@ import yaml
 import fairseq_mhe
 from fairseq_mhe import cli
 from fairseq_mhe.common.system import EXTRAS
+from fairseq_mhe.prepare.corpora.command import CORPORA
 from tests.fixtures.processes import WITHOUT_FAIRSEQ, python
 
 REPOSITORY = Path(__file__).parents[1]
+CONVERT = ("ctranslate2", "tensorly")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -78,21 +82,48 @@ def test_each_optional_package_is_in_the_extra_that_its_message_names() -> None:
         assert any(re.match(rf"{package}\b", requirement) for requirement in listed), package
 
 
+#: Asks commands for help in a Python without some packages; prints the status and error of each.
+_HELP = """
+import contextlib, io, json, sys
+import fairseq_mhe_cli
+absent, lines = map(json.loads, sys.argv[1:])
+sys.modules.update(dict.fromkeys(absent))
+answers = {}
+for line in lines:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        with contextlib.redirect_stderr(io.StringIO()) as error:
+            try:
+                status = fairseq_mhe_cli.main([*line.split(), "--help"])
+            except SystemExit as end:
+                status = end.code
+    answers[line] = status or int(not printed.getvalue().startswith("usage: ")), error.getvalue()
+print(json.dumps(answers))
+"""
+
+
+def answers(absent: Iterable[str], lines: Iterable[str]) -> dict[str, tuple[int, str]]:
+    done = python(_HELP, json.dumps([*absent]), json.dumps([*lines]))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_every_command_has_help_without_the_packages_that_convert_needs() -> None:
+    lines = [*cli.SUBCOMMANDS, *(f"corpus {name}" for name in CORPORA)]
+    failed = {line: error for line, (status, error) in answers(CONVERT, lines).items() if status}
+    assert not failed
+
+
 def test_a_plain_installation_has_the_plugin_and_other_commands_name_their_extra() -> None:
     """The page lists the commands that need no extra."""
     page = (REPOSITORY / "docs" / "install.md").read_text(encoding="utf-8")
     (listed,) = re.findall(r"`fairseq-mhe` with (.*?)\.", page, re.DOTALL)
     absent = [package for package in EXTRAS if package != "scipy"]  # fairseq brings scipy
-    blocked = f"import sys; sys.modules.update(dict.fromkeys({absent}))"
     runs = set()
-    for name in cli.SUBCOMMANDS:
-        words = [name, "--help"]
-        main = f"import fairseq_mhe_cli; sys.exit(fairseq_mhe_cli.main({words}))"
-        done = python(f"{blocked}; {main}")
-        if done.returncode == 0:
+    for name, (status, error) in answers(absent, cli.SUBCOMMANDS).items():
+        if status == 0:
             runs.add(name)
         else:
-            assert re.fullmatch(r".*pip install 'fairseq-mhe\[\w+\]'\n", done.stderr), done.stderr
+            assert re.fullmatch(r".*pip install 'fairseq-mhe\[\w+\]'\n", error), error
     assert {*re.findall(r"`([\w-]+)`", listed)} <= runs
 
 

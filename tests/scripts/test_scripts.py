@@ -1,6 +1,5 @@
 """Every script has help without an installation, and passes all words to its command."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,6 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.bench.run import BENCHMARKS
 from fairseq_mhe.common.arguments import from_options
-from fairseq_mhe.prepare.corpora.command import CORPORA
-from tests.fixtures.processes import python
 from tests.scripts.conftest import REPOSITORY, Sandbox
 
 SCRIPTS = sorted(
@@ -49,33 +46,6 @@ def test_help_works_without_an_installation(sandbox: Sandbox, script: str) -> No
         assert words[3:] == ["fairseq_mhe_cli", command, "--help", "two words"]
     else:
         assert name in ("study", "test") or "data-prep" in name
-
-
-#: Asks every command for help, in a Python without the packages of the extra ``convert``.
-_HELP_WITHOUT = """
-import contextlib, io, runpy, sys
-sys.modules |= {"ctranslate2": None, "tensorly": None}
-for line in sys.argv[1:]:
-    sys.argv = [*line.split(), "--help"]
-    printed = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(printed):
-            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-    except SystemExit as ended:
-        assert not ended.code, (line, ended)
-    assert printed.getvalue().startswith("usage: "), line
-"""
-
-
-def test_every_command_has_help_without_the_extras() -> None:
-    """A command that imports ctranslate2 or tensorly at its start would fail here."""
-    lines = ["studies.serving", "studies.collaborative_nlu"]
-    lines += [f"fairseq_mhe_cli {name}" for name in ("", *cli.SUBCOMMANDS)]
-    lines += [f"fairseq_mhe_cli corpus {name}" for name in CORPORA]
-    rooms = [str(REPOSITORY / room) for room in ("", "scripts")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms)}
-    done = python(_HELP_WITHOUT, *lines, env=environment)
-    assert done.returncode == 0, done.stderr
 
 
 def test_an_exported_cdpath_changes_nothing(sandbox: Sandbox) -> None:
