@@ -16,10 +16,11 @@ OWN_TUNING = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLE
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's <malloc.h>
 _MAX_THRESHOLD = 2**31 - 1
 _CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-#: oneDNN's default, and enough for a small corpus: an epoch of the quickstart needs some 4,000.
+#: oneDNN's default, and enough for a small corpus and every kind: an epoch of the quickstart needs
+#: some 700 where products are padded (attention/few_shapes.py), and 4,000 where they are not.
 _DEFAULT_CAPACITY, _MAX_CAPACITY = 1024, 8192
 #: Size of a compiled product, and the share of memory that all processes may use for them.
-_PRODUCT_BYTES, _MEMORY_SHARE = 400_000, 1 / 4
+_PRODUCT_BYTES, _MEMORY_SHARE = 500_000, 1 / 4
 
 
 def has_fast_bf16() -> bool:

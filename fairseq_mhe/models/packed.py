@@ -11,8 +11,10 @@ from torch.nn import functional as F
 from fairseq_mhe.attention.few_shapes import Linear
 from fairseq_mhe.common.cpu import has_fast_bf16
 
-#: Packing pays from this size of weight. (torch 2.13, 2 cores of an AMD EPYC, 1 to 3,200 rows:
-#: 512 x 32,768 runs 1.3 to 6 times as fast, 512 x 512 1.1 to 1.7; 512 x 64 at times half as fast.)
+#: Packing in float32 pays from this size of weight. (torch 2.13, one core of an AMD EPYC, 5 to 320
+#: rows: 256 x 256 runs 1 to 2 times as fast, 512 x 192 1.4 to 2.3; 512 x 64 at times 0.7.)
+WORTH_PACKING_EXACTLY = 256 * 256
+#: Weights of this size get the chosen precision; rounding smaller ones would save little time.
 WORTH_PACKING = 512 * 512
 #: Least width of `Bf16Logits`: below, finding the greatest logits takes longer than bf16 saves.
 WIDE_LOGITS = 512
@@ -167,6 +169,8 @@ def bf16_available() -> bool:
 def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     """Replace linear layers with large weights by packed ones, which keep the parameters.
 
+    Middle-sized layers are packed in float32.
+
     ``precision``: float32 (changes nothing without oneDNN), bf16, int8, or auto: bf16 if the
     processor has instructions for it. Raises ValueError for others, or if bf16 or int8 cannot run.
     """
@@ -176,8 +180,10 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     child: Any
     for parent in list(model.modules()):
         for name, child in parent.named_children():
-            plain = type(child) in (nn.Linear, Linear)
-            if plain and child.weight.numel() >= WORTH_PACKING:
+            if type(child) not in (nn.Linear, Linear):
+                continue
+            size = child.weight.numel()
+            if size >= WORTH_PACKING:
                 chosen = layer_class
                 if layer_class is Bf16Linear and name == "fc1":
                     chosen = Bf16Inner
@@ -185,6 +191,8 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
                     is_wide = child.in_features >= WIDE_LOGITS
                     chosen = Bf16Logits if is_wide else PackedLinear
                 setattr(parent, name, chosen(child))
+            elif size >= WORTH_PACKING_EXACTLY and onednn.is_available():
+                setattr(parent, name, PackedLinear(child))
 
 
 def _layer_class(weight: Tensor, precision: str) -> type[nn.Module] | None:

@@ -109,8 +109,12 @@ def test_a_precision_that_cannot_run_is_refused(precision: str, monkeypatch: Any
         wide(generation_precision="bf61").make_generation_fast_()
 
 
-def test_only_large_layers_are_packed() -> None:
-    model = wide()
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_only_large_layers_are_packed(precision: str) -> None:
+    """Layers of middle size are packed in float32, also beside those in 8 bits."""
+    width = packed.WORTH_PACKING_EXACTLY // 16
+    widths = {f"{side}_ffn_embed_dim": width for side in ("encoder", "decoder")}
+    model = make_model(generation_precision=precision, **widths)
     model.make_generation_fast_()
     large = {name for name, module in model.named_modules() if type(module) is PackedLinear}
     layers = [f"{side}.layers.{n}" for side in ("encoder", "decoder") for n in (0, 1)]
