@@ -12,8 +12,8 @@ from fairseq_mhe.attention.few_shapes import Linear
 from fairseq_mhe.common.cpu import has_fast_bf16
 
 #: Packing in float32 pays from this size of weight. (torch 2.13, one core of an AMD EPYC, 5 to 320
-#: rows: 256 x 256 runs 1 to 2 times as fast, 512 x 192 1.4 to 2.3; 512 x 64 at times 0.7.)
-WORTH_PACKING_EXACTLY = 256 * 256
+#: rows: 512 x 192 runs 1.4 to 2.3 times as fast, 256 x 256 1 to 2 times; 512 x 64 at times 0.7.)
+WORTH_PACKING_EXACTLY = 512 * 192
 #: Weights of this size get the chosen precision; rounding smaller ones would save little time.
 WORTH_PACKING = 512 * 512
 #: Least width of `Bf16Logits`: below, finding the greatest logits takes longer than bf16 saves.

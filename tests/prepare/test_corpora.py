@@ -134,7 +134,8 @@ def test_wmt14_resumes_after_kill_9(miniature: Miniature, server: Server, tmp_pa
             process.join(0.02)
         os.killpg(process.pid or 0, signal.SIGKILL)
         process.join()
-        assert process.exitcode == -signal.SIGKILL
+        # A quick machine may end the last step before the signal arrives.
+        assert process.exitcode == -signal.SIGKILL or step == "bin"
     prepare(tmp_path / "killed")
     assert snapshot(tmp_path / "killed") == snapshot(tmp_path / "in one go")
     assert not list((tmp_path / "killed").rglob("*.part"))
