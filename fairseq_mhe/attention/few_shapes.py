@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_mhe.attention.masks import Mask, joined
+from fairseq_mhe.attention.products import product, sum_of_products
 
 #: What sizes are padded to: rows of linear layers; sentences, queries and keys of attention.
 _ROWS, _SENTENCES, _QUERIES, _KEYS = 32, 4, 4, 8
@@ -87,7 +88,7 @@ class _Attend(torch.autograd.Function):
         q = _padded(query, batch, queries).mul_(scale)  # (B', H, T', dk)
         k = _padded(key, batch, keys)  # (B', Hk, S', dk)
         v = _padded(value, batch, keys)  # (B', Hv, S', dv)
-        scores = _product(q, k.transpose(2, 3)).float()  # (B', H, T', S')
+        scores = product(q, k.transpose(2, 3)).float()  # (B', H, T', S')
         if mask is None:
             mask = scores.new_zeros(1, 1, 1, key.size(2))
         mask = F.pad(mask, (0, keys - key.size(2)), value=float("-inf"))
@@ -99,7 +100,7 @@ class _Attend(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, weights, rounded)
         ctx.scale = scale
         ctx.sizes = sentences, length, key.size(2)
-        return _product(rounded, v)[:sentences, :, :length]
+        return product(rounded, v)[:sentences, :, :length]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -108,13 +109,13 @@ class _Attend(torch.autograd.Function):
         q, k, v, weights, rounded = ctx.saved_tensors
         sentences, length, keys = ctx.sizes
         grad = _padded(grad_outputs[0], len(q), q.size(2))  # (B', H, T', dv)
-        grad_v = _product_of_rows(rounded, grad, v.size(1))  # (B', Hv, S', dv)
-        grad_weights = _product(grad, v.transpose(2, 3)).float()  # (B', H, T', S')
+        grad_v = sum_of_products(rounded, grad, v.size(1))  # (B', Hv, S', dv)
+        grad_weights = product(grad, v.transpose(2, 3)).float()  # (B', H, T', S')
         grad_scores = torch._softmax_backward_data(
             grad_weights, weights, -1, torch.float32
         ).to(q.dtype)
-        grad_q = _product(grad_scores, k)[:sentences, :, :length] * ctx.scale
-        grad_k = _product_of_rows(grad_scores, q, k.size(1))  # (B', Hk, S', dk)
+        grad_q = product(grad_scores, k)[:sentences, :, :length] * ctx.scale
+        grad_k = sum_of_products(grad_scores, q, k.size(1))  # (B', Hk, S', dk)
         grads = grad_q, grad_k[:sentences, :, :keys], grad_v[:sentences, :, :keys]
         return *grads, None, None
 
@@ -129,17 +130,3 @@ def _padded(x: Tensor, batch: int, length: int) -> Tensor:
     result = x.new_zeros(batch, heads, length, width)
     result[:sentences, :, :positions] = x
     return result
-
-
-def _product(rows: Tensor, columns: Tensor) -> Tensor:
-    """(B, H, T, d), (B, Hk, d, S) -> (B, H, T, S); head i reads the columns of i // (H / Hk)."""
-    groups = columns.flatten(0, 1)  # (B Hk, d, S)
-    products = torch.bmm(rows.reshape(len(groups), -1, rows.size(3)), groups)
-    return products.view(*rows.shape[:3], -1)
-
-
-def _product_of_rows(a: Tensor, b: Tensor, groups: int) -> Tensor:
-    """(B, H, T, S), (B, H, T, d) -> (B, G, S, d): the sums of a^T b over each group of heads."""
-    by_group = [x.reshape(len(x) * groups, -1, x.size(3)) for x in (a, b)]
-    products = torch.bmm(by_group[0].transpose(1, 2), by_group[1])
-    return products.view(len(a), groups, *products.shape[1:])

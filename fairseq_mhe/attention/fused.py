@@ -1,8 +1,5 @@
 """The attention product by torch's fused kernels, or by few products where none fits or is slower.
 
-Queries that read the same key head (those of its group of heads, in all hypotheses of its sentence)
-become rows of one matrix product. So no key or value head is copied, and each is read only once.
-
 Shapes: B sentences, N query rows (B, or B times the beam), H heads, Hk key heads, Hv value heads, T
 queries, S keys, and R = N / B * H / Hk * T query vectors that read the same key head.
 """
@@ -18,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_mhe.attention import few_shapes
 from fairseq_mhe.attention.masks import CausalMask, Mask, hide, joined
+from fairseq_mhe.attention.products import group_rows, product, ungroup_rows
 
 _VECTOR_SIZE = 16  # float32 numbers in the longest vector register, AVX-512's
 _FUSED_BF16_KEYS = 512  # with fewer keys the CPU's fused kernel trains slowly in bfloat16
@@ -70,10 +68,8 @@ def attend(
 
 def scores_of(query: Tensor, key: Tensor, scale: float) -> Tensor:
     """(N, H, T, dk), (B, Hk, S, dk) -> Q K^T * scale (N, H, T, S), by one product a key head."""
-    grouped = _group_rows(query, *key.shape[:2])  # (B, Hk, R, dk)
-    grouped = grouped if scale == 1 else grouped * scale
-    products = torch.matmul(grouped, key.transpose(-2, -1))  # (B, Hk, R, S)
-    return _ungroup_rows(products, query.shape)
+    scaled = query if scale == 1 else query * scale
+    return product(scaled, key.transpose(2, 3))
 
 
 def attend_scores(
@@ -84,9 +80,7 @@ def attend_scores(
     ``options``: masks and dropout as in `weights_of`.
     """
     weights, dropped = weights_of(scores, **options)
-    grouped = _group_rows(dropped, *value.shape[:2])  # (B, Hv, R, S)
-    heads = torch.matmul(grouped, value)  # (B, Hv, R, dv)
-    return Attended(_ungroup_rows(heads, scores.shape), weights if need_weights else None)
+    return Attended(product(dropped, value), weights if need_weights else None)
 
 
 def weights_of(
@@ -142,11 +136,11 @@ def _attend_fused(
         if flash or not shared_heads:
             options |= {"is_causal": True, "enable_gqa": shared_heads}
             return _torch_kernel(query, key, value, **options)
-    grouped = _group_rows(query, sentences, kv_heads)  # (B, kv_heads, R, dk)
+    grouped = group_rows(query, sentences, kv_heads)  # (B, kv_heads, R, dk)
     repeats = grouped.size(2) // query.size(2)  # R / T
     mask = joined(key_padding_mask, attn_mask, query.dtype, repeats)
     heads = _torch_kernel(grouped, key, value, attn_mask=mask, **options)
-    return _ungroup_rows(heads, query.shape)
+    return ungroup_rows(heads, query.shape)
 
 
 def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
@@ -186,22 +180,3 @@ def drop(x: Tensor, p: float) -> Tensor:
     scale = torch.tensor(_LEVELS / max(1, kept_levels), dtype=torch.bfloat16)
     mask = levels.lt_(lowest_dropped).mul_(scale.view(torch.int16))
     return x * mask.view(torch.bfloat16)
-
-
-def _group_rows(x: Tensor, sentences: int, kv_heads: int) -> Tensor:
-    """Group rows that read the same head: (N, H, T, d) -> (B, kv_heads, R, d), mostly a view."""
-    rows, heads, length, width = x.shape
-    beam, group = rows // sentences, heads // kv_heads
-    if beam > 1 and kv_heads > 1:
-        x = x.reshape(sentences, beam, kv_heads, group * length, width).transpose(1, 2)
-    return x.reshape(sentences, kv_heads, beam * group * length, width)
-
-
-def _ungroup_rows(x: Tensor, shape: torch.Size) -> Tensor:
-    """Undo :func:`_group_rows`: (B, kv_heads, R, e) -> (N, H, T, e) of ``shape`` (N, H, T, ...)."""
-    rows, heads, length = shape[:3]
-    sentences, kv_heads, _, width = x.shape
-    if rows > sentences and kv_heads > 1:
-        x = x.unflatten(2, (rows // sentences, -1))  # (B, kv_heads, beam, group * T, e)
-        x = x.transpose(1, 2)  # (B, beam, kv_heads, group * T, e)
-    return x.reshape(rows, heads, length, width)

@@ -34,9 +34,8 @@ def extract(archive: Path, folder: Path, names: Collection[str] = ()) -> None:
                     zipped.extract(name, folder)
         else:
             _unpack_tar(archive, folder, names)
-    except (
-        RuntimeError
-    ) as error:  # zipfile's: encrypted, or a compression that it does not know
+    except RuntimeError as error:
+        # zipfile's: encrypted, or a compression that it does not know
         raise UserError(
             f"{archive} cannot be unpacked: {error}; unpack it first"
         ) from error

@@ -3,7 +3,7 @@
 import shlex
 from abc import abstractmethod
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ class TableGrid(Grid):
         """Return the SLURM jobs that together do what the grid does, but write no table."""
 
     @abstractmethod
-    def lines(self) -> Sequence[object]:
+    def lines(self) -> Collection[object]:
         """Return that for which the table can have lines now."""
 
     @abstractmethod

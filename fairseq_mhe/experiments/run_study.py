@@ -158,18 +158,21 @@ class StudyGrid(TranslationGrid, TableGrid):
                 jobs.append(SlurmJob(name, [*self.words, *own], is_finished))
         return jobs
 
-    def lines(self) -> list[str]:
-        return list(self.cells())
-
-    def cells(self) -> dict[str, Cell]:
-        """Return the results of each variant that is finished with all seeds."""
-        cells = {}
+    def lines(self) -> dict[str, list[Job]]:
+        """Return the jobs of each variant that is finished with all seeds."""
+        whole = {}
         for variant in self.study.variants:
             jobs = self.jobs_of(variant)
-            is_whole = len(jobs) == len(self.study.seeds)
-            if is_whole and all(map(self.finished, jobs)):
-                results = [read_result(job, self.scoring.subset) for job in jobs]
-                cells[variant.name] = Cell(self.recipe.row, variant.name, tuple(results))
+            if len(jobs) == len(self.study.seeds) and all(map(self.finished, jobs)):
+                whole[variant.name] = jobs
+        return whole
+
+    def cells(self) -> dict[str, Cell]:
+        """Return the results of these variants."""
+        cells = {}
+        for name, jobs in self.lines().items():
+            results = [read_result(job, self.scoring.subset) for job in jobs]
+            cells[name] = Cell(self.recipe.row, name, tuple(results))
         return cells
 
     def tabulate(self) -> None:

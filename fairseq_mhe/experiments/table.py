@@ -205,7 +205,6 @@ def train(args: Namespace) -> None:
         kinds=[args.attention],
         seeds=[args.seed],
         trains_only=not args.evaluate,
-        tabulates=False,
     )
     if args.evaluate:
         grid.scoring.check(grid.data)

@@ -143,17 +143,19 @@ def _check_whole(index: Path) -> None:
     """
     from fairseq.data.indexed_dataset import MMapIndexedDataset, _code_to_dtype
 
-    content = index.read_bytes()
-    if len(content) > 9 and not content.startswith(MMapIndexedDataset.Index._HDR_MAGIC):
-        return  # fairseq-preprocess has other formats, too
     data = index.with_suffix(".bin")
+    magic = MMapIndexedDataset.Index._HDR_MAGIC
     try:
+        content: Any = np.memmap(index, np.uint8, "r")
+        if len(content) > len(magic) and content[: len(magic)].tobytes() != magic:
+            return  # fairseq-preprocess has other formats, too
         code, lines = struct.unpack_from("<BQ", content, 17)
         tokens = np.frombuffer(content, "<i4", lines, 26)
         begins = np.frombuffer(content, "<i8", lines, 26 + 4 * lines)
-        expected = int(begins[-1] + tokens[-1] * np.dtype(_code_to_dtype[code]).itemsize)
-        is_whole = data.stat().st_size == expected
-    except (struct.error, ValueError, IndexError, OSError):
+        expected = begins[-1] + tokens[-1] * np.dtype(_code_to_dtype[code]).itemsize
+        is_whole = len(content) == 26 + 12 * lines
+        is_whole = is_whole and data.is_file() and data.stat().st_size == expected
+    except (struct.error, ValueError, IndexError):
         is_whole = False
     if not is_whole:
         raise UserError(f"{index} or {data.name} is cut: run fairseq-preprocess again")

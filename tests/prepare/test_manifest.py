@@ -153,12 +153,16 @@ def test_a_damaged_file_is_noticed_when_the_folder_is_opened(
 
 
 @pytest.mark.parametrize("name", ["valid.en-de.en.idx", "train.en-de.de.bin"])
-@pytest.mark.parametrize("left", [0, 9, 100, -1])
-def test_cut_files_of_fairseq_preprocess_are_refused(tmp_path: Path, name: str, left: int) -> None:
+@pytest.mark.parametrize(
+    ("left", "more"), [(0, b""), (9, b""), (100, b""), (-1, b""), (None, b"0")]
+)
+def test_cut_files_of_fairseq_preprocess_are_refused(
+    tmp_path: Path, name: str, left: int | None, more: bytes
+) -> None:
     """Such a folder has no checksums."""
     folder = shutil.copytree(SMALL / "data" / "bin", tmp_path / "bin")
     content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content[:left])
+    (folder / name).write_bytes(content[:left] + more)
     with refuses(name.partition(".de.")[0]):
         open_binary(folder)
     (folder / name).write_bytes(content)
