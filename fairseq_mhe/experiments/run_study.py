@@ -215,7 +215,18 @@ class StudyGrid(TranslationGrid, TableGrid):
             f"per subword. {seeds}.",
             f"Except for what a variant's name says, all follow the recipe of {self.recipe.row}: "
             f"{training.updates:,} updates of {training.batch}.",
+            f"Trained on {_machines(cells)}.",
         ]
+
+
+def _machines(cells: Mapping[str, Cell]) -> str:
+    """Return the machines and precisions of all trainings; runs may have been copied together."""
+    machines = set()
+    for cell in cells.values():
+        for result in cell.results:
+            facts = result.run.config["trained_on"].values()
+            machines.add(", ".join([*facts, result.run.training.precision]))
+    return "; ".join(sorted(machines))
 
 
 def write_report(

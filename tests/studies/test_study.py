@@ -1,6 +1,7 @@
 """Studies from YAML to report: training once, conversions, sizes, and errors in one line."""
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -73,8 +74,12 @@ def reports(out: Path, name: str) -> dict[str, Any]:
 def test_finished_runs_of_run_table_are_not_trained_again(
     references: Path, words: Words, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A reference that was trained again would have newer files."""
+    """A reference that was trained again would have newer files. The report names all machines."""
     out, before = references, snapshot(references)
+    config = out / "tiny-mhe_mul-seed1" / "config.json"
+    settings = json.loads(config.read_text())
+    settings["trained_on"]["processor"] = "another processor"
+    config.write_text(json.dumps(settings))
     line = words(STUDIES["gap-study"], out, "--only", "std-0.5,mha")
     assert cli.main([*line, "--finished-only"]) == 0
     assert "left out: std-0.5." in capsys.readouterr().out
@@ -83,6 +88,10 @@ def test_finished_runs_of_run_table_are_not_trained_again(
     assert screen.out == (out / "gap-study.md").read_text(), "printed once, at the end"
     assert before.items() <= snapshot(out).items()
     summaries = reports(out, "gap-study")
+    trained_on = re.search("Trained on (.*)", screen.out)
+    assert trained_on is not None
+    assert len(trained_on[1].split("; ")) == 2
+    assert "another processor" in trained_on[1]
     assert list(summaries) == ["mhe_mul", "mha", "std-0.5"]
     assert summaries["std-0.5"]["loss_p"] is None, "one seed"
     run = out / "tiny-std-0.5-seed1"
