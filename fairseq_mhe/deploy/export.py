@@ -80,11 +80,10 @@ def packages_for(format: str, text: TextSpec) -> str:
         return (
             "'PATH/TO/fairseq-mhe[fairseq]'  # PATH/TO/fairseq-mhe: a copy of its source"
         )
-    if format == "huggingface":
-        return "transformers torch"
-    packages = ["ctranslate2", "sentencepiece"]
-    if text.subword == "bpe":
-        packages[1] = "subword-nmt"
+    packages = ["transformers", "torch"]
+    if format == "ctranslate2":
+        learner = "subword-nmt" if text.subword == "bpe" else "sentencepiece"
+        packages = ["ctranslate2", learner]
     if text.tokenizer != "none" or text.punctuation:
         packages.append("sacremoses")
     return " ".join(packages)

@@ -1,4 +1,7 @@
-"""Turn a model's text processing into Hugging Face's tokenizer.json, which gives equal subwords."""
+"""Turn subwords into Hugging Face's tokenizer.json, which takes lines of tokens to equal subwords.
+
+Moses' tokeniser stays outside: example.py of a bundle calls sacremoses around the tokenizer.json.
+"""
 
 from typing import Any
 
@@ -6,11 +9,8 @@ import sentencepiece
 from fairseq.data import Dictionary
 from subword_nmt import apply_bpe
 
-from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.deploy.moses_rules import detokenising, tokenising
 from fairseq_mhe.prepare.subword import END_OF_WORD, NOT_LAST, WORD_START
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.prepare.tokenise import ESCAPED
 
 #: A tokenizers.Tokenizer (an optional package), and each token's row in fairseq's dictionary. None:
 #: the dictionary lacks the token, so in a sentence it is <unk>, and no translation has it.
@@ -24,19 +24,13 @@ _UNKNOWN = "\x00"
 
 
 def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
-    """Make the tokenizer of a model with one dictionary; UserError if it cannot hold a rule."""
+    """Make the tokenizer of a model with one dictionary."""
     from tokenizers import AddedToken
     from tokenizers.processors import TemplateProcessing
 
-    escaped = text.spec.tokenizer == ESCAPED
-    if text.spec.punctuation or escaped:
-        rule = "XML escapes" if escaped else "--punctuation"
-        raise UserError(
-            f"a tokenizer.json cannot hold the data's {rule}: export in another format"
-        )
     make = _bpe if text.model.kind == "bpe" else _sentencepiece
     tokenizer, rows = make(text, dictionary)
-    tokenizer.normalizer = _normalizer(text)
+    tokenizer.normalizer = _normalizer(text.spec.lowercase)
     # <s>, <pad> and </s> become special tokens, which no text contains.
     eos = dictionary.eos_word
     symbols = [dictionary.bos_word, dictionary.pad_word, eos]
@@ -49,30 +43,25 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     return tokenizer, rows
 
 
-def _normalizer(text: TextProcessing) -> Any:
-    """Return the steps of `normalise`, then Moses' tokeniser, then lower case."""
+def _normalizer(lowercase: bool) -> Any:
+    """Return the steps of `normalise`, then lower case."""
     from tokenizers import Regex, normalizers
 
     rules = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
-    if text.spec.tokenizer == "moses":
-        rules += tokenising(text.languages[0])
     steps: list[Any] = [normalizers.NFC()]
     steps += [normalizers.Replace(Regex(pattern), to) for pattern, to in rules]
-    if text.spec.lowercase:  # Lowercase alone makes every capital sigma a σ
+    if lowercase:  # Lowercase alone makes every capital sigma a σ
         steps.append(normalizers.Replace(Regex(_LAST_SIGMA), "ς"))
         steps.append(normalizers.Lowercase())
     return normalizers.Sequence(steps)
 
 
-def _decoder(text: TextProcessing, *join_subwords: Any) -> Any:
-    """Return a decoder that runs ``join_subwords``, and then detokenises the words."""
+def _decoder(*join_subwords: Any) -> Any:
+    """Return a decoder that runs ``join_subwords``, and then strips the line."""
     from tokenizers import Regex, decoders
 
-    rules = [("^ +| +$", "")]
-    if text.spec.tokenizer == "moses":
-        rules += detokenising(text.languages[1])
-    replace = (decoders.Replace(Regex(pattern), to) for pattern, to in rules)
-    return decoders.Sequence([*join_subwords, decoders.Fuse(), *replace])
+    strip = decoders.Replace(Regex("^ +| +$"), "")
+    return decoders.Sequence([*join_subwords, decoders.Fuse(), strip])
 
 
 def _bpe(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
@@ -98,7 +87,7 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     ended = decoders.Replace(unknown, unknown + END_OF_WORD)  # <unk> is a whole word
-    tokenizer.decoder = _decoder(text, ended, decoders.BPEDecoder(END_OF_WORD))
+    tokenizer.decoder = _decoder(ended, decoders.BPEDecoder(END_OF_WORD))
     return tokenizer, rows
 
 
@@ -123,5 +112,5 @@ def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(WORD_START)
     unknown = decoders.Replace(_UNKNOWN, dictionary.unk_word)
-    tokenizer.decoder = _decoder(text, unknown, decoders.Replace(WORD_START, " "))
+    tokenizer.decoder = _decoder(unknown, decoders.Replace(WORD_START, " "))
     return tokenizer, rows

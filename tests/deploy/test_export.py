@@ -23,9 +23,9 @@ from fairseq_mhe.deploy.trained import read_bundle
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.subword import MODEL_NAMES, learn_sentencepiece
 from fairseq_mhe.prepare.text import write_lines
-from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.prepare.text_processing import TextProcessing, normalise
 from fairseq_mhe.prepare.text_spec import TextSpec
-from fairseq_mhe.prepare.tokenise import ESCAPED
+from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser
 from tests.deploy.conftest import SOURCES, hypotheses, trained
 from tests.fixtures.processes import PYTHON, python
 from tests.fixtures.refusals import refuses
@@ -156,6 +156,32 @@ def test_the_ctranslate2_example_processes_text_like_the_data_folder(
     segmented = [" ".join(call.args[0][0]) for call in translate.call_args_list]
     assert segmented == text.segment(LINES)
     assert capsys.readouterr().out.splitlines() == text.plain(text.segment(LINES))
+
+
+@pytest.mark.parametrize("tokenizer", ["none", ESCAPED])
+def test_the_transformers_example_tokenises_like_the_data_folder(
+    tmp_path: Path,
+    tokenizer: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """transformers is a mock that returns its input as the translation."""
+    spec = TextSpec("en", "de", tokenizer, "bpe", punctuation=True)
+    encode = Mock(side_effect=lambda lines, **_: {"input_ids": torch.zeros(1, 9), "line": lines})
+    encode.decode = Mock(side_effect=lambda line, **_: line)
+    encode.model_max_length = 99
+    module = Mock(**{"AutoTokenizer.from_pretrained.return_value": encode})
+    model = module.AutoModelForSeq2SeqLM.from_pretrained.return_value
+    model.generate.side_effect = lambda line, **_: line
+    monkeypatch.setitem(sys.modules, "transformers", module)
+    monkeypatch.setattr(sys, "argv", ["example.py", *LINES])
+    config = {"text": spec.stored, "moses": ["en", "de"]}
+    (tmp_path / "bundle.json").write_text(json.dumps(config))
+    runpy.run_path(str(shutil.copy(EXAMPLES / "huggingface.py", tmp_path / "example.py")))
+    tokens = spec.tokens(list(map(normalise, LINES)), 0)
+    assert [call.args[0][0] for call in encode.call_args_list] == tokens
+    expected = list(map(detokeniser(tokenizer, "de"), tokens))
+    assert capsys.readouterr().out.splitlines() == expected
 
 
 def test_the_card_knows_the_licence_of_the_embedded_corpus(tmp_path: Path) -> None:
