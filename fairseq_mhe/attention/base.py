@@ -1,5 +1,6 @@
 """The base class of every kind: sizes, projections, fairseq's interface and the cache."""
 
+import copy
 from typing import Any
 
 import torch
@@ -15,11 +16,6 @@ from fairseq_mhe.common.errors import UserError
 
 #: fairseq's Xavier gain: three (C, C) projections start like the parts of one (3 C, C) matrix.
 PACKED_GAIN = 2**-0.5
-#: Methods on which `plain_heads` depends.
-_HOOKS = {
-    *("forward", "project_inputs", "queries", "keys_values", "attend", "merge"),
-    *("_get_input_buffer", "reorder_incremental_state"),
-}
 
 
 class Attention(nn.Module):
@@ -90,12 +86,10 @@ class Attention(nn.Module):
             sizes = f"kdim {self.kdim} and vdim {self.vdim} must be equal"
             raise ValueError(f"{kind} has one input for keys and values: {sizes}")
         for option in self.OPTIONS:
-            setattr(self, option.name, option.value(options.get(option.name)))
-        if self.head_dim is None:
-            self.head_dim, rest = divmod(embed_dim, num_heads)
-            if rest:
-                why = f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}"
-                raise ValueError(f"{why}: change one of them")
+            setattr(self, option.name, option.value(options.get(option.name), self))
+        if num_heads % self.kv_heads:
+            sizes = f"kv_heads {self.kv_heads} does not divide num_heads {num_heads}"
+            raise ValueError(f"{sizes}: choose a divisor")
         self.scaling = self.head_dim**-0.5
         self.build()
 
@@ -103,7 +97,7 @@ class Attention(nn.Module):
 
     def build(self) -> None:
         """Create the parameters; by default one projection for each head, named as in fairseq."""
-        self.project(self.num_heads, kv_heads=self.num_heads)
+        self.project(self.query_heads, kv_heads=self.kv_heads)
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, H or 1, T, dk)."""
@@ -128,7 +122,10 @@ class Attention(nn.Module):
         return self.out_proj(join_heads(heads))
 
     def plain_heads(self) -> PlainHeads:
-        """Return plain heads that compute the same without dropout; callers use `folded`."""
+        """Return plain heads that compute the same without dropout.
+
+        `folded` calls this on a copy in float64, without gradients, if the class itself defines it.
+        """
         return PlainHeads.of_projections(self)
 
     # Parts for the hooks.
@@ -259,26 +256,21 @@ class Attention(nn.Module):
         return queries, keys, values
 
     def folded(self) -> PlainHeads:
-        """Return `plain_heads`; raise UserError if no plain heads compute the same."""
+        """Return `plain_heads` in float64; UserError if no plain heads compute the same."""
         if reason := self.why_not_foldable():
             what = f"{self.kind} attention is not written as plain heads"
             raise UserError(f"{what}: {reason}; use the model in fairseq as it is")
-        return self.plain_heads()
+        return copy.deepcopy(self).double().requires_grad_(False).plain_heads()
 
     def why_not_foldable(self) -> str | None:
-        """Return ``not_foldable_because``, or which override `plain_heads` does not know of."""
+        """Return why no plain heads are known to compute the same, or None."""
         if self.not_foldable_because:
             return self.not_foldable_because
+        if "plain_heads" not in vars(type(self)):  # an inherited one knows no new hooks
+            return f"{type(self).__name__} does not define plain_heads"
         for name, part in self.named_children():
             if type(part).forward not in (nn.Linear.forward, Linear.forward):
                 return f"its {name} is a {type(part).__name__}, no nn.Linear"
-        for ancestor in type(self).__mro__:
-            if "plain_heads" in vars(ancestor):
-                break  # what the classes before it override is unknown to it
-            if unknown := _HOOKS & vars(ancestor).keys():
-                return (
-                    f"{ancestor.__name__} overrides {min(unknown)}, but not plain_heads"
-                )
         return None
 
     def make_generation_fast_(self, **kwargs: Any) -> None:

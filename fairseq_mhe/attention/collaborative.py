@@ -19,12 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, average, heads_of
-from fairseq_mhe.attention.options import Option
 from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
-
-_DIM_HELP = "width of the shared queries and keys (default: embedding dimension / 4)"
 
 
 class CollaborativeAttention(Attention):
@@ -33,13 +31,11 @@ class CollaborativeAttention(Attention):
     The default D is C / 4, which lost no BLEU in the authors' WMT17 experiment.
     """
 
-    OPTIONS = (*Attention.OPTIONS, Option("collaborative_dim", _DIM_HELP))
+    OPTIONS = (*Attention.OPTIONS, options.COLLABORATIVE_DIM)
     linear_heads = False
     collaborative_dim: int
 
     def build(self) -> None:
-        if self.collaborative_dim is None:
-            self.collaborative_dim = max(1, self.embed_dim // 4)
         width = self.collaborative_dim
         # Both layers are made before they are initialised: a seed gives the weights that it gave.
         self.k_proj = nn.Linear(self.kdim, width, bias=False)
@@ -61,13 +57,12 @@ class CollaborativeAttention(Attention):
         mixed = shared * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
             return mixed
-        selectors = self.content_selectors().expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
-        return torch.cat((mixed, selectors), dim=-1)
+        selectors = self.selectors().unsqueeze(1).expand(*mixed.shape[:3], -1)
+        return torch.cat((mixed, selectors), dim=-1)  # (B, n, T, D + n)
 
-    def content_selectors(self) -> Tensor:
-        """(n, 1, n): row i selects Y v_i from n content terms, which contain the scale already."""
-        ones = self.mixing.new_ones(self.num_heads)
-        return (ones.diag() / self.scaling).unsqueeze(1)
+    def selectors(self) -> Tensor:
+        """(n, n): row i selects Y v_i from n content terms, which contain the scale already."""
+        return self.mixing.new_ones(self.num_heads).diag() / self.scaling
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim), (S, B, vdim) -> (B, 1, S, D or, with biases, D + n), (B, n, S, d)."""
@@ -79,22 +74,18 @@ class CollaborativeAttention(Attention):
 
     def plain_heads(self) -> PlainHeads:
         """Queries contain m_i. The v_i are n more rows of the key's weight; query biases select."""
+        query, key = Projection.of(self.q_proj), Projection.of(self.k_proj)
         value = Projection.of(self.v_proj, self.num_heads)
-        heads = PlainHeads.of(
-            self, Projection.of(self.q_proj), Projection.of(self.k_proj), value
-        )
-        factors = self.mixing.detach().double()  # (n, D)
-        heads = replace(heads, query_factors=factors)
+        heads = replace(PlainHeads.of(self, query, key, value), query_factors=self.mixing)
         if self.content_proj is None:
             return heads
-        n, width = factors.shape
-        selectors = self.content_selectors().detach().double().squeeze(1)  # (n, n)
+        n, width = self.mixing.shape
         content = Projection.of(self.content_proj).weight  # (1, n, kdim)
         return replace(
             heads,
             query=pad(heads.query, (0, 0, 0, n)),  # (1, D + n, C)
-            query_factors=pad(factors, (0, n)),  # (n, D + n)
-            query_bias=pad(selectors, (width, 0)),  # (n, D + n)
+            query_factors=pad(self.mixing, (0, n)),  # (n, D + n)
+            query_bias=pad(self.selectors(), (width, 0)),  # (n, D + n)
             key=torch.cat((heads.key, content), dim=1),  # (1, D + n, kdim)
         )
 

@@ -31,13 +31,9 @@ class MHAConv(Attention):
 
     not_foldable_because = "its scores read each key together with the keys before it"
     linear_heads = False
-    #: Whether all heads share one query projection, and one key and one value projection.
-    shares_queries = shares_keys_values = False
 
     def build(self) -> None:
-        query_heads = 1 if self.shares_queries else self.num_heads
-        kv_heads = 1 if self.shares_keys_values else self.num_heads
-        self.project(query_heads, kv_heads=kv_heads)
+        super().build()
         # Filters start with norm 1 in each dimension, and with random signs, so that heads differ.
         shape = self.num_heads, TAPS, self.head_dim
         # In place, since on the "meta" device other functions spend a second on imports of torch.
@@ -83,10 +79,15 @@ class MHEConv(MHAConv):
     """All heads share one query, key and value projection, and differ only in their filters."""
 
     OPTIONS = (*Attention.OPTIONS, shared_init("head"))
-    shares_queries = shares_keys_values = True
+
+    def build(self) -> None:
+        self.query_heads = self.kv_heads = 1
+        super().build()
 
 
 class MQAConv(MHAConv):
     """Every head has its own queries and its own filter; all heads read one key and value head."""
 
-    shares_keys_values = True
+    def build(self) -> None:
+        self.kv_heads = 1
+        super().build()

@@ -27,17 +27,15 @@ class DepthwiseConvAttention(Attention):
     """
 
     not_foldable_because = "its queries, keys and values read several positions"
-    q_taps: nn.Parameter  # (3, n d), of the query
-    k_taps: nn.Parameter
-    v_taps: nn.Parameter
 
     def build(self) -> None:
-        self.project(self.num_heads, kv_heads=self.num_heads)
-        start = torch.tensor([1 / 2, 1 / 6, 1 / 6]).unsqueeze(1)  # (3, 1)
-        for name in ("q", "k", "v"):
-            taps = torch.empty(TAPS, self.num_heads * self.head_dim)  # (3, n d)
-            taps.copy_(start)
-            self.register_parameter(f"{name}_taps", nn.Parameter(taps))
+        super().build()
+        self.q_taps, self.k_taps, self.v_taps = (self.first_taps() for _ in "qkv")
+
+    def first_taps(self) -> nn.Parameter:
+        """Return initial taps, (3, n d)."""
+        taps = torch.empty(TAPS, self.num_heads * self.head_dim)
+        return nn.Parameter(taps.copy_(torch.tensor([1 / 2, 1 / 6, 1 / 6]).unsqueeze(1)))
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, d)."""
@@ -64,12 +62,11 @@ class DepthwiseConvAttention(Attention):
         if key is not None and value is not None and padding is not None:
             hidden = padding.bool().t().unsqueeze(2)  # (S, B, 1)
             key, value = key.masked_fill(hidden, 0.0), value.masked_fill(hidden, 0.0)
-        if of_itself and key is not None:
-            query = key
-        if cache is None:
-            return super().project_inputs(query, key, value)
-        earlier = TAPS - 1
-        query = cache.after_earlier(query, earlier)  # (2 + T, B, C)
+            query = key if of_itself else query
+        earlier = 0
+        if cache is not None:
+            earlier = TAPS - 1
+            query = cache.after_earlier(query, earlier)  # (2 + T, B, C)
         if of_itself:
             key = value = query
         queries, keys, values = super().project_inputs(query, key, value)

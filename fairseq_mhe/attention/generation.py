@@ -98,6 +98,8 @@ class GenerationAttention(Attention):
     def own_queries(self, x: Tensor) -> Tensor:
         """(T, B, Hq dk) -> (B, H, T, dk)."""
         queries = split_heads(x, self.head_counts[0])  # (B, Hq, T, dk)
+        # The view has usual strides for T = 1, too, which the products keep.
+        queries = queries.view(queries.shape)
         if self.query_factors is not None:
             queries = queries.contiguous() * self.query_factors
         if self.query_bias is not None:

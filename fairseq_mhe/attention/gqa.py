@@ -9,23 +9,22 @@ import math
 
 from torch import Tensor
 
+from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.equations import Result, attend_heads, heads_of
-from fairseq_mhe.attention.options import KV_HEADS
 
 
-def check_kv_heads(num_heads: int, kv_heads: int) -> None:
-    """Raise ValueError unless ``kv_heads`` groups of heads have the same size."""
-    if num_heads % kv_heads:
-        sizes = f"kv_heads {kv_heads} does not divide num_heads {num_heads}"
-        raise ValueError(f"{sizes}: choose a divisor")
+class GroupedQueryAttention(Attention):
+    """Every n / g heads share one of g = ``kv_heads`` key and value heads.
 
+    The default g is 2, or 1 if n is odd. With g = 1 this is MQA, with g = n it is MHA.
+    """
 
-class MultiQueryAttention(Attention):
-    """Every head has its own queries; all heads read one key head and one value head."""
-
-    def build(self) -> None:
-        self.project(self.num_heads, kv_heads=1)
+    OPTIONS = (
+        *Attention.OPTIONS,
+        options.kv_heads(default=lambda layer: math.gcd(2, layer.num_heads)),
+    )
+    plain_heads = Attention.plain_heads
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         queries = heads_of(self.q_proj, x, self.num_heads)
@@ -34,16 +33,11 @@ class MultiQueryAttention(Attention):
         return attend_heads(queries, keys, values, mask, self.out_proj)
 
 
-class GroupedQueryAttention(MultiQueryAttention):
-    """Every n / g heads share one of g = ``kv_heads`` key and value heads.
+class MultiQueryAttention(GroupedQueryAttention):
+    """Every head has its own queries; all heads read one key head and one value head."""
 
-    The default g is 2, or 1 if n is odd. With g = 1 this is MQA, with g = n it is MHA.
-    """
-
-    OPTIONS = (*Attention.OPTIONS, KV_HEADS)
+    OPTIONS = Attention.OPTIONS
+    plain_heads = Attention.plain_heads
 
     def build(self) -> None:
-        if self.kv_heads is None:
-            self.kv_heads = math.gcd(2, self.num_heads)
-        check_kv_heads(self.num_heads, self.kv_heads)
-        self.project(self.num_heads, kv_heads=self.kv_heads)
+        self.project(self.num_heads, kv_heads=1)

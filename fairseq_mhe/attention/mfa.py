@@ -12,24 +12,18 @@ from dataclasses import replace
 from torch import Tensor
 from torch.nn.functional import rms_norm
 
+from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
-from fairseq_mhe.attention.options import Option
 from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
 
 NORM_EPS = 1e-6
-_RANK_HELP = "rank of the queries of all heads (default: 2 x width of a head)"
-_NORM_HELP = "norm of the vectors from which all heads compute queries (default: rms)"
 
 
 class FactorizedQueryAttention(Attention):
     """Queries of rank r for each head; all heads read one key head and one value head."""
 
-    OPTIONS = (
-        *Attention.OPTIONS,
-        Option("attention_query_rank", _RANK_HELP),
-        Option("attention_query_norm", _NORM_HELP, str, "rms", ("rms", "none")),
-    )
+    OPTIONS = (*Attention.OPTIONS, options.QUERY_RANK, options.QUERY_NORM)
     not_foldable_because: str | None = (
         "its queries are normalised, which no projection does"
     )
@@ -38,8 +32,6 @@ class FactorizedQueryAttention(Attention):
     query_norm: str
 
     def build(self) -> None:
-        if self.query_rank is None:
-            self.query_rank = 2 * self.head_dim
         if self.query_norm == "none":
             self.not_foldable_because = None
         self.project(self.num_heads, kv_heads=1)

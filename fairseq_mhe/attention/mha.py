@@ -16,6 +16,8 @@ from fairseq_mhe.attention.equations import Result, attend_heads, heads_of
 class MultiheadAttention(Attention):
     """Every head has its own projections. Names and initial values of weights are fairseq's."""
 
+    plain_heads = Attention.plain_heads
+
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
         """Split the one projection for q, k and v of fairseq 0.8 and before, as fairseq does."""
         for parameter in ("weight", "bias"):

@@ -75,7 +75,7 @@ class MHEMul(_HeadEmbeddingAttention):
         """W_Q takes both factors of the scores, W_O takes the factor of the value."""
         heads = PlainHeads.of_projections(self)
         embeddings = self.query_embedding, self.key_embedding, self.value_embedding
-        query, key, value = (self.psi(1, e.detach().double()) for e in embeddings)
+        query, key, value = (self.psi(1, e) for e in embeddings)
         return replace(
             heads,
             query_factors=query * key,  # (n, d)
@@ -115,6 +115,6 @@ class MHEAdd(_HeadEmbeddingAttention):
     def plain_heads(self) -> PlainHeads:
         """e^Q and e^V become biases of the query and value; e^K changes nothing."""
         heads = PlainHeads.of_projections(self)
-        query = heads.query_bias + self.query_embedding.detach().double()  # (n, d)
-        value = heads.value_bias + self.value_embedding.detach().double()  # (n, d)
+        query = heads.query_bias + self.query_embedding  # (n, d)
+        value = heads.value_bias + self.value_embedding  # (n, d)
         return replace(heads, query_bias=query, value_bias=value)

@@ -15,15 +15,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, join_heads, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
-from fairseq_mhe.attention.options import Option
 from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
-
-_LATENT_DIM_HELP = (
-    "numbers cached for a position, from which all heads compute keys and values "
-    "(default: 2 x width of a head)"
-)
 
 
 class LatentAttention(Attention):
@@ -33,14 +28,12 @@ class LatentAttention(Attention):
     latent vectors and output: softmax ignores a key's bias, and the output's absorbs a value's.
     """
 
-    OPTIONS = (*Attention.OPTIONS, Option("attention_latent_dim", _LATENT_DIM_HELP))
+    OPTIONS = (*Attention.OPTIONS, options.LATENT_DIM)
     keys_are_values = True
     linear_heads = False
     latent_dim: int
 
     def build(self) -> None:
-        if self.latent_dim is None:
-            self.latent_dim = 2 * self.head_dim
         width = self.num_heads * self.head_dim
         self.down_proj = self.input_linear(self.kdim, self.latent_dim)  # (r, kdim), W_D
         self.k_up_proj = self.linear(self.latent_dim, width, bias=False)  # (n d, r), W_UK

@@ -3,10 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
-import torch
 from torch import Tensor, nn
-
-from fairseq_mhe.common.errors import UserError
 
 
 class Projection(NamedTuple):
@@ -17,11 +14,10 @@ class Projection(NamedTuple):
 
     @classmethod
     def of(cls, layer: nn.Linear, heads: int = 1) -> Self:
-        """Return what ``layer`` computes for so many heads, in float64; no bias is a bias of 0."""
-        weight = layer.weight.detach().double()  # (heads d, in)
-        bias = weight.new_zeros(len(weight))
-        if layer.bias is not None:
-            bias = layer.bias.detach().double()
+        """Return what ``layer`` computes for so many heads; no bias is a bias of 0."""
+        weight, bias = layer.weight, layer.bias  # (heads d, in), (heads d,)
+        if bias is None:
+            bias = weight.new_zeros(len(weight))
         return cls(weight.unflatten(0, (heads, -1)), bias.unflatten(0, (heads, -1)))
 
     def then(self, matrices: Tensor) -> "Projection":
@@ -95,12 +91,6 @@ class PlainHeads:
         value = Projection.of(layer.v_proj, layer.kv_heads)
         return cls.of(layer, query, key, value)
 
-    @property
-    def biased(self) -> bool:
-        """Whether any bias differs from zero."""
-        biases = (self.query_bias, self.value_bias, self.output_bias)
-        return any(bool(bias.any()) for bias in biases)
-
     def scaled(self, scale: float) -> Self:
         """Return the same heads with another scale of the scores; the queries compensate for it."""
         factor = self.scale / scale
@@ -114,83 +104,3 @@ class PlainHeads:
         if self.query_factors is not None:
             query = query * self.query_factors.unsqueeze(2)
         return replace(self, query=query, query_factors=None)
-
-    def separate(self, heads: int) -> Self:
-        """Return so many heads, each with a key and a value of its own: H, or n copies of one."""
-        copies = heads // len(self.output)  # n if H is 1, else 1
-
-        def spread(x: Tensor) -> Tensor:
-            return x.repeat_interleave(heads // len(x), dim=0)
-
-        own = self.with_own_queries()
-        return replace(
-            own,
-            query=spread(own.query),
-            query_bias=spread(own.query_bias),
-            key=spread(own.key),
-            value=spread(own.value),
-            value_bias=spread(own.value_bias),
-            output=spread(own.output) / copies,
-        )
-
-    def of_width(self, width: int) -> Self:
-        """Return separate heads of this width, scaled by width ** -0.5; UserError if none fit."""
-        query = torch.cat((self.query, self.query_bias.unsqueeze(2)), dim=2)
-        query, key = _of_width(query, self.key, width, "keys")  # (H, width, C + 1)
-        value = torch.cat((self.value, self.value_bias.unsqueeze(2)), dim=2)
-        output, value = _of_width(self.output.transpose(1, 2), value, width, "values")
-        heads = replace(
-            self,
-            query=query[..., :-1],
-            query_bias=query[..., -1],
-            key=key,
-            value=value[..., :-1],
-            value_bias=value[..., -1],
-            output=output.transpose(1, 2),
-        )
-        return heads.scaled(width**-0.5)
-
-    def stock_parameters(self, heads: int, width: int) -> dict[str, Tensor]:
-        """Return fairseq's ``MultiheadAttention`` with so many heads by parameter, in float32.
-
-        Raises UserError if the heads do not fit into heads of this width.
-        """
-        stock = self.separate(heads).of_width(width)
-        key = stock.key.flatten(0, 1)  # (n d, M)
-        parameters = {
-            "q_proj.weight": stock.query.flatten(0, 1),  # (n d, C)
-            "q_proj.bias": stock.query_bias.flatten(),  # (n d,)
-            "k_proj.weight": key,
-            "k_proj.bias": key.new_zeros(len(key)),
-            "v_proj.weight": stock.value.flatten(0, 1),
-            "v_proj.bias": stock.value_bias.flatten(),
-            "out_proj.weight": stock.output.transpose(0, 1).flatten(1),  # (C, n d)
-            "out_proj.bias": stock.output_bias,
-        }
-        return {name: x.float().contiguous() for name, x in parameters.items()}
-
-
-def _of_width(
-    left: Tensor, right: Tensor, width: int, name: str
-) -> tuple[Tensor, Tensor]:
-    """Return factors (n, width, a), (n, width, b) with the products of (n, w, a) and (n, w, b).
-
-    The products are left_i^T right_i. Narrow factors are padded with zeros. The products of wide
-    factors have a low rank in some kinds (a latent vector wider than a head); their truncated SVD
-    is then exact. Else UserError.
-    """
-    missing = width - left.size(1)
-    if missing >= 0:
-        left, right = (nn.functional.pad(x, (0, 0, 0, missing)) for x in (left, right))
-        return left, right
-    left_basis, left_size = torch.linalg.qr(left.transpose(1, 2))  # (n, a, w), (n, w, w)
-    right_basis, right_size = torch.linalg.qr(right.transpose(1, 2))
-    u, sizes, v = torch.linalg.svd(left_size @ right_size.transpose(1, 2))
-    rounding = 1e-12 * sizes[:, :1]
-    if (sizes[:, width:] > rounding).any():
-        what = f"heads with {name} {left.size(1)} wide do not fit into heads {width} wide"
-        raise UserError(f"{what} without loss: approximate them by convert")
-    roots = sizes[:, :width].sqrt().unsqueeze(1)  # (n, 1, width)
-    left = left_basis @ u[..., :width] * roots
-    right = right_basis @ v[:, :width].transpose(1, 2) * roots
-    return left.transpose(1, 2), right.transpose(1, 2)

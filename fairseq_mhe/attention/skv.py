@@ -8,10 +8,9 @@ Parameters without biases for g groups: 2 C n d + kdim g d; 3 C^2 if g = n and n
 
 from torch import Tensor
 
+from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, attend_heads, heads_of
-from fairseq_mhe.attention.gqa import check_kv_heads
-from fairseq_mhe.attention.options import KV_HEADS
 from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
 
 
@@ -21,12 +20,13 @@ class SharedKeyValueAttention(Attention):
     ``kv_heads`` is the number of groups g (default: n).
     """
 
-    OPTIONS = (*Attention.OPTIONS, KV_HEADS)
+    OPTIONS = (
+        *Attention.OPTIONS,
+        options.kv_heads(default=lambda layer: layer.num_heads),
+    )
     keys_are_values = True
 
     def build(self) -> None:
-        self.kv_heads = self.kv_heads or self.num_heads
-        check_kv_heads(self.num_heads, self.kv_heads)
         self.kv_proj = self.input_linear(self.kdim, self.kv_heads * self.head_dim)
         self.q_proj = self.input_linear(self.embed_dim, self.num_heads * self.head_dim)
         self.out_proj = self.output_linear()

@@ -14,20 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
 from fairseq_mhe.attention.fused import Attended, weights_of
-from fairseq_mhe.attention.options import Option
-
-_RANK_HELP = (
-    "vectors of a position that all heads share, for keys and for values (default: 1)"
-)
 
 
 class TensorProductAttention(Attention):
     """Heads weigh R shared keys and R shared values of each position by numbers of their own."""
 
-    OPTIONS = (*Attention.OPTIONS, Option("tpa_rank", _RANK_HELP, default=1))
+    OPTIONS = (*Attention.OPTIONS, options.TPA_RANK)
     not_foldable_because = (
         "its keys and values are products of two projections of the input"
     )

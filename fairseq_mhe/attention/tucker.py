@@ -13,16 +13,10 @@ The defaults 4, d and d give the cache of MHE: one key and one value head of wid
 import torch
 from torch import Tensor
 
+from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, join_heads, split_heads
 from fairseq_mhe.attention.equations import Result, affine, average
-from fairseq_mhe.attention.options import Option
 from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
-
-_HEAD_RANK_HELP = "rank over heads (default: 4, at most the number of heads)"
-_QUERY_RANK_HELP = "width of shared queries and values (default: width of a head)"
-_KEY_RANK_HELP = (
-    "width of shared keys, and of the sum over heads (default: width of a head)"
-)
 
 
 class TuckerAttention(Attention):
@@ -34,9 +28,9 @@ class TuckerAttention(Attention):
 
     OPTIONS = (
         *Attention.OPTIONS,
-        Option("tucker_head_rank", _HEAD_RANK_HELP),
-        Option("tucker_query_rank", _QUERY_RANK_HELP),
-        Option("tucker_key_rank", _KEY_RANK_HELP),
+        options.TUCKER_HEAD_RANK,
+        options.TUCKER_QUERY_RANK,
+        options.TUCKER_KEY_RANK,
     )
     linear_heads = False
     shared_projection_init = "head"
@@ -45,9 +39,7 @@ class TuckerAttention(Attention):
     tucker_key_rank: int  # c
 
     def build(self) -> None:
-        a = self.tucker_head_rank = self.tucker_head_rank or min(4, self.num_heads)
-        b = self.tucker_query_rank = self.tucker_query_rank or self.head_dim
-        c = self.tucker_key_rank = self.tucker_key_rank or self.head_dim
+        a, b, c = self.tucker_head_rank, self.tucker_query_rank, self.tucker_key_rank
         self.kv_heads = 1
         self.q_proj = self.input_linear(self.embed_dim, b)
         self.k_proj = self.input_linear(self.kdim, c)
@@ -60,30 +52,30 @@ class TuckerAttention(Attention):
         gain = ((self.embed_dim + c) / (self.embed_dim + self.num_heads * c)) ** 0.5
         self.out_proj = self.output_linear(c, gain)
 
+    def score_cores(self) -> Tensor:
+        """Return M, (n, b, c): each head's sum of the shared matrices."""
+        return torch.einsum("na,abc->nbc", self.score_weights, self.score_matrices)
+
+    def output_cores(self) -> Tensor:
+        """Return N, (n, b, c)."""
+        return torch.einsum("na,abc->nbc", self.output_weights, self.output_matrices)
+
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, c): X U M_i."""
-        matrices = cores(self.score_weights, self.score_matrices)  # (n, b, c)
-        products = self.q_proj(x) @ matrices.transpose(0, 1).flatten(1)  # (T, B, n c)
+        matrices = self.score_cores().transpose(0, 1).flatten(1)  # (b, n c)
+        products = self.q_proj(x) @ matrices  # (T, B, n c)
         return split_heads(products, self.num_heads)
 
     def merge(self, heads: Tensor) -> Tensor:
         """(B, n, T, b) -> (T, B, C): sum_i (head_i N_i) O."""
-        matrices = cores(self.output_weights, self.output_matrices).flatten(
-            0, 1
-        )  # (n b, c)
+        matrices = self.output_cores().flatten(0, 1)  # (n b, c)
         return self.out_proj(join_heads(heads) @ matrices)
 
     def plain_heads(self) -> PlainHeads:
         """Queries contain M_i and the output N_i; keys and values are the same for all heads."""
-        scores = (
-            cores(self.score_weights, self.score_matrices).detach().double()
-        )  # (n, b, c)
-        outputs = cores(self.output_weights, self.output_matrices).detach().double()
-        query = Projection.of(self.q_proj).then(scores.transpose(1, 2))  # (n, c, C)
+        query = Projection.of(self.q_proj).then(self.score_cores().transpose(1, 2))
         key, value = Projection.of(self.k_proj), Projection.of(self.v_proj)
-        output = Projection.of(self.out_proj).weight @ outputs.transpose(
-            1, 2
-        )  # (n, C, b)
+        output = self.out_proj.weight @ self.output_cores().transpose(1, 2)  # (n, C, b)
         return PlainHeads.of(self, query, key, value, output)
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
@@ -97,8 +89,3 @@ class TuckerAttention(Attention):
             outputs.append(torch.einsum("a,abc->bc", w, self.output_matrices))
         heads, weights = average(scores, [v], mask)  # (T, B, n b)
         return affine(self.out_proj, heads @ torch.cat(outputs)), weights
-
-
-def cores(weights: Tensor, matrices: Tensor) -> Tensor:
-    """(n, a), (a, b, c) -> (n, b, c): each head's sum of the shared matrices."""
-    return torch.einsum("na,abc->nbc", weights, matrices)

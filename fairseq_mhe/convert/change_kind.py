@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from fairseq_mhe.attention.plain_heads import PlainHeads
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
@@ -42,7 +43,7 @@ def convert(
         raise UserError(f"no fit to {kind} is known: choose one of {', '.join(FIT)}")
     source = material.source
     heads = {name: module.folded() for name, _, module in sublayers(source.model)}
-    bias = any(attention.biased for attention in heads.values())
+    bias = any(map(_has_biases, heads.values()))
     options = source.options_of_kind(kind, bias, **sizes)
     try:
         model = build_ours(options, source.task())
@@ -72,6 +73,12 @@ def convert(
         "layers": layers,
         "options": options,
     }
+
+
+def _has_biases(heads: PlainHeads) -> bool:
+    """Return whether any bias differs from zero."""
+    biases = heads.query_bias, heads.value_bias, heads.output_bias
+    return any(bool(bias.any()) for bias in biases)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

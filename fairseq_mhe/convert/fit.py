@@ -17,6 +17,7 @@ from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.plain_heads import PlainHeads
 from fairseq_mhe.convert.cp import Components, decompose
 from fairseq_mhe.convert.moments import Inputs
+from fairseq_mhe.convert.stock_heads import separate
 
 #: Most rounds of least squares for a CP decomposition.
 ROUNDS = 200
@@ -60,7 +61,7 @@ class Problem:
     ) -> None:
         """``iterations``: the most rounds of least squares for a CP decomposition."""
         self.new: Any = new
-        self.heads = heads = heads.separate(new.num_heads).scaled(new.scaling)
+        self.heads = heads = separate(heads, new.num_heads).scaled(new.scaling)
         self.inputs = inputs
         self.iterations = iterations
         query = heads.query  # (n, k, C)

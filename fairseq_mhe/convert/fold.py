@@ -24,6 +24,7 @@ from fairseq_mhe.convert.compare import (
     add_data,
     open_material,
 )
+from fairseq_mhe.convert.stock_heads import stock_parameters
 from fairseq_mhe.models.options import sublayers
 
 #: A fold is refused if its logits differ by more than this share of the largest logit. Rounding in
@@ -69,7 +70,7 @@ def stock_sublayer(attention: Attention) -> dict[str, Tensor]:
             f"{heads} heads do not divide the model's width {width}, but fairseq's own attention "
             "requires it: this model has no stock form"
         )
-    return attention.folded().stock_parameters(heads, width // heads)
+    return stock_parameters(attention.folded(), heads, width // heads)
 
 
 def fold(material: Material, output: Path) -> tuple[LogitDifference, int | None]:

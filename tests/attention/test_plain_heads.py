@@ -1,54 +1,20 @@
-"""Plain heads compute the same as the sublayer that they are folded from, or are refused."""
+"""Which sublayers have plain heads; `test_kinds` and tests/convert compare what they compute."""
 
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.testing import assert_close
 
-from fairseq_mhe.attention import KINDS, Attention
+from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.base import join_heads, split_heads
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEMul
 from fairseq_mhe.attention.plain_heads import PlainHeads
 from fairseq_mhe.common.errors import UserError
-from tests.attention.conftest import make_layer, random
+from tests.attention.conftest import make_layer
 
 C, N = 12, 3
-FOLDABLE = [name for name, kind in KINDS.items() if kind.not_foldable_because is None]
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        *((kind, {}) for kind in FOLDABLE if kind != "collaborative"),
-        ("collaborative", {"collaborative_dim": 1}),  # its keys are 1 wide, with biases 1 + N
-        ("mhe_mul", {"head_embedding_offset": 0.5}),
-        ("gqa", {"kv_heads": 3, "head_dim": 5}),
-        ("mla", {"latent_dim": 5}),
-        ("mfa", {"query_norm": "none"}),
-        ("skv", {"kv_heads": 1}),
-    ],
-    ids=str,
-)
-def test_mha_with_the_folded_parameters_computes_the_same(
-    kind: str, options: dict[str, Any], bias: bool
-) -> None:
-    layer = make_layer(kind, embed_dim=C, num_heads=N, bias=bias, **options)
-    x, y = random(4, 2, C), random(6, 2, C, seed=1)
-    heads = layer.folded()
-    for width in (layer.head_dim, 8):
-        mha = make_layer("mha", torch.float32, embed_dim=C, num_heads=N, bias=True, head_dim=width)
-        mha.load_state_dict(heads.stock_parameters(N, width))
-        for memory in (x, y):
-            expected, _ = layer(x, memory)
-            out, _ = mha(x.float(), memory.float())
-            assert_close(out.double(), expected, rtol=1e-4, atol=1e-4)
-    if kind != "collaborative":
-        with pytest.raises(UserError):
-            heads.stock_parameters(N, 2)
 
 
 def test_shared_heads_are_not_copied() -> None:
@@ -85,7 +51,7 @@ class Merged(MHEMul):
 
 
 class Known(Mixed):
-    """Overrides `plain_heads`, too, so that the mixin's queries are known to it."""
+    """Defines `plain_heads`, which knows the mixin's queries."""
 
     def plain_heads(self) -> PlainHeads:
         return super().plain_heads()
@@ -104,10 +70,9 @@ def refusal(layer: Attention) -> str:
     return str(refusal.value)
 
 
-def test_a_class_that_overrides_a_hook_has_no_plain_heads() -> None:
-    assert "keys_values" in refusal(SharedKey(C, N))
-    assert "queries" in refusal(Mixed(C, N))
-    assert "merge" in refusal(Merged(C, N))
+def test_a_class_without_its_own_plain_heads_has_none() -> None:
+    for kind in (SharedKey, Mixed, Merged):
+        assert kind.__name__ in refusal(kind(C, N))
     assert Known(C, N).why_not_foldable() is None
 
 

@@ -11,6 +11,7 @@ from fairseq_mhe.attention.plain_heads import PlainHeads
 from fairseq_mhe.convert.change_kind import TARGETS
 from fairseq_mhe.convert.fit import FIT, Problem
 from fairseq_mhe.convert.moments import Inputs, Moments
+from fairseq_mhe.convert.stock_heads import separate
 from tests.fixtures.checkpoints import stir
 
 C, N = 12, 3
@@ -43,7 +44,7 @@ def build_sublayer(kind: str, **options: Any) -> Attention:
 def heads_of(attention: Attention, parameters: dict[str, Tensor]) -> PlainHeads:
     """Return the heads of a sublayer with these parameters."""
     attention.load_state_dict(parameters)
-    return attention.folded().separate(attention.num_heads)
+    return separate(attention.folded(), attention.num_heads)
 
 
 def errors(heads: PlainHeads, other: PlainHeads, x: Tensor) -> tuple[float, float]:
