@@ -29,7 +29,7 @@ from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import convert
 from fairseq_mhe.prepare.data_folder import DataFolder
 
-_CPU_TYPES = ("int8", "bfloat16")  # compute types of CTranslate2
+_CPU_TYPES = ("float32", "int8", "bfloat16")  # compute types of CTranslate2
 #: Lengths of a news test in subwords: standard deviation of their logarithms, and bounds.
 _SPREAD, _BOUNDS = 0.6, (4, 120)
 _MAX_BATCH_TOKENS = 4096  # source tokens of a batch with such lengths
@@ -59,7 +59,7 @@ class GenerationOptions(Options):
     )
     ctranslate2: bool = option(
         False,
-        "also time stock and foldable kinds in CTranslate2, in int8 and bfloat16 (GPU: float16)",
+        "also time stock and foldable kinds in CTranslate2: float32, int8, bfloat16 (GPU: float16)",
     )
     without_graphs: bool = option(False, "also time kinds without CUDA graphs, on a GPU")
 

@@ -60,12 +60,13 @@ def test_kinds_are_compared_with_stock_at_its_best_and_with_both_in_ctranslate2(
     given: dict[str, Any] = {"attention": ["mhe_mul", "mhe_conv"], "ctranslate2": True}
     expected = {
         "cpu": "stock stock_tuned mhe_mul mhe_conv mhe_mul_int8 mhe_conv_int8 stock_bf16 "
-        "mhe_mul_bf16 mhe_conv_bf16 ctranslate2_int8 mhe_mul_ctranslate2_int8 "
+        "mhe_mul_bf16 mhe_conv_bf16 ctranslate2_float32 mhe_mul_ctranslate2_float32 "
+        "ctranslate2_int8 mhe_mul_ctranslate2_int8 "
         "ctranslate2_bfloat16 mhe_mul_ctranslate2_bfloat16",
         "cuda": "stock stock_without_cudnn mhe_mul mhe_conv mhe_mul_without_graphs "
         "mhe_conv_without_graphs ctranslate2_float16 mhe_mul_ctranslate2_float16",
     }
-    supported = {"int8", "bfloat16", "float16"}
+    supported = {"float32", "int8", "bfloat16", "float16"}
     monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda device: supported)
     for device, names in expected.items():
         flags = ("int8", "bf16") if device == "cpu" else ("without_graphs",)
@@ -74,5 +75,5 @@ def test_kinds_are_compared_with_stock_at_its_best_and_with_both_in_ctranslate2(
         assert " ".join(variant.name for variant in variants) == names
     assert "mhe_conv" in capsys.readouterr().err
     supported.remove("bfloat16")
-    assert generation.compute_types("cpu") == ["int8"]
+    assert generation.compute_types("cpu") == ["float32", "int8"]
     assert "bfloat16" in capsys.readouterr().err

@@ -165,6 +165,18 @@ def test_copies_and_moved_weights_get_graphs_of_their_own(same_without_graphs: C
     same_without_graphs(lambda: forced(model))
 
 
+@torch.no_grad()
+def test_a_step_by_a_graph_does_not_wait_for_the_gpu() -> None:
+    """Only the order of hypotheses waits, once for all layers, and what fairseq's search reads."""
+    (model,) = models_of(decoder_learned_pos=True)
+    search = Forced(model, batch_of(3, 7))
+    for _ in range(4):
+        search.step()
+    assert steps_of(model)
+    with tape.no_waits():
+        search.step()
+
+
 def test_a_full_gpu_searches_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     tape.set_memory(monkeypatch, total=2, used=1)
     (model,) = models_of()

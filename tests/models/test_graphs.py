@@ -4,19 +4,22 @@ Without a GPU a tape of operators replaces the graph.
 """
 
 import copy
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.nan_detector import NanDetector
 from fairseq.options import get_training_parser, parse_args_and_arch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models import recording
+from fairseq_mhe.models import graphs, recording
 from tests.fixtures import tape
-from tests.fixtures.models import make_batch, make_model
+from tests.fixtures.models import make_batch, make_dictionary, make_model
+from tests.models.test_optimizer import build_optimizer, configuration
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 #: Relative to the greatest number; a GPU adds up in another order for other shapes.
@@ -125,6 +128,36 @@ def test_an_infinity_in_a_row_of_an_earlier_batch_does_not_stay() -> None:
         logits_of(model, batch).sum().backward()
     assert len(recorded(model)) == 1
     assert_trains_as_without_graphs(model, clean)
+
+
+@pytest.mark.parametrize("with_graphs", [True, False])
+def test_an_update_does_not_wait_for_the_gpu(
+    with_graphs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the look at a batch's padding waits for it, and what fairseq's Trainer does around."""
+    precision = ["--bf16"] if DEVICE == "cuda" else []
+    model = model_of(cuda_graphs=with_graphs).to(torch.bfloat16 if precision else torch.float32)
+    optimizer = build_optimizer(configuration("adam_fused", *precision), model)
+    task = SimpleNamespace(target_dictionary=make_dictionary())
+    criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
+    batch = batch_of(5, 7)
+    sample = {"net_input": batch, "target": batch["prev_output_tokens"], "ntokens": 5}
+
+    def update() -> None:
+        optimizer.zero_grad()
+        loss, *_ = criterion(model, sample)
+        optimizer.backward(loss)
+        optimizer.clip_grad_norm(1.0)
+        optimizer.step()
+
+    for _ in range(3):
+        update()
+    assert len(recorded(model)) == with_graphs
+    monkeypatch.setattr(graphs, "padded_on_the_right", lambda _: True)
+    with tape.no_waits():
+        update()
+    with pytest.raises(RuntimeError, match="synchronizing"), tape.no_waits():
+        batch["src_tokens"].sum().item()
 
 
 def test_a_kept_loss_holds_no_graph_and_has_no_second_backward_pass() -> None:

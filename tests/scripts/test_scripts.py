@@ -95,12 +95,28 @@ def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: i
     assert len({args.out for args in parsed}) == len(parsed)
 
 
-def test_gpu_check_skips_steps_without_time_left(sandbox: Sandbox) -> None:
+def test_gpu_check_trains_the_whole_recipe_on_multi30k(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    words = ["--data", "a folder", "--minutes", "1"]
+    done = sandbox.run(*words, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
+    tests, *calls = (call.splitlines() for call in done.stdout.split("ran\n-P\n-m\n")[1:])
+    assert (done.returncode, tests[0]) == (0, "pytest")
+    parsed = [cli.build_parser(call[1]).parse_args(call[1:]) for call in calls]
+    training, *_, table = parsed
+    assert training.data == table.data == Path("a folder")
+    assert (table.rows, table.kinds) == ("multi30k", ["mha", "mhe_mul", "mhe_conv"])
+    assert table.updates is None
+
+
+def test_gpu_check_tells_what_failed_or_had_no_time(sandbox: Sandbox) -> None:
     """Minutes that bash does not take as a number end in one line."""
     sandbox.python("python3", "3.12")
-    done = sandbox.run("--minutes", "0", script="scripts/gpu_check.sh", NOT_INSTALLED="0")
+    words = ["--data", "a folder", "--minutes", "0"]
+    done = sandbox.run(*words, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
+    parts = ["tests", "training", "training-large", "generation", "quickstart", "translate"]
+    last = f"gpu_check.sh: failed, or had no time: {' '.join(parts)} multi30k"
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("failed, or no time was left") == 7
+    assert done.stderr.splitlines()[-1] == last
     for minutes in ("abc", "08", "-1", "9" * 30):
         done = sandbox.run("--minutes", minutes, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
         assert (done.returncode, done.stdout) == (2, "")
