@@ -14,11 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from fairseq_mhe.common.files import atomic_path
-from fairseq_mhe.report.labels import name_points, spread
-from fairseq_mhe.report.looks import LOOKS, look
+from fairseq_mhe.report.looks import LOOKS, distinct_looks, look
 from fairseq_mhe.report.table import Values, deviation
 
 STYLE = Path(__file__).with_name("plots.mplstyle")
@@ -79,19 +77,13 @@ def plot_translation(
     """Plot PRR (without a baseline BLEU), and learning curves (label -> metrics.json of seeds)."""
     trained = {}
     for name, of_seeds in curves.items():
-        valid = [np.reshape(metrics["valid"], (-1, 2)) for metrics in of_seeds]
-        trained[name] = [curve for curve in valid if len(curve)]
-    trained = {name: of_seeds for name, of_seeds in trained.items() if of_seeds}
-    height = max(3.2, 0.24 * len(rows) + 1.4)
-    with picture(path, title, height) as figure:
-        if not trained:
-            _draw_scores(figure.subplots(), rows)
-            return
-        left, right = figure.subplots(1, 2)
-        _draw_curves(left, trained)
-        _draw_scores(right, rows)
-        figure.draw_without_rendering()
-        _name_curves(left)
+        if found := [np.array(one["valid"]) for one in of_seeds if one["valid"]]:
+            trained[name] = found
+    with picture(path, title, max(3.2, 0.24 * len(rows) + 1.4)) as figure:
+        panels = figure.subplots(1, 2 if trained else 1, squeeze=False)[0]
+        _draw_scores(panels[-1], rows)
+        if trained:
+            _draw_curves(panels[0], trained)
 
 
 def _draw_scores(axes: Axes, rows: Sequence[Values]) -> None:
@@ -124,53 +116,21 @@ def prr_point(name: str, row: Values, kind: str, group: str = "") -> Point:
 
 def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[np.ndarray]]) -> None:
     """Draw the last part of each learning curve; a curve is (validations, 2)."""
-    last = max(curve[-1, 0] for of_kind in curves.values() for curve in of_kind)
-    start = float(f"{_HIDDEN_SHARE * last:.1g}")
-    if any(
-        np.sum(curve[:, 0] >= start) < 2
-        for of_kind in curves.values()
-        for curve in of_kind
-    ):
+    all_curves = [curve for of_kind in curves.values() for curve in of_kind]
+    start = float(f"{_HIDDEN_SHARE * max(curve[-1, 0] for curve in all_curves):.1g}")
+    if min(np.sum(curve[:, 0] >= start) for curve in all_curves) < 2:
         start = 0.0  # a training of few validations
     for name, of_kind in curves.items():
         style: dict[str, Any] = {**look(name), "markersize": 3, "linewidth": 1}
-        for curve in of_kind:
+        for number, curve in enumerate(of_kind):
             updates, losses = curve[curve[:, 0] >= start].T
-            axes.plot(updates, losses, label=name, **style)
+            label = name if number == 0 else None
+            axes.plot(updates, losses, label=label, **style)
     axes.set_xlim(left=start)
-    several = any(len(of_kind) > 1 for of_kind in curves.values())
+    axes.legend(ncols=1 + len(curves) // 10, fontsize="small")
     axes.set_xlabel(f"updates, from {start:,.0f}" if start else "updates")
-    lines = "\na line for each seed" if several else ""
+    lines = "\na line for each seed" if len(all_curves) > len(curves) else ""
     say_cut(axes.yaxis, f"validation loss (bits per subword){lines}")
-
-
-def _name_curves(axes: Axes) -> None:
-    """Write each kind's name at the end of its curves, with room to the right of them."""
-    ends: dict[str, list[float]] = {}
-    colours = {}
-    for line in axes.lines:
-        name = str(line.get_label())
-        ends.setdefault(name, []).append(float(np.asarray(line.get_ydata())[-1]))
-        colours[name] = line.get_color()
-    left, right = axes.get_xlim()
-    right = max(float(np.asarray(line.get_xdata())[-1]) for line in axes.lines)
-    width = right - left
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.set_xticks([tick for tick in axes.get_xticks() if left <= tick <= right])
-    axes.set_xlim(left, right + 0.4 * width)
-    to_pixels, to_data = axes.transData, axes.transData.inverted()
-    heights = [
-        to_pixels.transform((0, statistics.mean(values)))[1] for values in ends.values()
-    ]
-    figure: Any = axes.figure
-    panel = axes.get_window_extent()
-    height = 13 / 72 * figure.dpi  # of a name
-    places = spread(heights, height, panel.y0 + height / 2, panel.y1 - height / 2)
-    for (name, colour), place in zip(colours.items(), places, strict=True):
-        y = to_data.transform((0, place))[1]
-        axes.text(
-            right + 0.04 * width, y, name, color=colour, va="center", in_layout=False
-        )
 
 
 def draw_list(
@@ -249,49 +209,40 @@ def plot_costs(
     """Plot values against costs; ``rows`` hold the costs of the ``points``, in the same order."""
     finite = [n for n, point in enumerate(points) if math.isfinite(point.value)]
     points = [points[n] for n in finite]
-    rows = [rows[n] for n in finite]
     if any(point.low < point.high for point in points):
         label += f"\n{_SD}"
     with picture(path, title, 4.6) as figure:
         panels = figure.subplots(1, len(costs), sharey=True, squeeze=False)[0]
         for axes, cost in zip(panels, costs, strict=True):
             name, unit = _COSTS[cost]
-            positions = [row[cost] / unit for row in rows]
-            for point, x in zip(points, positions, strict=True):
+            positions = [rows[n][cost] / unit for n in finite]
+            styles = distinct_looks([point.kind for point in points])
+            for point, x, style in zip(points, positions, styles, strict=True):
                 bars = None if point.low == point.high else point.bars
-                style: dict[str, Any] = {
-                    "linestyle": "none",
-                    "elinewidth": 1,
-                    **look(point.kind),
-                }
-                axes.errorbar(x, point.value, yerr=bars, **style)
+                shown = {"label": point.name, "linestyle": "none", **style}
+                axes.errorbar(x, point.value, yerr=bars, **shown)
             if max(positions) > 2 * min(positions):
                 axes.set_xlim(0, 1.1 * max(positions))
-            else:
-                axes.margins(x=0.15)
             say_cut(axes.xaxis, name)
         say_cut(panels[0].yaxis, label)
-        figure.draw_without_rendering()
-        for axes, cost in zip(panels, costs, strict=True):
-            positions = [row[cost] / _COSTS[cost][1] for row in rows]
-            name_points(axes, positions, points)
+        columns = 1 + len(points) // 20
+        handles = panels[0].get_legend_handles_labels()
+        figure.legend(
+            *handles, loc="outside right upper", fontsize="small", ncols=columns
+        )
 
 
 def plot_study(rows: Sequence[Values], path: Path, title: str) -> None:
-    """Plot the loss and the PRR of each variant of a study.
-
-    A row is one of `study.variant_rows`, with its "question" if the study has several.
-    """
+    """Plot the loss and the PRR of each variant of a study; rows of `study.variant_rows`."""
     losses, scores = [], []
     for row in rows:
-        name, kind, group = row["variant"], _kind_of(row), row.get("question", "")
-        losses.append(mean_point(name, row["loss_of_seeds"] or [math.nan], kind, group))
-        scores.append(prr_point(name, row, kind, group))
-    lines = len(rows) + len({point.group for point in losses} - {""})
+        name, kind = row["variant"], _kind_of(row)
+        losses.append(mean_point(name, row["loss_of_seeds"] or [math.nan], kind))
+        scores.append(prr_point(name, row, kind))
     several = any(point.seeds for point in losses)
     bars = f"\n{_SD}; ticks: seeds" if several else ""
     intervals = any(point.low < point.high for point in scores)
-    with picture(path, title, max(3.0, 0.2 * lines + 1.4)) as figure:
+    with picture(path, title, max(3.0, 0.2 * len(rows) + 1.4)) as figure:
         left, right = figure.subplots(1, 2)
         draw_list(left, losses, f"validation loss (bits per subword){bars}", ".3f")
         prr = "PRR, % of the reference's BLEU"

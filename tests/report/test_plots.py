@@ -1,6 +1,5 @@
 """Pictures: values stand where they belong, names can be read, and labels promise what is there."""
 
-import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.report import plots
@@ -61,19 +59,11 @@ def markers(axes: Axes) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-def texts(axes: Axes, *names: str) -> list[Text]:
-    return [text for text in axes.texts if text.get_text() in names]
 
 
-def labels(figure: Figure) -> str:
-    parts = [label for axes in figure.axes for label in (axes.get_xlabel(), axes.get_ylabel())]
-    return "\n".join(parts)
-
-
-def costs(draw: Draw, **changes: float) -> Figure:
+def costs(draw: Draw) -> Figure:
     points, rows = [], []
-    for kind, loss, deviation, cache, parameters in MODELS:
-        bar = changes.get("deviation", deviation)
+    for kind, loss, bar, cache, parameters in MODELS:
         points.append(plots.Point(kind, loss, loss - bar, loss + bar, kind))
         rows.append({"kv_bytes_per_token": cache, "total_parameters": parameters})
     return draw(plots.plot_costs, points, rows)
@@ -93,19 +83,15 @@ def test_markers_stand_where_their_data_is(draw: Draw) -> None:
         assert (pytest.approx(total / 1e6), pytest.approx(loss)) in markers(parameters)[colour]
 
 
-def test_names_stand_at_the_points_and_do_not_overlap(draw: Draw) -> None:
-    figure = costs(draw)
-    for axes in figure.axes:
-        named = texts(axes, *(kind for kind, *_ in MODELS))
-        assert len(named) == len(MODELS)
-        boxes = {text.get_text(): text.get_window_extent() for text in named}
-        for one, other in itertools.combinations(boxes.values(), 2):
-            assert not one.overlaps(other)
-        for (_, points), (kind, loss, _, *cost) in zip(markers(axes).items(), MODELS, strict=False):
-            del points, loss, cost
-            box = boxes[kind]
-            panel = axes.get_window_extent()
-            assert panel.x0 <= box.x0 <= box.x1 <= panel.x1
+def test_a_legend_names_variants_of_one_kind_with_different_markers(draw: Draw) -> None:
+    names = ["mqa", "mqa-2x38", "mqa-5x19"]
+    points = [plots.Point(name, 2.0, 2.0, 2.0, name) for name in names]
+    rows = [{"kv_bytes_per_token": 1024, "total_parameters": 10**6}] * 3
+    figure = draw(plots.plot_costs, points, rows)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+    lines = [container.lines[0] for container in figure.axes[0].containers]
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 3
 
 
 def test_an_axis_that_is_cut_says_so(draw: Draw) -> None:
@@ -129,26 +115,10 @@ def test_prr_is_drawn_with_its_interval(draw: Draw) -> None:
     # The first 40% of a training fall so far that the rest would be flat.
     assert learning.get_xlim()[0] == 1000
     assert "from 1,000" in learning.get_xlabel()
-    assert len(texts(learning, "mha", "mhe_mul")) == 2
+    assert [text.get_text() for text in learning.get_legend().get_texts()] == ["mha", "mhe_mul"]
     without_baseline = draw(plots.plot_translation, [row("mhe_mul", None, None, None)], {})
     assert "BLEU" in without_baseline.axes[0].get_xlabel()
     assert "PRR" not in without_baseline.axes[0].get_xlabel()
-
-
-def test_many_curves_have_their_names_inside_the_panel(draw: Draw) -> None:
-    """Names of curves that end at nearly the same loss once left the panel."""
-    rows = [row(kind, 98.0, 97.0, 99.0) for kind in KINDS]
-    curves = {}
-    for number, kind in enumerate(KINDS):
-        last = [[update, 2.5 + number / 1000] for update in range(100, 2600, 100)]
-        curves[kind] = [{"valid": [[50, 9.0], *last]}]
-    learning, _ = draw(plots.plot_translation, rows, curves).axes
-    panel = learning.get_window_extent()
-    boxes = [text.get_window_extent() for text in texts(learning, *KINDS)]
-    assert len(boxes) == len(KINDS)
-    middles = sorted((box.y0 + box.y1) / 2 for box in boxes)
-    assert panel.y0 - 1 <= middles[0] < middles[-1] <= panel.y1 + 1
-    assert min(b - a for a, b in itertools.pairwise(middles)) > 10
 
 
 def test_a_diverged_training_leaves_the_others(draw: Draw) -> None:
