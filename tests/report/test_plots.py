@@ -59,8 +59,6 @@ def markers(axes: Axes) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-
-
 def costs(draw: Draw) -> Figure:
     points, rows = [], []
     for kind, loss, bar, cache, parameters in MODELS:
