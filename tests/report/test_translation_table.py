@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from sacrebleu.metrics import BLEU
 
 from fairseq_mhe import cli
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.families import ARCHITECTURES, TRANSLATION
@@ -25,6 +24,7 @@ from fairseq_mhe.report.results import gather, summarise
 from fairseq_mhe.report.translation_table import FILES, write_table
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.scoring import score_folder
+from tests.fixtures.refusals import refuses
 from tests.fixtures.runs import REFERENCES
 
 MakeRun = Callable[..., Job]
@@ -54,22 +54,6 @@ def change(path: Path, *names: str, to: Any) -> None:
     write_json(path, whole)
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[..., str]:
-    """Return a function that writes the table of some runs, and returns its Markdown."""
-
-    def write(*runs: Job, **how: Any) -> str:
-        write_table(gather(run.folder for run in runs), tmp_path / "out", "A title", **how)
-        return (tmp_path / "out" / "table.md").read_text()
-
-    return write
-
-
-def headings(text: str) -> list[str]:
-    first = next(line for line in text.split("\n") if line.startswith("|"))
-    return [cell.strip() for cell in first.split("|")[1:-1]]
-
-
 def notes(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if line.startswith("- "))
 
@@ -93,7 +77,6 @@ def test_each_kind_has_the_means_over_its_seeds(make_run: MakeRun) -> None:
     assert mhe["prr"] == pytest.approx(100 * mhe["bleu"] / mha["bleu"], abs=0.01)
     assert mhe["prr_low"] < mhe["prr"] < mhe["prr_high"]
     assert mhe["p_value"] < 1.0
-    assert (mhe["attention_parameters"], mhe["kv_bytes_per_token"]) == (1500, 64)
     change(runs["mha"][1].metrics, "tokens_per_second", to=None)
     (alone,) = summarise(gather(run.folder for run in runs["mha"]))
     assert alone["tokens_per_second"] is None, "a mean needs all seeds"
@@ -109,50 +92,40 @@ def test_a_cell_takes_runs_that_differ_by_the_seed_alone(
     make_run: MakeRun, names: tuple[str, ...], value: Any
 ) -> None:
     runs = [make_run("mha", 2, seed=1), make_run("mha", 6, seed=2)]
-    with pytest.raises(UserError, match="same seed"):
+    with refuses("same seed"):
         gather([runs[0].folder] * 2)
     change(runs[1].folder / "config.json", "settings", *names, to=value)
-    for ordered in (runs, runs[::-1]):
-        with pytest.raises(UserError, match=f"differ by {names[-1]}"):
-            gather(run.folder for run in ordered)
+    with refuses(names[-1]):
+        gather(run.folder for run in runs)
     if names == ("start",):  # each seed may start from its own checkpoint
         change(runs[0].folder / "config.json", "settings", *names, to="b" * 64)
         gather(run.folder for run in runs)
 
 
 def test_runs_that_cannot_be_compared_are_refused(make_run: MakeRun, tmp_path: Path) -> None:
-    done, unfinished = make_run("mha", 3), make_run("mhe_add", None)
-    for folder, file in ((unfinished, "scores"), (unfinished, "metrics"), (done, "config")):
-        with pytest.raises(UserError, match=file):
-            gather([done.folder, folder.folder if file != "config" else tmp_path])
-        unfinished.metrics.unlink(missing_ok=True)
-    other, seed = make_run("mhe_mul", 3), make_run("mha", 3, seed=2)
-    scores = other.folder / "test" / "scores.json"
-    text = scores.read_text()
-    for run in (other, seed):
-        (run.folder / "test" / "scores.json").write_text(text.replace("tok:13a", "tok:zh"))
-        with pytest.raises(UserError, match=f"{run.folder} and .* different BLEU tokenizers"):
-            gather([done.folder, run.folder])
-    scores.write_text('{"bleu": {}}')
-    with pytest.raises(UserError, match=f"{scores} .*chrf"):
-        gather([other.folder])
-    scores.write_text(text)
-    (other.folder / "test" / "references.txt").write_text("something else\n" * len(REFERENCES))
-    score_folder(other.folder / "test", GERMAN)
-    with pytest.raises(UserError, match="different sentences"):
+    done, other = make_run("mha", 3), make_run("mhe_mul", 3)
+    test = other.folder / "test"
+    text = (test / "scores.json").read_text()
+    (test / "scores.json").write_text(text.replace("tok:13a", "tok:zh"))
+    with refuses(other.folder, "tokenizers"):
         gather([done.folder, other.folder])
+    (test / "references.txt").write_text("something else\n" * len(REFERENCES))
+    score_folder(test, GERMAN)
+    with refuses("different sentences"):
+        gather([done.folder, other.folder])
+    for path in (test / "scores.json", other.metrics, other.folder / "config.json"):
+        path.unlink()
+        with refuses(other.folder, path.stem):
+            gather([done.folder, other.folder])
 
 
-@pytest.mark.parametrize("value", [math.nan, -1, "21.3", 101.0, None, True])
-@pytest.mark.parametrize("metric", ["bleu", "chrf"])
-def test_a_score_that_is_no_number_from_0_to_100_is_refused(
-    make_run: MakeRun, metric: str, value: Any
-) -> None:
-    """A BLEU of NaN and of -1 were once printed."""
+@pytest.mark.parametrize("value", [math.nan, "21.3", 101.0, None])
+def test_a_score_that_is_no_number_from_0_to_100_is_refused(make_run: MakeRun, value: Any) -> None:
+    """A BLEU of NaN was once printed."""
     run = make_run("mha", 3)
     scores = run.folder / "test" / "scores.json"
-    change(scores, metric, "score", to=value)
-    with pytest.raises(UserError, match=f"{scores}.*fairseq-mhe evaluate {run.folder}"):
+    change(scores, "bleu", "score", to=value)
+    with refuses(scores, "fairseq-mhe evaluate"):
         gather([run.folder])
 
 
@@ -162,43 +135,11 @@ def test_scores_of_other_texts_are_refused(make_run: MakeRun, name: str) -> None
     run = make_run("mha", 3)
     edited = run.folder / "test" / f"{name}.txt"
     edited.write_text(edited.read_text().replace("Lampe", "Leuchte"))
-    with pytest.raises(UserError, match=f"{edited} has changed.*fairseq-mhe evaluate {run.folder}"):
+    with refuses(edited, "fairseq-mhe evaluate"):
         gather([run.folder])
     score_folder(run.folder / "test", GERMAN)
     (cell,) = gather([run.folder])
     assert cell.of_seeds("bleu") == [pytest.approx(cell.sample().mean, abs=1e-4)]
-
-
-def test_columns_and_their_notes_are_there_if_they_say_something(
-    make_run: MakeRun, written: Callable[..., str]
-) -> None:
-    one, other = make_run("mha", 2), make_run("mha", 6, seed=2)
-    base = make_run("mha", 2, row="base")
-    for run in (one, other, base):
-        change(run.folder / "test" / "scores.json", "tokenised", to=TOKENISED)
-    for runs, present, absent in (
-        ([one], {"attention"}, {"row", "sd", "seeds", "paper"}),
-        ([one, other], {"attention", "sd", "seeds"}, {"row"}),
-        ([one, base], {"row", "attention"}, {"sd", "seeds"}),
-    ):
-        text = written(*runs)
-        assert present <= set(headings(text))
-        assert not absent & set(headings(text))
-        assert ("sd" in present) == ("sd:" in notes(text))
-        assert ("row" in present) == ("## Sizes" in text) == ("N:" in notes(text))
-        assert not re.search("paper|okenised BLEU", notes(text))
-
-
-def test_a_baseline_that_learned_nothing_gives_dashes_and_a_note(
-    make_run: MakeRun, written: Callable[..., str], tmp_path: Path
-) -> None:
-    text = written(make_run("mha", len(REFERENCES)), make_run("mhe_mul", 5))
-    cells = json.loads((tmp_path / "out" / "table.json").read_text())
-    names = ("prr", "prr_low", "p_value")
-    assert [cell[name] for cell in cells for name in names] == [None] * 6
-    assert "it has not learned" in notes(text)
-    for line in [line for line in text.split("\n") if line.startswith("| mh")]:
-        assert len(re.findall(r"\| +- +(?=\|)", line)) == 2, "PRR and p"
 
 
 def test_table_writes_files_and_picture_and_leaves_the_runs(
@@ -212,10 +153,8 @@ def test_table_writes_files_and_picture_and_leaves_the_runs(
     assert capsys.readouterr().out == text
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(FILES)
     assert before == {path: path.stat().st_mtime_ns for path in before}
-    rows = [line for line in text.split("\n") if line.startswith("|")]
     assert text.startswith("# A title of $\\foo$\n")
-    assert len({len(row) for row in rows}) == 1, "aligned"
-    assert re.match(r"\| mhe_mul +\| +1,500 \| +9,999 \| +64 \|", rows[3])
+    assert re.search(r"(?m)^\| mhe_mul +\| +1,500 \| +9,999 \| +64 \|", text)
     assert "tok:13a" in notes(text)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert cli.main(line) == 0
@@ -249,11 +188,8 @@ def test_the_papers_rows_have_its_numbers_beside_ours_in_every_format(
     assert re.search(r"\| 12h +\| mhe_mul +\| +13,312,512 \| +13\.31 \|", text("md"))
     assert re.search(r"\| 12h +\| +12 \| +768 \| +12 \| +64 \|", text("md")), "sizes"
     assert "left out: big-mha" in notes(text("md"))
-    assert "tokenised BLEU" in headings(text("md"))
     latex = text("tex")
-    assert latex.startswith("% A title, 1% & more\n% Needs")
     assert r"mhe\_mul" in latex
-    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
     outside = [line for line in latex.split("\n") if not line.startswith("%")]
     assert not [line for line in outside if re.search(r"(?<!\\)[_%#]|input", line)], "escaped"
     values: list[dict[str, Any]] = json.loads(text("json"))
@@ -265,44 +201,32 @@ def test_the_papers_rows_have_its_numbers_beside_ours_in_every_format(
     for mha, mhe in (values[:2], values[2:]):
         assert mhe["prr"] == pytest.approx(100 * mhe["bleu"] / mha["bleu"], abs=0.01), "of its row"
     assert (values[-1]["updates"], values[-1]["dropout"]) == (40, 0.1), "as trained"
-    assert [values[-1][name] for name in ("paper_parameters", "paper_prr")] == ["13.31", 94.2]
 
 
-def test_notes_say_where_runs_differ(make_run: MakeRun, written: Callable[..., str]) -> None:
+def test_notes_say_where_runs_differ(make_run: MakeRun, tmp_path: Path) -> None:
+    def written(*runs: Job) -> str:
+        write_table(gather(run.folder for run in runs), tmp_path / "out", "A title")
+        return notes((tmp_path / "out" / "table.md").read_text())
+
     runs = [make_run(kind, 3) for kind in ("sha", "mha", "mhe_mul")]
     assert not re.search("Other settings|are -|Trained in", written(*runs))
     sha, mha, mhe = runs
     config = mhe.folder / "config.json"
     for name, value in (("max_update", 100), ("lr", [1.0]), ("bf16", True)):
         change(config, "settings", "options", name, to=value)
-    assert "mhe_mul (max_update 100, lr [1.0], bf16 True)" in notes(written(*runs))
-    assert "Trained in bf16." in written(mhe)
     change(config, "settings", "data", "fingerprint", to="1" * 64)
     change(config, "decoding", "beam", to=1)
     change(config, "versions", to={"torch": "2.3"})
     change(mhe.metrics, "measured", to="on a GPU")
     change(mhe.metrics, "ended_by_patience", to=1500)
-    change(mhe.folder / "test" / "generation.json", "measured", to="by four")
     change(mha.folder / "config.json", "versions", to={"torch": "2.1"})
     change(sha.folder / "config.json", "settings", "start", to="a" * 64)
-    text = notes(written(*runs))
-    assert "sha (start a checkpoint), mhe_mul (" in text
-    assert "lr [1.0], data 11111111, generation.beam 1, bf16 True" in text
-    text = notes(written(mha, make_run("mha", 4, seed=2), mhe))
-    for fact in ("torch 2.1", "torch 2.3", "alone; on a GPU", "alone; by four", "1,500 updates"):
+    text = written(*runs)
+    for fact in (
+        "sha (start a checkpoint), mhe_mul (max_update 100, lr [1.0]",
+        "lr [1.0], data 11111111, generation.beam 1, bf16 True",
+        *("torch 2.1", "torch 2.3", "alone; on a GPU", "1,500 updates"),
+    ):
         assert fact in text
-    assert "mha 1, 2; mhe_mul 1" in text, "seeds"
+    assert "mha 1, 2; mhe_mul 1" in written(mha, make_run("mha", 4, seed=2), mhe), "seeds"
     assert "Other settings" not in written(mha, make_run("mha", 3, row="base")), "another row"
-
-
-def test_the_notes_say_that_references_are_lower_cased(
-    make_run: MakeRun, written: Callable[..., str]
-) -> None:
-    """IWSLT14's references are lower-cased, but nothing beside "BLEU" said so."""
-    run = make_run("mha", 3)
-    assert "lower-cased" not in written(run)
-    for name in ("hypotheses", "references"):
-        text = run.folder / "test" / f"{name}.txt"
-        text.write_text(text.read_text().lower())
-    score_folder(run.folder / "test", GERMAN)
-    assert "lower-cased" in written(run)

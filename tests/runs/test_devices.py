@@ -18,6 +18,7 @@ from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import Device, DeviceOptions, choose_device
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import recipe
+from tests.fixtures.refusals import refuses
 from tests.fixtures.runs import train_jobs
 
 Patch = pytest.MonkeyPatch
@@ -47,12 +48,12 @@ def machine(monkeypatch: Patch) -> Callable[[int, int], None]:
 @pytest.mark.parametrize(
     ("gpus", "cores", "models", "words", "expected"),
     [
-        *((0, 2, 2, "", Device(False, 2, 1)), (0, 8, 2, "", Device(False, 2, 4))),
-        *((0, 2, 1, "", Device(False, 1, 2)), (0, 4, 9, "", Device(False, 4, 1))),
-        *((0, 64, 2, "", Device(False, 2, 8)), (4, 16, 1, "--cpu", Device(False, 1, 8))),
+        (0, 8, 2, "", Device(False, 2, 4)),
+        (0, 4, 9, "", Device(False, 4, 1)),
+        (0, 64, 2, "", Device(False, 2, 8)),
         (0, 2, 1, "--processes 4", Device(False, 1, 1, workers=4)),
-        (4, 16, 1, "--processes 2 --cpu", Device(False, 1, 8, workers=2)),
-        *((4, 16, 7, "", Device(True, 4, 4)), (4, 16, 2, "", Device(True, 2, 8))),
+        (4, 16, 1, "--cpu", Device(False, 1, 8)),
+        (4, 16, 2, "", Device(True, 2, 8)),
         (2, 8, 7, "--gpus 2", Device(True, 1, 4, workers=2)),
     ],
 )
@@ -72,20 +73,17 @@ def test_models_train_side_by_side_on_available_devices(
         assert choose(*words.split(), models=models).threads == number
 
 
-@pytest.mark.parametrize(("words", "named"), [("--gpus 1 --cpu", "--cpu"), ("--gpus 2", "sees 0")])
-def test_missing_gpus_are_refused(
-    machine: Callable[[int, int], None], words: str, named: str
-) -> None:
+def test_missing_gpus_are_refused(machine: Callable[[int, int], None]) -> None:
     machine(0, 4)
-    with pytest.raises(UserError, match=named):
-        choose(*words.split())
+    for words, named in (("--gpus 1 --cpu", "--cpu"), ("--gpus 2", "sees 0")):
+        with refuses(named):
+            choose(*words.split())
 
 
 @pytest.mark.parametrize(
     ("gpu", "flags", "expected"),
     [
         (False, "fpu avx512f avx512_bf16", "bf16"),
-        (False, "amx_tile amx_bf16", "bf16"),
         (False, "avx512f avx512_vnni", "float32"),
         (True, "bf16", "bf16"),
         (True, "", "fp16"),
@@ -156,5 +154,5 @@ def test_two_processes_train_like_one(miniature: Path, alone: Job, tmp_path: Pat
 
 def test_two_processes_refuse_to_resume_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
     (middle,) = alone.checkpoints.glob("checkpoint_*_3.pt")
-    with pytest.raises(UserError, match="1 devices, not 2"):
+    with refuses("1 devices, not 2"):
         train(miniature, tmp_path, TWO, start=middle)

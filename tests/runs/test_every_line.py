@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from sacrebleu.metrics import BLEU
 
 from fairseq_mhe import cli
@@ -20,43 +19,31 @@ ODD = [
 ]
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory, corpus: dict[str, Pairs]) -> Path:
-    folder = tmp_path_factory.mktemp("odd")
+def test_training_translation_and_scoring_keep_every_line(
+    tmp_path: Path, corpus: dict[str, Pairs]
+) -> None:
     texts = {"train": ODD + corpus["train"][:300]}
     texts |= {split: corpus[split][:8] + ODD + corpus[split][8:10] for split in ("valid", "test")}
-    words = ["prepare", "--out", str(folder / "data"), "--vocab-size", "200"]
+    data = tmp_path / "data"
+    words = ["prepare", "--out", str(data), "--vocab-size", "200"]
     for split, pairs in texts.items():
-        words += [f"--{split}", str(write_parallel(folder / split, pairs))]
+        words += [f"--{split}", str(write_parallel(tmp_path / split, pairs))]
     assert cli.main([*words, "--source-lang", "en", "--target-lang", "de"]) == 0
-    return folder / "data"
-
-
-def test_only_train_is_cleaned(prepared: Path) -> None:
-    counts = read_json(prepared / "manifest.json")["steps"]["clean"]["counts"]
+    counts = read_json(data / "manifest.json")["steps"]["clean"]["counts"]
     train = counts["train"]
-    assert (train["empty"], train["too_long"], train["ratio"]) == (2, 2, 1)
-    assert (train["read"], train["kept"]) == (305, 300)
-    for split in ("valid", "test"):
-        assert (counts[split]["read"], counts[split]["kept"]) == (15, 15)
-        for folder in ("raw", "tokenised", "subword"):
-            for lang in ("en", "de"):
-                text = (prepared / folder / f"{split}.{lang}").read_text(encoding="utf-8")
-                assert text.count("\n") == 15
-        longest = max(open_data(prepared).longest(split))
-        assert longest > 1024, "fairseq's limits of lengths are not tried"
+    assert (train["empty"], train["too_long"], train["ratio"], train["kept"]) == (2, 2, 1, 300)
+    assert [counts[split]["kept"] for split in ("valid", "test")] == [15, 15]
+    assert max(open_data(data).longest("test")) > 1024, "fairseq's limits of lengths are not tried"
 
-
-def test_training_translation_and_scoring_keep_every_line(prepared: Path) -> None:
-    runs = prepared.parent / "runs"
     line = ["train", "tiny", "mhe_mul", "--updates", "2", "--cpu", "--evaluate"]
-    assert cli.main([*line, "--data", str(prepared), "--out", str(runs)]) == 0
-    folder = runs / "tiny-mhe_mul-seed1" / "test"
+    assert cli.main([*line, "--data", str(data), "--out", str(tmp_path)]) == 0
+    folder = tmp_path / "tiny-mhe_mul-seed1" / "test"
     scores = read_json(folder / "scores.json")
     assert scores["sentences"] == 15
-    texts = [
+    hypotheses, references = (
         (folder / f"{name}.txt").read_text(encoding="utf-8").splitlines()
         for name in ("hypotheses", "references")
-    ]
-    assert texts[1] == (prepared / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
-    assert round(BLEU().corpus_score(texts[0], [texts[1]]).score, 4) == scores["bleu"]["score"]
+    )
+    assert references == (data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
+    bleu = BLEU().corpus_score(hypotheses, [references]).score
+    assert round(bleu, 4) == scores["bleu"]["score"]

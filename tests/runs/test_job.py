@@ -1,16 +1,14 @@
 """Run folders keep and check their settings; a lock keeps a second process out."""
 
-import errno
 import json
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import WORK_PREFIX, lock_folder, write_json
 from fairseq_mhe.runs.job import kind_name, plan_job, read_job, settings_of
 from fairseq_mhe.runs.recipes import read_recipe
+from tests.fixtures.refusals import refuses
 from tests.fixtures.runs import DECODING, TRAINING, open_run, settings
 
 
@@ -29,8 +27,6 @@ def test_a_run_keeps_its_settings_and_versions_and_its_data_may_move(
     assert recipe.changed(**chosen) == job.training, "the folder alone repeats the run"
     assert read.config["trained_on"]["processor"]
     assert (read.row, read.kind, read.seed) == ("tiny", "mhe_mul", 3)
-    with pytest.raises(UserError, match=r"/r is a language model's run, .*: give one of trans"):
-        read.open_data(tmp_path)  # it has no options of decoding
     assert read.config["versions"]["torch"] != "newer"
     assert read.input_path("data") == Path("/there")
 
@@ -40,11 +36,9 @@ def test_other_settings_are_refused_by_name_and_change_nothing(tmp_path: Path) -
     before = (tmp_path / "r" / "config.json").read_bytes()
     data = {"languages": ["en", "de"], "fingerprint": "1" * 64}
     other = {**settings(max_update=50, bf16=True), "data": data}
-    with pytest.raises(UserError) as refused:
+    with refuses("fingerprint: 0", "max_update: 40, now 50", "bf16: None, now True"):
         plan_job(tmp_path / "r", other, {"data": "/there"}, DECODING)
-    for change in ("fingerprint: 0", "max_update: 40, now 50", "bf16: None, now True"):
-        assert change in str(refused.value)
-    with pytest.raises(UserError, match="beam: 5, now None"):
+    with refuses("beam: 5, now None"):
         plan_job(tmp_path / "r", settings(), {"data": "/here"})
     assert (tmp_path / "r" / "config.json").read_bytes() == before
 
@@ -53,13 +47,13 @@ def test_an_unreadable_run_folder_is_refused(tmp_path: Path) -> None:
     job = open_run(tmp_path / "r", settings(), {"data": "/here"})
     path = job.folder / "config.json"
     write_json(path, {**json.loads(path.read_text()), "folder_version": 2})
-    with pytest.raises(UserError, match=f"{job.folder} .*older"):
+    with refuses(job.folder, "older"):
         plan_job(job.folder, settings(), {})
     path.write_text('{"settings": {"row": "tiny"')
-    with pytest.raises(UserError, match=str(path)):
+    with refuses(path):
         read_job(job.folder)
     path.unlink()
-    with pytest.raises(UserError, match="no run folder"):
+    with refuses(job.folder, "no run folder"):
         read_job(job.folder)
 
 
@@ -77,17 +71,8 @@ def test_a_lock_keeps_a_second_process_out_until_the_first_ends(tmp_path: Path) 
     leftover = tmp_path / f"{WORK_PREFIX}x"
     with lock_folder(tmp_path):
         leftover.mkdir()
-        with pytest.raises(UserError, match="fairseq-mhe is at work"), lock_folder(tmp_path):
+        with refuses("fairseq-mhe is at work"), lock_folder(tmp_path):
             pass
         assert leftover.exists()
     with lock_folder(tmp_path):
         assert not leftover.exists()
-
-
-def test_a_file_system_without_locks_is_told_truly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    no_locks = OSError(errno.ENOLCK, "No locks available")
-    monkeypatch.setattr("fcntl.flock", Mock(side_effect=no_locks))
-    with pytest.raises(UserError, match="No locks available"), lock_folder(tmp_path):
-        pass

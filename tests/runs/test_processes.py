@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs import processes
 from fairseq_mhe.runs.processes import Child, logged_warnings
 from tests.fixtures.processes import LOADED, kill, wait_for
 
@@ -57,17 +56,8 @@ def test_output_is_logged_and_each_line_returned_once(tmp_path: Path, module: st
     [
         ("print('x'); raise ValueError('bad number')", "ValueError: bad number"),
         ("import sys; sys.exit('fairseq-mhe: error: no such kind')", "failed: no such kind"),
-        (
-            "import argparse; p = argparse.ArgumentParser(prog='train.py'); p.error('what?')",
-            "train.py: error: what?",
-        ),
-        (
-            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
-            "SIGKILL (the memory may have run out)",
-        ),
-        ("import sys; print('last words'); sys.exit(3)", "last words"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL (the memory may have run out)"),
         ("import sys; print('OSError: bad' + 999 * ' name'); sys.exit(1)", "bad name"),
-        ("import torch; torch.save(torch.zeros(9), '/dev/full')", "No space left"),
         ("import torch; torch.save(torch.zeros(10**6), '/dev/full')", "No space left"),
     ],
 )
@@ -80,21 +70,11 @@ def test_a_failure_is_one_line_with_its_reason_and_log(
     write(tmp_path / "fairseq_cli", code)
     with pytest.raises(UserError) as failed:
         ended(Child(f"fairseq_cli.{module}", [], tmp_path / "the.log", 1)).check("training x")
-    assert str(failed.value).startswith("training x failed: ")
-    assert reason in str(failed.value)
-    assert str(tmp_path / "the.log") in str(failed.value)
-    assert "\n" not in str(failed.value)
-    assert len(str(failed.value)) < 1000
-
-
-@pytest.mark.parametrize("log", ["2026-11-27 | INFO |\n", "OSError: [Er"])
-def test_a_full_disk_is_the_reason_if_the_log_is_cut(
-    tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch, log: str
-) -> None:
-    monkeypatch.setattr(processes, "_MIN_FREE_BYTES", 1 << 62)
-    write(tmp_path, f"import sys; sys.stdout.write({log!r}); sys.exit(1)")
-    with pytest.raises(UserError, match="x failed: No space left on device: make room"):
-        ended(Child(module, [], tmp_path / "the.log", threads=1)).check("x")
+    message = str(failed.value)
+    assert message.startswith("training x failed: ")
+    assert reason in message
+    assert str(tmp_path / "the.log") in message
+    assert len(message) < 1000
 
 
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path, module: str) -> None:

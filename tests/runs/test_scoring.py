@@ -12,9 +12,9 @@ from fairseq.scoring.bleu import BleuConfig, Scorer
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest, Result
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs import scoring
 from fairseq_mhe.runs.scoring import bleu4, score, tokenised_bleu, tokeniser_in
+from tests.fixtures.refusals import refuses
 from tests.fixtures.translations import BAD, REFERENCES, write
 
 
@@ -37,9 +37,10 @@ def test_scores_intervals_and_signatures_equal_sacrebleus() -> None:
 @pytest.mark.parametrize(
     ("language", "chosen", "expected"),
     [
-        *((code, None, "zh") for code in ("zh_CN", "yue")),
-        *(("ja", "char", "char"), ("tha_Thai", None, "char")),
-        *(("de", None, "13a"), (None, None, "13a")),
+        ("zh_CN", None, "zh"),
+        ("ja", "char", "char"),
+        ("tha_Thai", None, "char"),
+        (None, None, "13a"),
     ],
 )
 def test_the_target_language_chooses_the_tokeniser_of_bleu(
@@ -58,7 +59,6 @@ def test_the_target_language_chooses_the_tokeniser_of_bleu(
         ("ein mann geht weg", "ein mann geht fort", "lc"),
         ("Ein mann geht weg", "ein mann geht fort", "mixed"),
         ("ein mann geht weg", "ein Mann geht fort", "mixed"),
-        ("今天山里天气很好", "今天山里天气好", "mixed"),
     ],
 )
 def test_the_signature_says_whether_all_text_is_lower_cased(
@@ -131,9 +131,9 @@ def test_translations_are_read_with_sources_and_references(tmp_path: Path) -> No
         write(tmp_path, **{f"{name}.txt": lines for name, lines in texts.items()})
         assert scoring.read_translations(tmp_path) == texts
     write(tmp_path, none=[], **{"hypotheses.txt": ["1", "2"]})
-    with pytest.raises(UserError, match=r"hypotheses\.txt has 2 lines, .*: score the same sent"):
+    with refuses("hypotheses.txt has 2 lines"):
         scoring.read_translations(tmp_path)
-    with pytest.raises(UserError, match="none has 0 lines"):
+    with refuses("none has 0 lines"):
         scoring.read_aligned([tmp_path / "none"])
 
 

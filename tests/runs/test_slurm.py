@@ -1,7 +1,6 @@
 """Cells as SLURM jobs: the arguments of sbatch, and the batch script."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.common.cpu import has_fast_bf16
 from fairseq_mhe.runs.job import read_job
+from tests.fixtures.refusals import Refused
 from tests.fixtures.small_runs import SMALL
 
 Capture = pytest.CaptureFixture[str]
@@ -102,44 +102,14 @@ def test_a_job_by_hand_trains_the_cell_of_its_number(
     assert not (out / "tiny-mha-seed1" / "metrics.json").exists()
 
 
-def test_ctrl_c_ends_the_training_of_a_job(
-    tmp_path: Path, submitted: Path, monkeypatch: Patch
-) -> None:
-    program = submitted.with_name("stubs") / "a program"
-    program.write_text(f"#!/bin/sh\necho $$ >'{tmp_path}/pid'\nexec sleep 100")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
-    assert submit(tmp_path) == 0
-    line = ["bash", str(tmp_path / "slurm" / "job.sh"), "0"]
-    job = subprocess.Popen(line, start_new_session=True)
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
-        assert job.poll() is None
-    os.killpg(job.pid, signal.SIGINT)
-    assert job.wait(timeout=30) == 130
-    training = int((tmp_path / "pid").read_text())
-    with pytest.raises(ProcessLookupError):
-        os.kill(training, 0)
-
-
-def test_a_dry_run_submits_nothing(tmp_path: Path, submitted: Path, capsys: Capture) -> None:
-    assert submit(tmp_path / "out", "--slurm-dry-run") == 0
-    assert capsys.readouterr().out.startswith("sbatch --parsable --array=0-3%256 ")
-    assert (tmp_path / "out" / "slurm" / "job.sh").is_file()
-    assert not submitted.exists()
-
-
 def test_failed_submissions_are_one_line_errors(
-    tmp_path: Path, submitted: Path, capsys: Capture, monkeypatch: Patch
+    tmp_path: Path, submitted: Path, refused: Refused, monkeypatch: Patch
 ) -> None:
     """So is --slurm-... without --slurm, which would train the table on the login machine."""
     refusing = "#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n"
     (tmp_path / "stubs" / "sbatch").write_text(refusing)
-    assert submit(tmp_path / "out") == 2
-    assert "invalid partition specified" in capsys.readouterr().err.strip().split("\n")[-1]
+    line = ["run-table", "--data", SMALL / "data", "--out", tmp_path / "out", "--rows", "tiny"]
+    assert "invalid partition specified" in refused(*line, "--slurm")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert submit(tmp_path / "out") == 2
-    assert "--slurm needs sbatch on the PATH" in capsys.readouterr().err
-    words = ["--data", str(SMALL / "data"), "--out", str(tmp_path / "out")]
-    line = ["run-table", *words, "--slurm-option", "partition=gpu", "--rows", "tiny"]
-    assert cli.main(line) == 2
-    assert "give --slurm too, or leave them out" in capsys.readouterr().err
+    assert "--slurm needs sbatch on the PATH" in refused(*line, "--slurm")
+    assert "--slurm" in refused(*line, "--slurm-option", "partition=gpu")

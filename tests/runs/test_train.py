@@ -11,7 +11,6 @@ import torch
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.runs import pool
 from fairseq_mhe.runs import train as training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
@@ -78,7 +77,6 @@ class FakeChild:
 
     def __init__(self, module: str, arguments: list[str], log: Path, *_: object) -> None:
         self.rank, self.stopped, self.job = len(self.children), False, log.parent.name
-        self.before = [child.job for child in self.children if child.is_active()]
         self.children.append(self)
         folder = Path(arguments[arguments.index("--save-dir") + 1])
         folder.mkdir(exist_ok=True)
@@ -87,16 +85,8 @@ class FakeChild:
         where = f"{START} 0, on the CPU\n" * 2 + f"{START} 9, on a GPU\n"
         log.write_text(f"{where}{self.logged}\n")
 
-    def is_active(self) -> bool:
-        return not self.stopped and not self.done
-
-    done = False
-
     def running(self) -> bool:
-        if self.together and self.failing != self.rank:
-            return True
-        self.done = True
-        return False
+        return self.together and self.failing != self.rank
 
     def new_lines(self) -> list[str]:
         return ["2026-11-21 03:58:37 | WARNING | fairseq.trainer | look out"] * 2
@@ -138,9 +128,7 @@ def test_a_failed_process_stops_the_others_of_its_model(
     assert not job.metrics.exists()
 
 
-@pytest.mark.parametrize(
-    "state", [{}, {"updates": 0}, {"logged": ""}, {"updates": 0, "logged": ""}]
-)
+@pytest.mark.parametrize("state", [{"logged": ""}, {"updates": 0, "logged": ""}])
 def test_a_failed_model_does_not_end_its_neighbours(
     tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch, state: dict[str, Any]
 ) -> None:
@@ -166,25 +154,6 @@ def test_a_failed_model_does_not_end_its_neighbours(
     assert not failures
 
 
-def test_a_free_slot_takes_the_next_job_at_once(
-    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch
-) -> None:
-    """On GPUs nobody waits for the slowest job of a wave."""
-    polls = {"mha": 3, "sha": 0, "mqa": 0}
-
-    def running(child: FakeChild) -> bool:
-        polls[child.job] -= 1
-        child.done = polls[child.job] < 0
-        return not child.done
-
-    monkeypatch.setattr(fake, "running", running)
-    monkeypatch.setattr("fairseq_mhe.runs.job.machine", lambda device: {"gpu": device})
-    jobs = [open_run(tmp_path / kind, settings(kind), INPUT_PATHS) for kind in polls]
-    _, failures = train(*jobs, device=Device(gpu=True, slots=2, threads=1))
-    assert not failures
-    assert [child.before for child in fake.children] == [[], ["mha"], ["mha"]]
-
-
 def test_a_finished_training_is_not_repeated(tmp_path: Path, fake: type[FakeChild]) -> None:
     job = a_job(tmp_path)
     assert train(job)[0].count("warning: look out") == 1
@@ -196,27 +165,6 @@ def test_a_finished_training_is_not_repeated(tmp_path: Path, fake: type[FakeChil
     train(job)
     assert read_json(job.metrics) == metrics
     assert len(fake.children) == 1
-
-
-@pytest.mark.parametrize(("updates", "shown"), [(40, False), (4_000_000, True)])
-def test_a_table_of_more_than_a_day_says_so_after_a_minute(
-    tmp_path: Path, fake: type[FakeChild], monkeypatch: Patch, updates: int, shown: bool
-) -> None:
-    """At ten updates in 100 seconds four million updates take more than a year."""
-    job = a_job(tmp_path, max_update=updates)
-    monkeypatch.setattr(fake, "updates", updates)
-    monkeypatch.setattr(pool, "monotonic", lambda: 100.0 * len(asked))
-    asked: list[None] = []
-
-    def new_lines(_: FakeChild) -> list[str]:
-        asked.append(None)
-        return [line("train_inner", loss="3.0", wps="50", num_updates=str(10 * len(asked)))]
-
-    monkeypatch.setattr(fake, "new_lines", new_lines)
-    printed, failures = train(job)
-    assert not failures
-    assert ("days" in printed) == shown
-    assert ("3,999,990" in printed) == shown
 
 
 def test_a_training_that_ends_early_is_an_error(

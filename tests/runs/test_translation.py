@@ -9,44 +9,31 @@ from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.translation import ScoringOptions, is_scored
 from tests.fixtures.runs import open_run, settings, train_jobs
 from tests.fixtures.small_runs import SMALL
 
 
-def translated(folder: Path, language: str, line: str) -> tuple[Job, Any]:
-    """Make a run with three translations that equal their references, and its data."""
-    identity = {"languages": ["en", language], "fingerprint": "0" * 64}
-    job = open_run(folder, {**settings(), "data": identity}, {})
+def test_edited_hypotheses_and_other_options_are_scored_again(tmp_path: Path) -> None:
+    identity = {"languages": ["en", "zh"], "fingerprint": "0" * 64}
+    job = open_run(tmp_path / "r", {**settings(), "data": identity}, {})
     for name in ("sources", "references", "hypotheses"):
-        write_text(folder / "test" / f"{name}.txt", f"{line}\n" * 3)
-    return job, SimpleNamespace(spec=TextSpec("en", language, "none", "bpe"))
+        write_text(job.folder / "test" / f"{name}.txt", "今天山里天气很好\n" * 3)
+    data: Any = SimpleNamespace(spec=TextSpec("en", "zh", "none", "bpe"))
 
-
-def test_a_run_is_scored_with_the_tokeniser_of_its_target_language(tmp_path: Path) -> None:
-    job, data = translated(tmp_path / "r", "zh", "今天山里天气很好")
-    char = ScoringOptions(bleu_tokenizer="char")
-    for options, expected in ((ScoringOptions(), "zh"), (char, "char"), (ScoringOptions(), "zh")):
+    def bleu(options: ScoringOptions) -> dict[str, Any]:
+        assert not is_scored(job, options)
         translation.score(job, data, options)
-        signature = read_json(job.folder / "test" / "scores.json")["bleu"]["signature"]
-        assert f"|tok:{expected}|" in signature
         assert is_scored(job, options)
-    assert not is_scored(job, char)
+        return read_json(job.folder / "test" / "scores.json")["bleu"]
+
+    for chosen, tokeniser in ((None, "zh"), ("char", "char")):
+        scores = bleu(ScoringOptions(bleu_tokenizer=chosen))
+        assert f"|tok:{tokeniser}|" in scores["signature"]
+        assert scores["score"] == 100
     assert not is_scored(job, ScoringOptions(subset="valid"))
-
-
-def test_edited_hypotheses_are_scored_again(tmp_path: Path) -> None:
-    job, data = translated(tmp_path / "r", "de", "das Licht im Flur ist an")
-
-    def bleu() -> float:
-        translation.score(job, data, ScoringOptions())
-        return read_json(job.folder / "test" / "scores.json")["bleu"]["score"]
-
-    assert bleu() == 100
-    (job.folder / "test" / "hypotheses.txt").write_text("die Heizung im Bad ist aus\n" * 3)
-    assert not is_scored(job, ScoringOptions())
-    assert bleu() < 50
+    (job.folder / "test" / "hypotheses.txt").write_text("我们一起去看那些花草树木\n" * 3)
+    assert bleu(ScoringOptions())["score"] < 50
 
 
 def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
