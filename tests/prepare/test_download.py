@@ -69,7 +69,7 @@ def test_a_part_as_long_as_the_file_is_replaced(
     assert obtain(file, tmp_path) == CONTENT
 
 
-@pytest.mark.parametrize("status", [408, 429, 503])
+@pytest.mark.parametrize("status", [429, 503])
 def test_a_busy_server_is_asked_again(
     file: RemoteFile, server: Server, tmp_path: Path, status: int
 ) -> None:

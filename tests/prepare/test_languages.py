@@ -10,11 +10,8 @@ from fairseq_mhe.prepare.languages import base_code, bleu_tokeniser_of, restored
     ("base", "codes"),
     [
         ("zh", "zh zho chi cmn ZH zh-CN zh_TW zh-Hans zho_Hans zho_Hant cmn_Hans"),
-        ("ja", "ja jpn jpn_Jpan JA ja-JP"),
         ("en", "en eng EN eng_Latn eng-US en_GB en_XX"),
         ("de", "de deu ger deu_Latn de-CH DE_de"),
-        ("ar", "ar ara arb arb_Arab ar_AR"),
-        ("et", "et est ekk ekk_Latn"),
         ("my", "my mya bur mya_Mymr my_MM"),
     ],
 )

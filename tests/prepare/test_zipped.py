@@ -35,17 +35,13 @@ def test_a_zip_archive_of_opus_is_read_without_unpacking(tmp_path: Path) -> None
     assert list(read_lines(side_path(table / "x" / "c", "en"))) == ["c"]
 
 
-@pytest.mark.parametrize(
-    "members", [{"README": b"no text"}, {**OPUS, "b.tsv": b"a\tb\n"}, {"Books.en": b"one side\n"}]
-)
+@pytest.mark.parametrize("members", [{"README": b"no text"}, {**OPUS, "b.tsv": b"a\tb\n"}])
 def test_an_archive_without_one_text_is_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
     archive = zipped(tmp_path / "a.zip", members)
     with refuses(archive):
         text_in(archive, LANGS)
-    with refuses("a.zip/none.tsv does not exist"):
+    with refuses("a.zip/none.tsv"):
         existing_text(archive / "none.tsv")
-    with refuses("a.zip/Books.fr does not exist"):
-        side_path(archive / "Books", "fr")
 
 
 def test_damaged_and_encrypted_zip_archives_are_refused(tmp_path: Path) -> None:
