@@ -30,7 +30,9 @@ class DepthwiseConvAttention(Attention):
 
     def build(self) -> None:
         super().build()
-        self.q_taps, self.k_taps, self.v_taps = (self.first_taps() for _ in "qkv")
+        self.q_taps = self.first_taps()
+        self.k_taps = self.first_taps()
+        self.v_taps = self.first_taps()
 
     def first_taps(self) -> nn.Parameter:
         """Return initial taps, (3, n d)."""

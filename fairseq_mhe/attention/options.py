@@ -66,20 +66,22 @@ COLLABORATIVE_DIM = Option(
     "width of the shared queries and keys (default: embedding dimension / 4)",
     default=lambda layer: max(1, layer.embed_dim // 4),
 )
-TUCKER_HEAD_RANK = Option(
-    "tucker_head_rank",
-    "rank over heads (default: 4, at most the number of heads)",
-    default=lambda layer: min(4, layer.num_heads),
-)
-TUCKER_QUERY_RANK = Option(
-    "tucker_query_rank",
-    "width of shared queries and values (default: width of a head)",
-    default=lambda layer: layer.head_dim,
-)
-TUCKER_KEY_RANK = Option(
-    "tucker_key_rank",
-    "width of shared keys, and of the sum over heads (default: width of a head)",
-    default=lambda layer: layer.head_dim,
+TUCKER_RANKS = (
+    Option(
+        "tucker_head_rank",
+        "rank over heads (default: 4, at most the number of heads)",
+        default=lambda layer: min(4, layer.num_heads),
+    ),
+    Option(
+        "tucker_query_rank",
+        "width of shared queries and values (default: width of a head)",
+        default=lambda layer: layer.head_dim,
+    ),
+    Option(
+        "tucker_key_rank",
+        "width of shared keys, and of the sum over heads (default: width of a head)",
+        default=lambda layer: layer.head_dim,
+    ),
 )
 TPA_RANK = Option(
     "tpa_rank",

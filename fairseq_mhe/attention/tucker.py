@@ -26,12 +26,7 @@ class TuckerAttention(Attention):
     with the variance that they have in ``mha``.
     """
 
-    OPTIONS = (
-        *Attention.OPTIONS,
-        options.TUCKER_HEAD_RANK,
-        options.TUCKER_QUERY_RANK,
-        options.TUCKER_KEY_RANK,
-    )
+    OPTIONS = (*Attention.OPTIONS, *options.TUCKER_RANKS)
     linear_heads = False
     shared_projection_init = "head"
     tucker_head_rank: int  # a
