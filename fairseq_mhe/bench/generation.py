@@ -2,14 +2,16 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from fairseq import utils
 from fairseq.data.data_utils import batch_by_size
 
+from fairseq_mhe.attention import build_attention
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Options, Values, combinations
 from fairseq_mhe.bench.meters import Seconds, Stopwatch
@@ -27,6 +29,7 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import convert
+from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.prepare.data_folder import DataFolder
 
 _CPU_TYPES = ("float32", "int8", "bfloat16")  # compute types of CTranslate2
@@ -105,7 +108,7 @@ class GenerationBenchmark(Benchmark):
             variants += variants_without_graphs(options.device, options.kinds)
         if options.ctranslate2:
             require("ctranslate2")
-            kinds = [kind for kind in options.kinds if _is_foldable(kind, options)]
+            kinds = [kind for kind in options.kinds if _is_foldable(kind, options.row)]
             variants += ctranslate2_variants(kinds, compute_types(options.device))
         return variants
 
@@ -235,16 +238,15 @@ def compute_types(device: str) -> list[str]:
     return [name for name in _CPU_TYPES if name in supported]
 
 
-def _is_foldable(kind: str, options: Options) -> bool:
+def _is_foldable(kind: str, row: str) -> bool:
     """Return whether fairseq's own model, and so CTranslate2, can hold a kind of attention."""
-    small = replace(options, row="tiny", vocab_size=16)
-    *_, model = models.build(Variant(kind, kind), small, "float32")
-    try:
-        folded_parameters(model)
-    except UserError as error:
-        say(f"{kind} is left out in CTranslate2: {error}")
-        return False
-    return True
+    size = sizes(row)
+    with torch.device("meta"):
+        sublayer = build_attention(kind, size.embed_dim, size.heads)
+    reason = sublayer.why_not_foldable()
+    if reason:
+        say(f"{kind} is left out in CTranslate2: {reason}")
+    return not reason
 
 
 def shapes(cell: Values) -> list[tuple[int, int]]:

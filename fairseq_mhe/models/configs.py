@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import option as declared
-from fairseq_mhe.models.options import DEFAULT_ATTENTION, kind_options
+from fairseq_mhe.models.options import DEFAULT_ATTENTION, PLACES, kind_options
 
 #: Prefixes of fairseq's options for features that our attention lacks.
 _UNSUPPORTED = ("quant_noise", "cross_self_attention", "xformers", "layers_to_keep")
@@ -29,6 +29,13 @@ def _kind_fields(*without: str) -> Iterator[tuple[str, Any, Any]]:
             text = f"{', '.join(users)}: {text}"
         # None stands for the kind's own default.
         yield name, Optional[option.type], declared(None, text)
+
+
+def _place_fields() -> Iterator[tuple[str, Any, Any]]:
+    """Yield the fields of the options that choose a kind for one place."""
+    for place, name in PLACES.items():
+        text = f"kind of {place} attention (default: --attention)"
+        yield name, Optional[str], declared(None, text)
 
 
 def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
@@ -51,8 +58,8 @@ _KindConfig: Any = make_dataclass("_KindConfig", _kind_fields())
 _BertKindConfig: Any = make_dataclass(
     "_BertKindConfig", _kind_fields("shared_projection_init")
 )
+_PlacesConfig: Any = make_dataclass("_PlacesConfig", _place_fields())
 _FlatConfig: Any = make_dataclass("_FlatConfig", _flat_fields())
-
 
 _KIND_HELP = f"kind of attention: {', '.join(KINDS)} (default: {DEFAULT_ATTENTION})"
 _Precision: Any = ChoiceEnum(["float32", "bf16", "int8", "auto"])
@@ -73,21 +80,6 @@ class AttentionConfig(FairseqDataclass):
 
 
 @dataclass
-class PlacesConfig:
-    """Our options in models with several places of attention."""
-
-    encoder_attention: Optional[str] = declared(
-        None, "kind of encoder attention (default: --attention)"
-    )
-    decoder_attention: Optional[str] = declared(
-        None, "kind of decoder attention (default: --attention)"
-    )
-    cross_attention: Optional[str] = declared(
-        None, "kind of cross attention (default: --attention)"
-    )
-
-
-@dataclass
 class GraphsConfig:
     """Our options in models with a decoder."""
 
@@ -100,7 +92,7 @@ class GraphsConfig:
 
 @dataclass
 class TransformerMHEConfig(
-    GraphsConfig, _KindConfig, PlacesConfig, AttentionConfig, _FlatConfig
+    GraphsConfig, _KindConfig, _PlacesConfig, AttentionConfig, _FlatConfig
 ):
     """The options of `TransformerMHEModel`."""
 
@@ -120,7 +112,7 @@ class RobertaMHEConfig(_BertKindConfig, AttentionConfig):
 #: The names of our own options; `_name` is fairseq's.
 OPTIONS = tuple(
     option.name
-    for group in (AttentionConfig, PlacesConfig, _KindConfig, GraphsConfig)
+    for group in (AttentionConfig, _PlacesConfig, _KindConfig, GraphsConfig)
     for option in fields(group)
     if option.name != "_name"
 )
