@@ -46,20 +46,15 @@ def test_without_a_subcommand_it_lists_all_and_the_main_ones_first(
     assert listed == list(cli.SUBCOMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("words", "near"), [(["cost", "--jsn", "base"], "--json"), (["train", "--dta=X"], "--data")]
-)
-def test_a_subcommand_reports_an_unknown_option_before_a_missing_one(
-    words: list[str], near: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("option", "near"), [("--jsn", "--json"), ("--nonsense", "")])
+def test_an_unknown_option_is_named_with_the_nearest_one(
+    option: str, near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        cli.main(words)
-    error = capsys.readouterr().err
-    assert error.startswith(f"usage: fairseq-mhe {words[0]} ")
-    assert f"unrecognized arguments: {words[1].partition('=')[0]}; did you mean {near}?" in error
-    with pytest.raises(SystemExit, match="2"):
-        cli.main([words[0], "--nonsense"])
-    assert capsys.readouterr().err.endswith("unrecognized arguments: --nonsense\n")
+        cli.main(["cost", option])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert option in error
+    assert error.endswith(f"did you mean {near}?" if near else option)
 
 
 def test_a_run_folder_stands_for_its_model_and_its_data(tmp_path: Path) -> None:

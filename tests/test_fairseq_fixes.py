@@ -8,7 +8,6 @@ import logging
 import re
 import sys
 from pathlib import Path
-from typing import Any
 from unittest.mock import MagicMock, Mock
 
 import numpy as np
@@ -32,7 +31,6 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build
 from fairseq_mhe.models.families import ROBERTA
 from fairseq_mhe.models.tasks import make_task
-from tests.fixtures.fake_cuda import DTYPES
 from tests.fixtures.processes import WITHOUT_FAIRSEQ, python
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
@@ -141,8 +139,10 @@ def trainer_in(precision: str) -> Trainer:
     return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_checkpoints_hold_float32_weights(precision: str, tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16", "bfloat16"), ("fp16", "float16")])
+def test_checkpoints_hold_float32_weights(
+    precision: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The optimizer's survive saving and loading; those of fp16 are one tensor, as on a GPU."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     first = trainer_in(precision)
@@ -152,7 +152,7 @@ def test_checkpoints_hold_float32_weights(precision: str, tmp_path: Path, monkey
     first.save_checkpoint(str(tmp_path / "with.pt"), {"train_iterator": {"epoch": 1}})
     saved = read_checkpoint(tmp_path / "with.pt")["model"]
     weight = saved["encoder.layers.0.fc1.weight"]
-    assert not torch.equal(weight, weight.to(DTYPES[precision]).float()), "they are not rounded"
+    assert not torch.equal(weight, weight.to(getattr(torch, dtype)).float()), "they are not rounded"
     shared = {saved[f"{side}.embed_tokens.weight"].data_ptr() for side in ("encoder", "decoder")}
     assert len(shared) == 1
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.processes import PYTHON, python
+from tests.fixtures.processes import PYTHON
 
 #: A stand-in for a command of fairseq, which Python finds by PYTHONPATH.
 _PROBE = """
@@ -84,11 +84,3 @@ def test_a_killed_command_is_gone(environment: dict[str, str], number: int) -> N
     assert run_probe(sys.executable, environment, "0").returncode == 0
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
-
-
-def test_a_forked_command_starts_commands_through_the_server(environment: dict[str, str]) -> None:
-    code = "__import__('subprocess').call([sys.executable, '-m', 'fairseq_cli.probe', 'state'])"
-    done = run_probe(sys.executable, environment, code)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("__main__ ['")
-    assert python("import sys; print(sys.executable)").stdout == f"{sys.executable}\n"

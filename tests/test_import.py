@@ -1,7 +1,6 @@
 """Importing the package registers its parts, and changes nothing else in the process."""
 
 import json
-import platform
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 
 import fairseq_mhe
-from tests.common.test_cpu import clean_environment
 from tests.fixtures.processes import python
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
@@ -66,22 +64,6 @@ def test_a_program_gets_the_fixes_if_it_asks() -> None:
     assert {*SAFE, "batch_by_size", "save_checkpoint", "state_dict"} < {*changed}
     assert "fairseq.utils" in evals
     assert not same, "NumPy's compat is there"
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's allocator")
-def test_a_program_that_builds_a_model_keeps_its_allocator() -> None:
-    code = """
-import resource
-from tests.fixtures import models
-models.make_model()
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    b"x" * 40_000_000
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(min(faults() for _ in range(3)))
-"""
-    done = python(code, env=clean_environment())
-    assert int(done.stdout.splitlines()[-1]) > 2_000, done.stderr
 
 
 def in_command(code: str) -> subprocess.CompletedProcess[str]:

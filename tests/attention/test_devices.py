@@ -11,8 +11,8 @@ from tests.attention.conftest import HEADS, fast, random, right_padding
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 #: Greatest allowed difference, relative to the greatest number: fp16 has 11 bits, bf16 8.
 TOLERANCES = {"float32": 1e-4, "float16": 5e-3, "bfloat16": 3e-2}
-if DEVICE == "cpu":  # where fp16 takes the same code paths as bf16
-    del TOLERANCES["float16"]
+if DEVICE == "cpu":  # fp16 takes the same code paths, and test_kinds.py is stricter than float32
+    TOLERANCES = {"bfloat16": 3e-2}
 
 
 @pytest.mark.parametrize("precision", TOLERANCES)

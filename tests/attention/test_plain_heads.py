@@ -2,17 +2,15 @@
 
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
-from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.base import join_heads, split_heads
+from fairseq_mhe.attention.base import split_heads
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEMul
 from fairseq_mhe.attention.plain_heads import PlainHeads
-from fairseq_mhe.common.errors import UserError
 from tests.attention.conftest import make_layer
+from tests.fixtures.refusals import refuses
 
 C, N = 12, 3
 
@@ -45,11 +43,6 @@ class Mixed(Mixin, MHEMul):
     pass
 
 
-class Merged(MHEMul):
-    def merge(self, heads: Tensor) -> Tensor:
-        return self.out_proj(join_heads(heads))
-
-
 class Known(Mixed):
     """Defines `plain_heads`, which knows the mixin's queries."""
 
@@ -64,19 +57,11 @@ class Doubled(torch.nn.Linear):
         return 2 * super().forward(x)
 
 
-def refusal(layer: Attention) -> str:
-    with pytest.raises(UserError) as refusal:
-        layer.folded()
-    return str(refusal.value)
-
-
-def test_a_class_without_its_own_plain_heads_has_none() -> None:
-    for kind in (SharedKey, Mixed, Merged):
-        assert kind.__name__ in refusal(kind(C, N))
+def test_what_has_no_plain_heads_of_its_own_is_refused() -> None:
+    adapted = make_layer("mqa", embed_dim=C, num_heads=N)
+    adapted.q_proj = Doubled(C, C, bias=False).double()
+    refused = {SharedKey(C, N): "SharedKey", Mixed(C, N): "Mixed", adapted: "q_proj is a Doubled"}
+    for layer, named in refused.items():
+        with refuses(named):
+            layer.folded()
     assert Known(C, N).why_not_foldable() is None
-
-
-def test_a_projection_that_is_no_plain_product_is_not_folded() -> None:
-    layer = make_layer("mqa", embed_dim=C, num_heads=N)
-    layer.q_proj = Doubled(C, C, bias=False).double()
-    assert "q_proj is a Doubled" in refusal(layer)

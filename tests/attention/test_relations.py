@@ -42,9 +42,9 @@ def gqa_of_as_many(other: Attention) -> Attention:
     return like("gqa", other, kv_heads=other.kv_heads)
 
 
-def with_equal_keys_and_values(kind: str, skv: Attention) -> Attention:
+def with_equal_keys_and_values(skv: Attention) -> Attention:
     """Both projections are copies of the shared one."""
-    layer = like(kind, skv)
+    layer = like("mha", skv)
     layer.k_proj.load_state_dict(skv.kv_proj.state_dict())
     layer.v_proj.load_state_dict(skv.kv_proj.state_dict())
     return layer
@@ -74,18 +74,6 @@ def mla_of_everything(mha: Attention) -> Attention:
     return layer
 
 
-def mla_of_key_and_value(mqa: Attention) -> Attention:
-    """r = 2 d, the default: the latent vector is MQA's key and value side by side."""
-    layer = like("mla", mqa)
-    for name, parameter in layer.down_proj.named_parameters():
-        sides = [side.get_parameter(name) for side in (mqa.k_proj, mqa.v_proj)]
-        parameter.copy_(torch.cat(sides))
-    key, value = torch.eye(2 * mqa.head_dim).chunk(2)  # (d, 2 d) each
-    layer.k_up_proj.weight.copy_(key.repeat(HEADS, 1))
-    layer.v_up_proj.weight.copy_(value.repeat(HEADS, 1))
-    return layer
-
-
 def collaborative_of_blocks(mha: Attention) -> Attention:
     """D = n d: MHA's queries and keys of all heads side by side; head i mixes only its own block.
 
@@ -97,17 +85,6 @@ def collaborative_of_blocks(mha: Attention) -> Attention:
         keys = mha.k_proj.weight.unflatten(0, (HEADS, -1))  # (H, d, C)
         biases = mha.q_proj.bias.unflatten(0, (HEADS, -1))
         layer.content_proj.weight.copy_(torch.einsum("hdc,hd->hc", keys, biases) * mha.scaling)
-    return layer
-
-
-def tucker_of_full_ranks(mha: Attention) -> Attention:
-    """a = n and b = c = n d: the matrices of head i select its block of MHA's projections."""
-    ranks = {"tucker_head_rank": HEADS, "tucker_query_rank": EMBED_DIM}
-    layer = like("tucker", mha, **ranks, tucker_key_rank=EMBED_DIM)
-    blocks = torch.eye(HEADS).repeat_interleave(mha.head_dim, dim=1).diag_embed()  # (n, n d, n d)
-    for name in ("score", "output"):
-        layer.get_parameter(f"{name}_matrices").copy_(blocks)
-        layer.get_parameter(f"{name}_weights").copy_(torch.eye(HEADS))
     return layer
 
 
@@ -169,13 +146,10 @@ RELATIONS: dict[str, tuple[str, Any]] = {
     "mhe_add with zero embeddings is sha": ("sha", partial(without_embeddings, "mhe_add")),
     "gqa with g = n is mha": ("mha", gqa_of_as_many),
     "gqa with g = 1 is mqa": ("mqa", gqa_of_as_many),
-    "mha with equal keys and values is skv": ("skv", partial(with_equal_keys_and_values, "mha")),
-    "mqa with equal keys and values is skv": ("skv", partial(with_equal_keys_and_values, "mqa")),
+    "mha with equal keys and values is skv": ("skv", with_equal_keys_and_values),
     "skv with the identity as projection is el": ("el", el_as_skv),
     "mla with r = C and no compression is mha": ("mha", mla_of_everything),
-    "mla with key and value side by side is mqa": ("mqa", mla_of_key_and_value),
     "collaborative with D = n d and block mixing is mha": ("mha", collaborative_of_blocks),
-    "tucker with full ranks is mha": ("mha", tucker_of_full_ranks),
     "tucker with diagonal scores is mhe_mul": ("mhe_mul", tucker_with_diagonal_scores),
     "tpa with heads that weigh nothing is mqa": ("mqa", tpa_with_a_selector),
     "mfa with r = C and no norm is mqa": ("mqa", mfa_of_full_rank),
@@ -195,7 +169,6 @@ CASES = [(name, bias) for name in RELATIONS for bias in (False, True) if bias or
 def test_equations_are_equal_with_the_right_weights(relation: str, bias: bool) -> None:
     """test_kinds.py compares each equation with the code, in all places and for all masks."""
     kind, convert = RELATIONS[relation]
-    groups = {"kv_heads": 1} if relation.startswith("mqa with equal keys") else {}
-    original = make_layer(kind, bias=bias, **groups)
+    original = make_layer(kind, bias=bias)
     x, y = random(5, 3, EMBED_DIM), random(7, 3, EMBED_DIM, seed=1)
     assert_close(equation(convert(original), x, y), equation(original, x, y), **EXACT)

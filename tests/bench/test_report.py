@@ -34,11 +34,3 @@ def test_speeds_are_also_relative_to_the_fastest_setting_of_stock() -> None:
     rows = report("generation", variants)
     assert ["", "1.00", "2.00", "4.00"] in rows
     assert ["(stock_tuned)", "0.50", "1.00", "2.00"] in rows
-
-
-def test_a_profile_stands_below_its_cell() -> None:
-    seconds = {"seconds": {"total": [2.0]}}
-    profile = {"operators": [["aten::mm", 0.5, 3]], "waits": {"sequence_generator.py:9": 7}}
-    rows = report("generation", {"stock": {**seconds, **profile}, "mha": seconds})
-    assert ["aten::mm", "0.5", "25%", "3"] in rows
-    assert ["sequence_generator.py:9", "7"] in rows

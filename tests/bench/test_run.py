@@ -9,7 +9,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import torch
 
 from fairseq_mhe.bench import run as command
 from fairseq_mhe.bench.training import TrainingBenchmark
@@ -95,24 +94,6 @@ def test_each_round_times_every_variant_and_begins_with_another() -> None:
     assert results["sha"]["seconds"] == {"total": [1.0] * 3}
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "named"),
-    [
-        (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
-        (RuntimeError("Library libcublas.so.12 is"), UserError, "^mha: Library .* pip install"),
-        (torch.OutOfMemoryError("memory.\nTried"), UserError, "^mha .* out of memory"),
-        (RuntimeError("can't allocate memory: you"), UserError, "^mha .* out of memory"),
-        (RuntimeError("CUDA: an illegal memory access"), RuntimeError, "illegal memory access"),
-    ],
-)
-def test_errors_name_the_variant(
-    error: Exception, kind: type, named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(command._benchmarks, "mha", Mock(turn=Mock(side_effect=error)))
-    with pytest.raises(kind, match=named):
-        command._call("mha", "turn")
-
-
 def test_a_stopped_run_keeps_what_it_measured_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,26 +156,16 @@ def test_a_baseline_tells_which_ratios_moved(
         "faster": ("+50.0%", "faster"),
         "slower": ("-33.3%", "slower"),
     }
-    for bench, *changed, named in (
-        ("generation", "--row", "small", "row tiny"),
-        ("generation", "--repetitions", "2", "--repetitions"),
-        ("generation", "--lengths", "4", "length 3"),
-        ("training", "bench training"),
-    ):
-        line = words if bench == "generation" else OPTIONS
-        with pytest.raises(UserError, match=named):
-            run(bench, *line, *changed, "--baseline", str(before))
+    with pytest.raises(UserError, match="row tiny"):
+        run("generation", *words, "--row", "small", "--baseline", str(before))
 
 
 @pytest.mark.parametrize(
     ("words", "named"),
     [
         ("generation --lengths 1", "'1'"),
-        ("generation --lengths 25,1025", "1025"),
-        ("training --max-tokens 1", "'1'"),
         ("generation --row huge", "'huge'"),
         ("generation --int8 --dtype bf16", "--int8 and --bf16"),
-        ("training --device cpu --without-graphs", "--without-graphs"),
     ],
 )
 def test_bad_options_are_rejected_before_a_measurement(

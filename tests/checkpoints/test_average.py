@@ -54,23 +54,23 @@ def test_all_but_weights_and_optimizer_come_from_the_newest_checkpoint(tmp_path:
 WEIGHTS = {"w": torch.ones(2)}
 
 
-@pytest.mark.parametrize(
-    ("weights", "options", "difference"),
-    [
-        ({"w": torch.ones(3)}, {}, "w is (3,) and (2,)"),
-        ({**WEIGHTS, "extra": torch.ones(1)}, {}, "extra is (1,) and absent"),
-        ({}, {}, "w is absent and (2,)"),
-        (WEIGHTS, {"encoder_attention_heads": 8}, "heads is 8 and 4"),
-        (WEIGHTS, {"attention": "mha"}, "attention is mha and absent"),
-        (WEIGHTS, {"no_scale_embedding": True}, "no_scale_embedding is True and absent"),
-    ],
-)
+#: Weights and options of a second checkpoint, and what the refusal must name.
+DIFFERENT: list[tuple[dict[str, Tensor], dict[str, Any], str]] = [
+    ({"w": torch.ones(3)}, {}, "w is (3,) and (2,)"),
+    ({**WEIGHTS, "extra": torch.ones(1)}, {}, "extra"),
+    ({}, {}, "w is absent"),
+    (WEIGHTS, {"encoder_attention_heads": 8}, "heads is 8 and 4"),
+    (WEIGHTS, {"no_scale_embedding": True}, "no_scale_embedding"),
+]
+
+
+@pytest.mark.parametrize(("weights", "options", "named"), DIFFERENT)
 def test_checkpoints_of_different_models_are_rejected(
-    tmp_path: Path, weights: dict[str, Tensor], options: dict[str, Any], difference: str
+    tmp_path: Path, weights: dict[str, Tensor], options: dict[str, Any], named: str
 ) -> None:
     first = save(tmp_path / "first.pt", WEIGHTS, updates=2)
     other = save(tmp_path / "other.pt", weights, **options)
-    with refuses(other, difference):
+    with refuses(other, named):
         average_checkpoints([first, other], tmp_path / "out.pt")
     assert not (tmp_path / "out.pt").exists()
 

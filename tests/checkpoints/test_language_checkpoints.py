@@ -12,7 +12,7 @@ from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source
 from fairseq_mhe.checkpoints.inspection import inspect
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.models.counting import costs, total_parameters
-from tests.fixtures import language
+from tests.fixtures import checkpoints, language
 from tests.fixtures.language import ADAPTIVE, FAMILIES, LM, ROBERTA, make_random, sentences
 from tests.fixtures.models import make_dictionary
 
@@ -25,19 +25,9 @@ def save(path: Path, arch: str, model: nn.Module, **options: Any) -> Path:
     stored = {**language.language_options(arch, **options), "_name": arch}
     if "roberta" not in arch:
         stored.pop("arch")
-    history = {"num_updates": 3, "lr_scheduler_state": {}, "optimizer_name": ""}
     task = {"_name": "masked_lm" if "roberta" in arch else "language_modeling"}
     task |= {"tokens_per_sample": 32, "add_bos_token": False, "max_target_positions": 32}
-    state = {
-        "args": None,
-        "cfg": {"model": stored, "task": task, "common": {"user_dir": None, "tpu": False}},
-        "model": model.state_dict(),
-        "optimizer_history": [{**history, "criterion_name": ""}],
-        "extra_state": {"train_iterator": {"epoch": 1}},
-        "task_state": {},
-    }
-    torch.save(state, path)
-    return path
+    return checkpoints.save(path, model, cfg={"model": stored, "task": task})
 
 
 def make_checkpoint(path: Path, arch: str, **options: Any) -> Path:

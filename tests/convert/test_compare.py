@@ -22,39 +22,6 @@ from tests.fixtures.models import make_batch, make_dictionary, make_model
 PAD = 1
 
 
-class Shifted(nn.Module):
-    """A model that adds 0.5 to the logit of one word, and 100 to all logits at padding."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, **inputs: Any) -> tuple[torch.Tensor, None]:
-        logits = self.model(**inputs)[0].clone()
-        logits[0, 0, 7] += 0.5
-        logits[inputs["prev_output_tokens"].eq(PAD)] += 100
-        return logits, None
-
-
-def material(model: nn.Module, batches: list[dict[str, Any]]) -> Material:
-    """Return material that compares models with ``model`` on ``batches``."""
-    source: Any = SimpleNamespace(model=model)
-    task: Any = SimpleNamespace(target_dictionary=make_dictionary())
-    return Material(source, task, batches, data=Path("somewhere"))
-
-
-def test_the_largest_difference_leaves_padding_out() -> None:
-    model = make_model(attention="mha")
-    batches = [{"net_input": make_batch(seed=seed)} for seed in (0, 1)]
-    largest, largest_logit, positions = material(model, batches).difference(Shifted(model))
-    assert largest == pytest.approx(0.5, abs=1e-6)
-    real = [batch["net_input"]["prev_output_tokens"].ne(PAD) for batch in batches]
-    assert positions == sum(int(mask.sum()) for mask in real)
-    with torch.inference_mode():
-        logits = [model(**b["net_input"])[0][r] for b, r in zip(batches, real, strict=True)]
-    assert largest_logit == pytest.approx(max(float(part.abs().max()) for part in logits))
-
-
 @pytest.mark.parametrize("cutoff", [None, [6, 9]])
 def test_the_loss_is_the_mean_over_target_tokens(cutoff: list[int] | None) -> None:
     model: Any = make_model(attention="mha", adaptive_softmax_cutoff=cutoff)
@@ -68,7 +35,10 @@ def test_the_loss_is_the_mean_over_target_tokens(cutoff: list[int] | None) -> No
             log_probs = model.decoder.adaptive_softmax.get_log_prob(output, None)
     rows, columns = target.ne(PAD).nonzero(as_tuple=True)
     expected = -log_probs[rows, columns, target[rows, columns]].mean()
-    loss = material(model, [{"net_input": inputs, "target": target}]).loss(model)
+    source: Any = SimpleNamespace(model=model)
+    task: Any = SimpleNamespace(target_dictionary=make_dictionary())
+    batches = [{"net_input": inputs, "target": target}]
+    loss = Material(source, task, batches, data=Path("somewhere")).loss(model)
     assert loss == pytest.approx(float(expected), rel=1e-5)
 
 
@@ -94,19 +64,6 @@ def test_measured_inputs_leave_padding_out() -> None:
             torch.testing.assert_close(moment.covariance, covariance, atol=1e-9, rtol=1e-6)
 
 
-def test_inputs_are_measured_on_training_text_and_models_compared_on_other(
-    make_source: Callable[..., Source], data: Path
-) -> None:
-    source = make_source(attention="mha")
-    material = open_material(source, data, 5)
-    train = pair_batches(material.task, source.model, "train", 5)
-    expected = measure_inputs(source.model, train, pad=PAD)
-    for name, inputs in material.inputs().items():
-        assert torch.equal(inputs.query.mean, expected[name].query.mean)
-    (compared,), (valid,) = material.compared, pair_batches(material.task, source.model, "valid", 5)
-    assert torch.equal(compared["target"], valid["target"])
-
-
 @pytest.mark.parametrize("first_of_two", [False, True])
 def test_data_with_other_words_are_refused(
     make_source: Callable[..., Source], tmp_path: Path, data: Path, first_of_two: bool
@@ -122,15 +79,6 @@ def test_data_with_other_words_are_refused(
         (other / "dict.de.txt").write_bytes(content)
         with pytest.raises(UserError, match=reason):
             open_material(source, other, 5)
-
-
-def test_words_that_cannot_be_compared_are_told(
-    make_source: Callable[..., Source], data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = make_source(attention="mha")
-    source.state["cfg"]["task"]["data"] = "a/relative/path"
-    open_material(source, data, 5)
-    assert str(Path("a/relative/path", "dict.en.txt")) in capsys.readouterr().err
 
 
 def test_pairs_longer_than_the_models_positions_are_left_out(data: Path) -> None:

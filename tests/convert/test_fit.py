@@ -96,14 +96,3 @@ def test_outputs_at_the_mean_input_are_kept(kind: str) -> None:
         return torch.einsum("ncd,nd->c", h.output, values) + h.output_bias
 
     torch.testing.assert_close(output(other), output(heads))
-
-
-def test_mhe_mul_of_any_offset_fits_equally_well() -> None:
-    heads, (x, inputs) = make_heads(), make_inputs()
-    results = []
-    plain = {"head_embedding_offset": 0.0}
-    for options in ({}, plain):
-        attention = build_sublayer("mhe_mul", **options)
-        parameters = FIT["mhe_mul"](Problem(attention, heads, inputs))
-        results.append(errors(heads, heads_of(attention, parameters), x))
-    assert results[1] == pytest.approx(results[0])

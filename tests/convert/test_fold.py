@@ -11,12 +11,11 @@ import torch
 
 import fairseq_mhe
 from fairseq_mhe import cli
-from fairseq_mhe.attention import Attention, build_attention, kind_class
+from fairseq_mhe.attention import Attention, kind_class
 from fairseq_mhe.attention.mhe import MHEAdd
 from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.fold import stock_sublayer
 from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, fold_source, save, stir, trained
 from tests.fixtures.models import logits, make_model, same_hypotheses
 from tests.fixtures.processes import LOADED
@@ -190,8 +189,3 @@ def test_a_fold_that_is_not_exact_is_not_kept(
     with pytest.raises(UserError, match="is not exact"):
         fold_source(source, tmp_path / "out.pt")
     assert [p.name for p in tmp_path.iterdir()] == ["source.pt"]
-
-
-def test_a_width_that_fairseq_cannot_split_is_refused() -> None:
-    with pytest.raises(UserError, match="width 16"):
-        stock_sublayer(build_attention("mha", 16, 3, head_dim=5))

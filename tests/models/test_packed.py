@@ -109,18 +109,6 @@ def test_a_precision_that_cannot_run_is_refused(precision: str, monkeypatch: Any
         wide(generation_precision="bf61").make_generation_fast_()
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_only_large_layers_are_packed(precision: str) -> None:
-    """Layers of middle size are packed in float32, also beside those in 8 bits."""
-    width = packed.WORTH_PACKING_EXACTLY // 16
-    widths = {f"{side}_ffn_embed_dim": width for side in ("encoder", "decoder")}
-    model = make_model(generation_precision=precision, **widths)
-    model.make_generation_fast_()
-    large = {name for name, module in model.named_modules() if type(module) is PackedLinear}
-    layers = [f"{side}.layers.{n}" for side in ("encoder", "decoder") for n in (0, 1)]
-    assert large == {f"{layer}.{fc}" for layer in layers for fc in ("fc1", "fc2")}
-
-
 @pytest.mark.parametrize("precision", ["float32", "int8", pytest.param("bf16", marks=NEEDS_BF16)])
 @torch.no_grad()
 def test_a_packed_model_computes_the_same_and_can_be_copied(
