@@ -218,8 +218,9 @@ class Attention(nn.Module):
         cache = self._get_input_buffer(incremental_state)
         if static_kv and cache is not None and cache.filled:
             key = value = None  # the cache holds what they project to
-        memory: dict[str, Any] = {"padding": key_padding_mask, "cache": cache}
-        q, k, v = self.project_inputs(query, key, value, **memory)
+        q, k, v = self.project_inputs(
+            query, key, value, padding=key_padding_mask, cache=cache
+        )
         if cache is not None:
             if key is not None:
                 cache.append(k, v, key_padding_mask)
