@@ -5,7 +5,6 @@ import functools
 import pickle
 import warnings
 import zipfile
-from collections.abc import Mapping
 from errno import EINVAL
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ def read_checkpoint(path: Path, on_demand: bool = True) -> dict[str, Any]:
                 _check_crc(path, status.st_size, status.st_mtime_ns)
             how: dict[str, Any] = {"weights_only": True, "mmap": zipped and on_demand}
             state = torch.load(path, map_location="cpu", **how)
-        _check_options(path, model_options(state), len(state["model"]))
+        model_options(state)  # fails if there is no dictionary of options
         for weight in state["model"].values():
             # A single integer may be a counter, such as the batches that a layer has seen.
             if weight.numel() != 1 and not torch.is_floating_point(weight):
@@ -55,23 +54,6 @@ def _check_crc(path: Path, size: int, mtime_ns: int) -> None:
     if member:
         problem = f"the checksum of its part {member} is wrong"
         raise UserError(f"{path} is damaged: {problem}; use another copy")
-
-
-def _check_options(path: Path, options: Mapping[str, Any], weights: int) -> None:
-    """Raise UserError for options that fairseq notices late, or builds layers from for hours."""
-    for name, value in options.items():
-        if (
-            name.endswith("_layers")
-            and isinstance(value, int)
-            and value > max(weights, 1000)
-        ):
-            problem = f"its option {name} is {value}, but it has {weights} weights"
-            raise UserError(f"{path} is damaged: {problem}; use another copy")
-        if name.endswith(("dropout", "layerdrop")) and isinstance(
-            value, (str, list, dict)
-        ):
-            problem = f"its option {name} is {value!r}, which is no number"
-            raise UserError(f"{path} is damaged: {problem}; use another copy")
 
 
 def _problem(path: Path, error: Exception) -> str:

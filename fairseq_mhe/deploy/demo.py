@@ -17,14 +17,6 @@ from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
 from fairseq_mhe.runs.processes import user_dir
 
-#: On a phone, pictures keep a readable size and scroll sideways.
-_STYLE = """
-@media (max-width: 640px) {
-  [data-testid="stImage"], [data-testid="stImageContainer"] { overflow-x: auto; }
-  [data-testid="stImage"] img { width: 720px !important; max-width: none !important; }
-}
-"""
-
 
 def show(translator: Translator, sentence: str) -> tuple[str, str, bytes]:
     """Return a translation, its time and cache size in words, and its cross-attention as PNG."""
@@ -47,7 +39,6 @@ def page(folders: list[str]) -> None:
     import streamlit as st
 
     st.set_page_config(page_title="fairseq-mhe", layout="wide")
-    st.html(f"<style>{_STYLE}</style>")
     sentence = st.text_input("A sentence", "Failed to connect.")
     load = st.cache_resource(Translator.load)
     for column, folder in zip(st.columns(len(folders)), folders, strict=True):

@@ -16,7 +16,7 @@ import torch
 from fairseq import utils
 from fairseq.tasks.translation import TranslationTask
 from safetensors import safe_open
-from safetensors.torch import save
+from safetensors.torch import save_model
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, plain, source_of
 from fairseq_mhe.common.errors import UserError
@@ -97,7 +97,7 @@ def read_bundle(bundle: Bundle) -> Trained:
     data = DataFolder(folder, bundle.text.languages)
     with safe_open(folder / WEIGHTS, "pt") as stored:
         weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-        for name, stored_name in stored.metadata().items():
+        for name, stored_name in (stored.metadata() or {}).items():
             weights[name] = weights[stored_name]
     options = {**read_json(folder / OPTIONS), "_name": MODEL_NAME}
     source = source_of(folder / WEIGHTS, {"cfg": {"model": options}, "model": weights})
@@ -108,18 +108,9 @@ def read_bundle(bundle: Bundle) -> Trained:
 def write_fairseq(trained: Trained, folder: Path) -> None:
     """Write model.safetensors, config.json with the model's options, and both dictionaries."""
     folder.mkdir()
-    # Not safetensors' save_model: only the owner could read its file (mode 600).
-    stored_names: dict[int, str] = {}  # address of a weight -> its name in the file
-    stored = {}
-    tied = {}  # another name of a tied weight -> its name in the file, in the file's metadata
-    for name, weight in trained.source.model.state_dict().items():
-        stored_name = stored_names.setdefault(weight.data_ptr(), name)
-        if stored_name == name:
-            stored[name] = weight
-        else:
-            tied[name] = stored_name
-    (folder / WEIGHTS).write_bytes(save(stored, metadata=tied))
+    save_model(trained.source.model, str(folder / WEIGHTS))  # tied weights once
     write_json(folder / OPTIONS, plain(trained.source.options))
+    shutil.copymode(folder / OPTIONS, folder / WEIGHTS)  # else only the owner may read
     for language in trained.text.languages:
         name = f"dict.{language}.txt"
         shutil.copyfile(trained.data.binary / name, folder / name)

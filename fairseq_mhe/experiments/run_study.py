@@ -23,7 +23,7 @@ from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.report import columns
 from fairseq_mhe.report.plots import plot_study, plot_study_costs
 from fairseq_mhe.report.results import Cell, check_scored_alike, read_result
-from fairseq_mhe.report.study import notes_on_statistics, table_values, variant_rows
+from fairseq_mhe.report.study import notes_on_statistics, variant_rows
 from fairseq_mhe.report.table import Block, Table, filled, seed_words
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job
@@ -184,7 +184,6 @@ class StudyGrid(TranslationGrid, TableGrid):
         rows = variant_rows(cells, {name: variants[name].reference for name in cells})
         for row in rows:
             row["attention"] = variants[row["variant"]].attention
-        lines = [table_values(row) for row in rows]
         unfinished = [name for name in variants if name not in cells]
         notes = [*self._notes(cells), *notes_on_statistics(rows)]
         if unfinished:
@@ -200,7 +199,7 @@ class StudyGrid(TranslationGrid, TableGrid):
             "variants": rows,
             "unfinished": unfinished,
         }
-        table = Table(title, [Block(filled(columns.STUDY, lines), lines)], notes)
+        table = Table(title, [Block(filled(columns.STUDY, rows), rows)], notes)
         gpu = devices.on_gpu(self.devices)
         write_report(table, self.out / f"{study.name}.md", results, self.command, gpu)
 

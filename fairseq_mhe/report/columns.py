@@ -1,6 +1,6 @@
 """The columns of each table."""
 
-from fairseq_mhe.report.table import Column, column, seeds_column
+from fairseq_mhe.report.table import Column, column, interval_column, seeds_column
 
 #: Translation models; "paper" is the paper's number of the column before it.
 TRANSLATION: list[Column] = [
@@ -21,8 +21,8 @@ TRANSLATION: list[Column] = [
     column("valid loss", "valid_loss", ".3f"),
     column("PRR", "prr", ".1f", "-"),
     column("paper", "paper_prr", ".1f"),
-    column("PRR 95%", "interval"),
-    column("p", "p"),
+    interval_column("PRR 95%", "prr", ".1f"),
+    column("p", "p_value", ".4f"),
     column("training tokens/s", "tokens_per_second", ",.0f"),
     column("generation sentences/s", "sentences_per_second", ",.1f"),
 ]
@@ -75,13 +75,13 @@ STUDY: list[Column] = [
     column("valid loss", "loss", ".3f"),
     column("sd", "loss_deviation", ".3f"),
     column("difference", "loss_difference", "+.3f"),
-    column("95%", "loss_interval"),
+    interval_column("95%", "loss", "+.3f"),
     column("p", "loss_p", ".3f"),
     column("BLEU", "bleu", ".2f"),
     column("±", "bleu_confidence", ".2f"),
     column("sd", "bleu_deviation", ".2f"),
     column("PRR", "prr", ".1f"),
-    column("95%", "prr_interval"),
+    interval_column("95%", "prr", ".1f"),
     column("compared with", "compared_with"),
     column("training tokens/s", "tokens_per_second", ",.0f"),
 ]

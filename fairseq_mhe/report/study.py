@@ -99,18 +99,6 @@ def dunnett(
     return differences
 
 
-def table_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a variant's row with the texts of its intervals, as a table shows them."""
-    texts = dict(row)
-    for name, low, high, form in (
-        ("loss_interval", "loss_low", "loss_high", "+.3f"),
-        ("prr_interval", "prr_low", "prr_high", ".1f"),
-    ):
-        if row.get(low) is not None:
-            texts[name] = f"{row[low]:{form}} to {row[high]:{form}}"
-    return texts
-
-
 def notes_on_statistics(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the notes below a study's table on what its statistics mean."""
     several = any(len(row["seeds"]) > 1 for row in rows)

@@ -90,6 +90,16 @@ def column(heading: str, name: str, form: str = "", missing: str = "") -> Column
     return heading, show
 
 
+def interval_column(heading: str, name: str, form: str) -> Column:
+    """Return a column of the interval from NAME_low to NAME_high; empty if there is none."""
+
+    def show(row: Values) -> str:
+        low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+        return "" if low is None else f"{low:{form}} to {high:{form}}"
+
+    return heading, show
+
+
 def seeds_column(heading: str, name: str, digits: int = 2) -> Column:
     """Return a column of mean ± standard deviation; the value ``name`` lists one number a seed."""
 

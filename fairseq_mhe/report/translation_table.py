@@ -30,32 +30,19 @@ FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png")
 def blocks_of(rows: Sequence[Values]) -> list[Block]:
     """Return the results without empty columns, and the sizes of the models of several rows."""
     several_seeds = any(len(row["seeds"]) > 1 for row in rows)
-    lines = [_with_table_values(row, several_seeds) for row in rows]
+    lines = []
+    for row in rows:  # with values that table.json does not need
+        trainings = len(row["seeds"]) if several_seeds else None
+        has_paper = row.get("paper_bleu") is not None
+        beside_the_paper = row["bleu_tokenised"] if has_paper else None
+        extra = {"trainings": trainings, "beside_the_paper": beside_the_paper}
+        lines.append({**row, **extra})
     shown = filled(columns.TRANSLATION, lines, always=("PRR", "p"))
     of_rows = {line["row"]: line for line in lines}
     if len(of_rows) == 1:
         return [Block(shown[1:], lines)]  # without the column "row"
     sizes = list(of_rows.values())
     return [Block(shown, lines), Block(filled(columns.SIZES, sizes), sizes, "Sizes")]
-
-
-def _with_table_values(row: Values, several_seeds: bool) -> Values:
-    """Add the values that only tables show, and not table.json."""
-    if row["prr"] is None:
-        interval = p_value = "-"  # no baseline, or one that has learned nothing
-    elif row["p_value"] is None:
-        interval = p_value = ""  # in the baseline's own row
-    else:
-        interval = f"{row['prr_low']:.1f} to {row['prr_high']:.1f}"
-        p_value = f"{row['p_value']:.4f}"
-    has_paper = row.get("paper_bleu") is not None
-    return {
-        **row,
-        "trainings": len(row["seeds"]) if several_seeds else None,
-        "beside_the_paper": row["bleu_tokenised"] if has_paper else None,
-        "interval": interval,
-        "p": p_value,
-    }
 
 
 def write_table(
@@ -125,7 +112,7 @@ def _notes_on_columns(
         chance = "sentences and seeds"
     too_few = ""
     if any(row["attention"] == BASELINE and row["prr"] is None for row in rows):
-        too_few = f" PRR and p are - where {too_weak(BASELINE)}."
+        too_few = f" PRR is - where {too_weak(BASELINE)}."
     speed = f"Generation sentences/s: the search alone, {generation}."
     tokenised = "on Moses' tokens with hyphenated compounds split, as older papers report"
     return [

@@ -114,8 +114,6 @@ FOREIGN: dict[str, Callable[[State], object]] = {
     "other sizes": with_options(encoder_attention="mqa"),
     "an unknown kind": with_options(attention="mlp"),
     "heads as text": with_options(encoder_attention_heads="four"),
-    "dropout as text": with_options(dropout="text"),
-    "very many layers": with_options(encoder_layers=10**9),
     "very many positions": with_options(max_source_positions=10**13),
 }
 
