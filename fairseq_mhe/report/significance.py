@@ -45,7 +45,7 @@ class Comparison:
 
 
 def too_weak(baseline: str) -> str:
-    """Return the reason why a dash stands in place of PRR and p."""
+    """Return the reason why PRR and p are missing."""
     return f"{baseline} has less than {MIN_BASELINE_BLEU:g} BLEU: it has not learned to translate"
 
 
