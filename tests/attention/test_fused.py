@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from torch.testing import assert_close
 
 from fairseq_mhe.attention.fused import attend, scores_of, softmax
-from fairseq_mhe.attention.masks import CausalMask, as_additive
+from fairseq_mhe.attention.masks import CausalMask, as_additive, padded_on_the_right
 from fairseq_mhe.attention.reference import attend_reference
 from tests.attention.conftest import EXACT, Operators, random, right_padding
 
@@ -97,6 +97,13 @@ def test_only_a_variable_enables_cudnn(wanted: bool, monkeypatch: pytest.MonkeyP
     q = random(3, 4, 6, 5)
     attend(q, q, q, scale=0.5)
     assert (enabled, torch.backends.cuda.cudnn_sdp_enabled()) == ([wanted], True)
+
+
+def test_padding_only_on_the_right() -> None:
+    right = right_padding(3, 5)
+    one_on_the_left = torch.arange(5).expand(3, 5) < torch.tensor([[0], [1], [0]])
+    for padding in (right, right.flip(1), one_on_the_left, one_on_the_left.roll(2, dims=1)):
+        assert padded_on_the_right(padding) is (padding is right)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

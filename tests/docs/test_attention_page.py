@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq import options, utils
+from fairseq import utils
 from torch import Tensor
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, build_attention, equations
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.options import kind_options
@@ -126,15 +125,6 @@ def test_the_example_has_the_parameters_of_its_row_and_docstring(registered: Pat
     assert f"Parameters: {ROWS[NEW][0].replace('·', ' ')}." in EXAMPLE
     with pytest.raises(ValueError, match="embed_dim 24 and kdim 10 must be equal"):
         build_attention(NEW, 24, 4, kdim=10, vdim=10)
-
-
-def test_fairseq_train_knows_the_example(registered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The refusal of an option that the kind does not use names the kind."""
-    words = ["--user-dir", str(registered), "--arch", "transformer_mhe_base", "--attention", NEW]
-    words = ["fairseq-train", "no data", *words, "--collaborative-dim", "8"]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(UserError, match=f"--collaborative-dim has no effect on --attention {NEW}"):
-        options.parse_args_and_arch(options.get_training_parser())
 
 
 def test_our_commands_know_the_example(
