@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.base import split_heads
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEMul
@@ -13,12 +15,25 @@ from tests.attention.conftest import make_layer
 from tests.fixtures.refusals import refuses
 
 C, N = 12, 3
+TENSORS = ("query", "query_bias", "key", "value", "value_bias", "output", "output_bias")
 
 
 def test_shared_heads_are_not_copied() -> None:
     for kind in ("mhe_mul", "mhe_add", "mqa", "sha", "mla"):
         heads = make_layer(kind, bias=True).folded()
         assert (len(heads.key), len(heads.value)) == (1, 1)
+
+
+@pytest.mark.parametrize("name", [n for n, kind in KINDS.items() if not kind.not_foldable_because])
+@torch.no_grad()
+def test_the_mean_of_folds_is_the_fold_of_the_mean_where_heads_are_linear(name: str) -> None:
+    """`average` refuses folds of other kinds."""
+    one, other, mean = (make_layer(name, bias=True) for _ in range(3))
+    for a, b, m in zip(one.parameters(), other.parameters(), mean.parameters(), strict=True):
+        m.copy_((a + b.normal_()) / 2)
+    heads = [vars(layer.folded().with_own_queries()) for layer in (one, other, mean)]
+    means = [torch.allclose((heads[0][x] + heads[1][x]) / 2, heads[2][x]) for x in TENSORS]
+    assert all(means) == KINDS[name].linear_heads
 
 
 class SharedKey(MultiheadAttention):

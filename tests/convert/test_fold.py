@@ -146,7 +146,7 @@ def test_the_command_compares_on_data(
     assert cli.main(["fold", str(tmp_path), str(path)]) == 2, "a run folder's own model"
 
 
-@pytest.mark.parametrize("kind", ["mhe_add", "mhe_mul", "el"])
+@pytest.mark.parametrize("kind", ["mhe_add", "mhe_mul"])
 def test_averaging_commutes_with_linear_folds_and_is_refused_for_others(
     tmp_path: Path, kind: str
 ) -> None:

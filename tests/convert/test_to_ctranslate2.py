@@ -11,11 +11,14 @@ from typing import Any
 import ctranslate2
 import pytest
 import torch
+from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
+from fairseq.modules import MultiheadAttention
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.convert import to_ctranslate2
 from fairseq_mhe.convert.compare import open_material
+from fairseq_mhe.convert.shared_heads import set_shared_heads
 from fairseq_mhe.deploy.ctranslate2_engine import exact_int8
 from tests.fixtures.checkpoints import save, trained
 from tests.fixtures.models import make_model
@@ -93,6 +96,19 @@ def test_shared_heads_are_stored_once_and_cached_once(tmp_path: Path, command: C
         files[name] = (tmp_path / f"out{name}" / "model.bin").read_bytes()
     assert len(files["--quantization=int8"]) < len(files["--shared-heads"]) < len(files[""])
     assert files["--shared-heads"].count(b"/self_attention/multi_query") == 1  # decoder layer
+
+
+@pytest.mark.parametrize("name", ["k_proj.weight", "k_proj.bias", "v_proj.weight"])
+@torch.no_grad()
+def test_heads_that_differ_in_one_number_are_not_shared(name: str) -> None:
+    for difference in (0, 1e-3):
+        module = MultiheadAttention(8, 4, encoder_decoder_attention=True)
+        for parameter in (module.k_proj.weight, module.k_proj.bias, module.v_proj.weight):
+            parameter.fill_(0.5)
+        module.get_parameter(name)[3] += difference  # a row of the second head
+        spec = MultiHeadAttentionSpec(self_attention=False)
+        set_shared_heads(spec, module)
+        assert hasattr(spec, "num_heads_kv") == (difference == 0)
 
 
 def test_a_model_with_other_probabilities_is_not_kept(
