@@ -74,6 +74,11 @@ class GenerationAttention(Attention):
     def build(self) -> None:
         """Create no parameters: the constructor computes them from those of another layer."""
 
+    @property
+    def cached_values(self) -> int:
+        """The count of numbers cached for one position: the demo shows their bytes."""
+        return sum(self.widths[1:])
+
     def project_inputs(
         self, query: Tensor, key: Tensor | None, value: Tensor | None, **_: Any
     ) -> tuple[Tensor, Any, Any]:
