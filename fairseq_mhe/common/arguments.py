@@ -157,11 +157,17 @@ def integer(default: int | None, help: str, minimum: int = 1) -> Any:
 
 
 def add_options(parser: _ActionsContainer, options: type[Any]) -> None:
-    """Add an option for each field that `option` made; one with default False is a flag."""
+    """Add an option for each field that `option` made; one with default False is a flag.
+
+    A field with ``positional=True`` becomes an argument without a flag.
+    """
     for item in fields(options):
         arguments = dict(item.metadata)
         if not arguments:
             continue
+        flag = f"--{item.name.replace('_', '-')}"
+        if arguments.pop("positional", False):
+            flag = item.name
         if item.default is False:
             arguments["action"] = "store_true"
         elif not arguments.get("required"):
@@ -171,7 +177,7 @@ def add_options(parser: _ActionsContainer, options: type[Any]) -> None:
                     ",".join(map(str, default)) if isinstance(default, tuple) else default
                 )
                 arguments["help"] += f" (default: {shown})"
-        parser.add_argument(f"--{item.name.replace('_', '-')}", **arguments)
+        parser.add_argument(flag, **arguments)
 
 
 def from_options(options: type[Any], args: Namespace) -> Any:

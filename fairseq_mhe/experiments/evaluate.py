@@ -4,12 +4,11 @@ import json
 import time
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import add_options, from_options
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import lock_folder, read_json, write_json
+from fairseq_mhe.common.files import lock_folder, read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy.translator import Translator
@@ -17,14 +16,15 @@ from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.languages import is_known
 from fairseq_mhe.prepare.task_folder import open_task
+from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.language_table import perplexity_of
 from fairseq_mhe.report.significance import compare
-from fairseq_mhe.runs import devices, finetuning, scoring, task_scores, translation
+from fairseq_mhe.runs import devices, finetuning, scoring, task_scores
 from fairseq_mhe.runs.devices import Device, DeviceOptions
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.language_model import validation_loss
 from fairseq_mhe.runs.train import is_trained
-from fairseq_mhe.runs.translation import ScoringOptions
+from fairseq_mhe.runs.translation import ScoringOptions, is_scored, make_model
 
 
 def evaluate_arguments(parser: ArgumentParser) -> None:
@@ -54,28 +54,33 @@ def evaluate_translation(
     """Translate and score a job that has no scores yet; raises UserError if it is not trained."""
     data = job.open_data(moved)
     options.check(data)
-    with lock_folder(job.folder), Board("sentences") as board:
-        single = devices.single(device)  # alone, since generation.json records the speed
-        where = f"alone on the CPU, threads: {single.threads}"
-        if single.gpu:
-            where = "on a GPU"
-        search = partial(_search, job=job, data=data, device=single, board=board)
-        translation.translate(job, data, options.subset, search, where, board)
-        translation.score(job, data, options)
+    folder = job.folder / options.subset
+    with lock_folder(job.folder):
+        if not (folder / "generation.json").exists():
+            make_model(job)
+            _translate(job, data, folder, devices.single(device))
+        if not is_scored(job, options):
+            scoring.score_folder(folder, data.spec, options.bleu_tokenizer)
 
 
-def _search(
-    sentences: list[list[str]], job: Job, data: DataFolder, device: Device, board: Board
-) -> tuple[list[str], float]:
-    """Translate sentences with a run's model; return also the seconds of the search alone."""
-    done = 0
+def _translate(job: Job, data: DataFolder, folder: Path, device: Device) -> None:
+    """Translate the data set that ``folder`` names; write its texts, at last generation.json.
 
-    def show(size: int) -> None:
-        nonlocal done
-        done += size
-        board.update(job.name, done)
+    Of a corpus given in tokens, hypotheses and references are written in these tokens, too. The
+    device is used alone, since generation.json records the speed of the search.
+    """
+    subset = folder.name
+    sources = list(read_lines(data.text(subset, 0)))
+    segmented = [line.split() for line in read_lines(data.text(subset, 0, "subword"))]
+    with Board("sentences") as board, quiet_fairseq():
+        board.add(job.name, len(sources))
+        done = 0
 
-    with quiet_fairseq():
+        def show(size: int) -> None:
+            nonlocal done
+            done += size
+            board.update(job.name, done)
+
         translator = Translator.load(
             job.folder,
             data=data.folder,
@@ -84,8 +89,27 @@ def _search(
             threads=device.threads,
         )
         start = time.perf_counter()
-        subwords = translator.search(sentences, show)
-        return subwords, time.perf_counter() - start
+        subwords = translator.search(segmented, show)
+        seconds = time.perf_counter() - start
+    texts = {
+        "sources": sources,
+        "references": list(read_lines(data.text(subset, 1))),
+        "hypotheses": data.processing().plain(subwords),
+    }
+    if tokens := data.spec.given_tokens(subwords):
+        texts["hypotheses.tokens"] = tokens
+        references = read_lines(data.text(subset, 1, "subword"))
+        texts["references.tokens"] = data.spec.given_tokens(references)
+    for name, text in texts.items():
+        write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
+    where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
+    search = f"beam {job.decoding.beam}, at most {job.decoding.max_tokens} tokens a batch"
+    generation = {
+        "sentences": len(sources),
+        "sentences_per_second": round(len(sources) / seconds, 2),
+        "measured": f"{where}, {search}",
+    }
+    write_json(folder / "generation.json", generation)
 
 
 def print_scores(job: Job, subset: str) -> None:

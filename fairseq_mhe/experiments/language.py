@@ -1,7 +1,6 @@
 """``pretrain`` and ``finetune``: train and score one language model."""
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_options, add_seed, from_options
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.experiments.evaluate import described
-from fairseq_mhe.experiments.grid import finish_jobs, shared_fields
 from fairseq_mhe.experiments.nlu_table import (
     ARCH_HELP,
     TASK_SCRIPTS,
@@ -18,11 +16,14 @@ from fairseq_mhe.experiments.nlu_table import (
     pretraining,
     read_recipe,
 )
+from fairseq_mhe.experiments.table import grid_fields
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
+from fairseq_mhe.runs.grid import Jobs
 from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import AnyRecipe
 
 
@@ -40,7 +41,7 @@ def pretrain_arguments(parser: ArgumentParser) -> None:
 def pretrain(args: Namespace) -> None:
     """Train or resume a language model, and print its validation loss and its run folder."""
     data = open_data(args.data, TEXT)
-    fields = shared_fields(args)
+    fields = grid_fields(args)
     out, devices = fields["out"], fields["devices"]
     job = pretraining(read_recipe(args), args.attention, args.seed, data, out, devices)
     _finish(job, **fields)
@@ -59,9 +60,8 @@ def finetune_arguments(parser: ArgumentParser) -> None:
 def finetune(args: Namespace) -> None:
     """Fine-tune a model on a task or resume, and print its scores and its run folder."""
     task = open_task(args.task)
-    fields = shared_fields(args)
+    fields = grid_fields(args)
     recipe: FinetuningRecipe = from_options(FinetuningRecipe, args)
-    recipe = replace(recipe, overrides=args.overrides)
     out, devices = fields["out"], fields["devices"]
     job = plan_finetuning(args.model, task, args.seed, out, recipe, devices)
     _finish(job, **fields)
@@ -69,6 +69,6 @@ def finetune(args: Namespace) -> None:
 
 def _finish(job: Job, **fields: Any) -> None:
     """Train and score one job, and print its scores and its folder."""
-    finish_jobs([job], **fields)
+    run_grid(Jobs(**fields, jobs=[job]))
     print("\n".join(described(read_json(job.scores))))
     print(job.folder)

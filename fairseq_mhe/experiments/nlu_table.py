@@ -4,16 +4,14 @@ import itertools
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import add_options, from_options, integer, seeds
+from fairseq_mhe.common.arguments import add_options, from_options, positive, seeds
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, read_json
 from fairseq_mhe.common.tables import listed
-from fairseq_mhe.experiments.grid import TableGrid, shared_fields
-from fairseq_mhe.experiments.recipe import add_overrides
-from fairseq_mhe.experiments.table import kinds
+from fairseq_mhe.experiments.table import grid_fields, kinds
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
@@ -29,7 +27,9 @@ from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Table, seed_words
 from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
+from fairseq_mhe.runs.grid import Grid
 from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
+from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import AnyRecipe
 from fairseq_mhe.runs.recipes import FOLDER, Recipe
 from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
@@ -48,7 +48,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--out", type=Path, default="runs/language", metavar="RUNS", help=help_)
     add_options(parser, DeviceOptions)
-    add_overrides(parser)
 
 
 def add_data(parser: ArgumentParser) -> None:
@@ -59,7 +58,7 @@ def add_data(parser: ArgumentParser) -> None:
 def read_recipe(args: Namespace) -> Recipe:
     """Return the recipe of a language model that the options choose."""
     options: AnyRecipe = from_options(AnyRecipe, args)
-    return replace(options, overrides=args.overrides).read(args.arch, _ARCHS)
+    return options.read(args.arch, _ARCHS)
 
 
 def pretraining(
@@ -94,16 +93,10 @@ def nlu_table_arguments(parser: ArgumentParser) -> None:
     add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
     add_data(parser)
     add_options(parser, AnyRecipe)
-    add_options(parser, Epochs)
+    help_ = "epochs of fine-tuning (default: the task's)"
+    add("--epochs", type=positive, metavar="N", help=help_)
     add_arguments(parser)
     add_options(parser.add_argument_group("SLURM"), SlurmOptions)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Epochs:
-    """The option of nlu-table that changes fine-tuning."""
-
-    epochs: int | None = integer(None, "epochs of fine-tuning (default: the task's)")
 
 
 def nlu_table(args: Namespace) -> None:
@@ -113,7 +106,7 @@ def nlu_table(args: Namespace) -> None:
     recipe = read_recipe(args)
     _check_tasks(recipe, data, tasks, args.epochs)
     grid = LanguageGrid(
-        **shared_fields(args),
+        **grid_fields(args),
         recipe=recipe,
         data=data,
         tasks=tasks,
@@ -122,7 +115,7 @@ def nlu_table(args: Namespace) -> None:
         finetuning=FinetuningRecipe(epochs=args.epochs),
         words=args.typed,
     )
-    grid.run(from_options(SlurmOptions, args))
+    run_grid(grid, from_options(SlurmOptions, args))
 
 
 def _check_tasks(
@@ -146,7 +139,7 @@ def _check_tasks(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageGrid(TableGrid):
+class LanguageGrid(Grid):
     """The jobs and the table of one architecture; a causal model has no ``tasks``."""
 
     recipe: Recipe
@@ -193,7 +186,7 @@ class LanguageGrid(TableGrid):
             jobs.append(job)
         return jobs
 
-    def lines(self) -> list[str]:
+    def finished_kinds(self) -> list[str]:
         """Return the kinds of which all jobs have scores."""
         finished = []
         for kind in self.kinds:
@@ -205,16 +198,18 @@ class LanguageGrid(TableGrid):
 
     def slurm_jobs(self) -> list[SlurmJob]:
         """Return one SLURM job for each kind: it trains all models of the kind."""
-        finished = self.lines()
+        finished = self.finished_kinds()
         jobs = []
         for kind in self.kinds:
             words = [*self.words, "--kinds", kind, "--no-table"]
             jobs.append(SlurmJob(kind, words, kind in finished))
         return jobs
 
-    def tabulate(self) -> None:
+    def tabulate(self) -> bool:
         """Write the table, JSON and picture of the finished kinds, and print the table."""
-        finished = self.lines()
+        finished = self.finished_kinds()
+        if not finished:
+            return False
         rows = [self._values(kind) for kind in finished]
         notes = self._notes(finished[0])
         if unfinished := [kind for kind in self.kinds if kind not in finished]:
@@ -235,6 +230,7 @@ class LanguageGrid(TableGrid):
         table = Table(self.recipe.row, blocks, notes)
         table.write(path, values)
         print(f"{table.markdown()}{path}")
+        return True
 
     def _values(self, kind: str) -> Json:
         """Return the values of a kind for `task_blocks`, or for `perplexity_block`."""

@@ -6,20 +6,20 @@ from pathlib import Path
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_options, add_seed, at_least, positive
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.experiments.grid import shared_fields
 from fairseq_mhe.experiments.nlu_table import LanguageGrid
-from fairseq_mhe.experiments.table import Cells, kinds
+from fairseq_mhe.experiments.table import Cells, grid_fields, kinds
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant, prepare_language
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task
+from fairseq_mhe.report.table import Table
 from fairseq_mhe.report.translation_table import show_table
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.finetuning import FinetuningRecipe
+from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import AnyRecipe, TranslationRecipe
 from fairseq_mhe.runs.recipes import ALL_NAMES, NAMES
-from fairseq_mhe.runs.slurm import SlurmOptions
 
 
 def quickstart_arguments(parser: ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def quickstart_arguments(parser: ArgumentParser) -> None:
 
 def quickstart(args: Namespace) -> None:
     """Prepare the corpus, train and score the unfinished models, and print the table."""
-    fields = shared_fields(args)
+    fields = grid_fields(args)
     # Called for its UserError: a missing device must be known before the corpus is prepared.
     devices.choose_device(fields["devices"], len(args.attention))
     pairs = f"{args.limit or 'all'} pairs"
@@ -61,17 +61,14 @@ def quickstart(args: Namespace) -> None:
         seeds=[args.seed],
         title=title,
     )
-    grid.run(SlurmOptions())
+    run_grid(grid)
 
 
 class _Quickstart(Cells):
     """The table of the quickstart, which fits a terminal."""
 
-    def tabulate(self) -> None:
-        table, samples = self.write()
+    def show(self, table: Table) -> None:
         show_table(table)
-        print(f"\n{samples}", end="")
-        self.say_files()
 
 
 def quickstart_lm_arguments(parser: ArgumentParser) -> None:
@@ -87,7 +84,7 @@ def quickstart_lm_arguments(parser: ArgumentParser) -> None:
 
 def quickstart_lm(args: Namespace) -> None:
     """Prepare text and task, train and score the unfinished models, and print the table."""
-    fields = shared_fields(args)
+    fields = grid_fields(args)
     recipe = AnyRecipe(
         updates=args.updates, overrides=["task.tokens_per_sample=64"]
     ).read("roberta_mhe_tiny", ALL_NAMES)
@@ -104,4 +101,4 @@ def quickstart_lm(args: Namespace) -> None:
         seeds=[1],
         finetuning=FinetuningRecipe(epochs=args.epochs),
     )
-    grid.run(SlurmOptions())
+    run_grid(grid)

@@ -5,22 +5,18 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from fairseq_mhe.common.arguments import add_options
 from fairseq_mhe.runs.processes import OWN_USER_DIR
+from fairseq_mhe.runs.recipe_options import Overrides
 from fairseq_mhe.runs.recipes import ALL_NAMES, read_recipe, recipe
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     help_ = f"{', '.join(ALL_NAMES)}; or a YAML file of your own"
     parser.add_argument("name", metavar="NAME", help=help_)
-    add_overrides(parser)
+    add_options(parser, Overrides)
     help_ = "print the whole recipe as YAML; change a copy and give it as --recipe FILE"
     parser.add_argument("--yaml", action="store_true", help=help_)
-
-
-def add_overrides(parser: ArgumentParser) -> None:
-    """Add options of the recipe as words of the form GROUP.NAME=VALUE."""
-    help_ = "options of the recipe to change, such as optimization.lr=[0.001]"
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=help_)
 
 
 def run(args: Namespace) -> None:

@@ -10,12 +10,10 @@ from typing import Any
 from fairseq_mhe.common.arguments import from_options
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import machine, software
-from fairseq_mhe.experiments.grid import TableGrid
 from fairseq_mhe.experiments.start import make_start
 from fairseq_mhe.experiments.study import Study, Variant, read_study
 from fairseq_mhe.experiments.table import (
     TranslationGrid,
-    recipe_options,
     translation_fields,
     words_with_copied_recipe,
 )
@@ -27,6 +25,7 @@ from fairseq_mhe.report.study import notes_on_statistics, variant_rows
 from fairseq_mhe.report.table import Block, Table, filled, seed_words
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import TranslationRecipe
 from fairseq_mhe.runs.recipes import NAMES, Recipe
 from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
@@ -46,7 +45,7 @@ def run_study(args: Namespace) -> None:
         study = replace(study, base=args.rows)
     if args.seeds:
         study = replace(study, seeds=args.seeds)
-    options = recipe_options(args)
+    options: TranslationRecipe = from_options(TranslationRecipe, args)
     words = words_with_copied_recipe(args) if slurm.submits else []
     data = _data(study, args)
     grid = StudyGrid(
@@ -61,7 +60,7 @@ def run_study(args: Namespace) -> None:
     )
     grid.scoring.check(grid.data)
     grid.say_batches([grid.recipe])
-    grid.run(slurm)
+    run_grid(grid, slurm)
 
 
 def _data(study: Study, args: Namespace) -> Path:
@@ -83,12 +82,12 @@ def _recipe(
     name = None if options.recipe else study.base
     if variant is None:
         return options.read(name, NAMES)
-    recipe = options.with_overrides(variant.overrides).read(name, NAMES)
+    recipe = options.read(name, NAMES, variant.overrides)
     return replace(recipe, training=recipe.training.part(variant.updates))
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyGrid(TranslationGrid, TableGrid):
+class StudyGrid(TranslationGrid):
     """A job for each variant and seed of a study."""
 
     study: Study
@@ -158,27 +157,22 @@ class StudyGrid(TranslationGrid, TableGrid):
                 jobs.append(SlurmJob(name, [*self.words, *own], is_finished))
         return jobs
 
-    def lines(self) -> dict[str, list[Job]]:
-        """Return the jobs of each variant that is finished with all seeds."""
-        whole = {}
+    def cells(self) -> dict[str, Cell]:
+        """Return the results of each variant that is finished with all seeds."""
+        cells = {}
         for variant in self.study.variants:
             jobs = self.jobs_of(variant)
             if len(jobs) == len(self.study.seeds) and all(map(self.finished, jobs)):
-                whole[variant.name] = jobs
-        return whole
-
-    def cells(self) -> dict[str, Cell]:
-        """Return the results of these variants."""
-        cells = {}
-        for name, jobs in self.lines().items():
-            results = [read_result(job, self.scoring.subset) for job in jobs]
-            cells[name] = Cell(self.recipe.row, name, tuple(results))
+                results = [read_result(job, self.scoring.subset) for job in jobs]
+                cells[variant.name] = Cell(self.recipe.row, variant.name, tuple(results))
         return cells
 
-    def tabulate(self) -> None:
+    def tabulate(self) -> bool:
         """Write the table, JSON and picture of the finished variants, and print the table."""
         study = self.study
         cells = self.cells()
+        if not cells:
+            return False
         check_scored_alike(list(cells.values()))
         variants = {variant.name: variant for variant in study.variants}
         rows = variant_rows(cells, {name: variants[name].reference for name in cells})
@@ -202,6 +196,7 @@ class StudyGrid(TranslationGrid, TableGrid):
         table = Table(title, [Block(filled(columns.STUDY, rows), rows)], notes)
         gpu = devices.on_gpu(self.devices)
         write_report(table, self.out / f"{study.name}.md", results, self.command, gpu)
+        return True
 
     def _notes(self, cells: Mapping[str, Cell]) -> list[str]:
         """Return notes on the scores and on the training."""

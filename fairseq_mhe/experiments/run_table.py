@@ -11,12 +11,13 @@ from fairseq_mhe.experiments.table import (
     Cells,
     add_arguments,
     kinds,
-    recipe_options,
     translation_fields,
     words_with_copied_recipe,
 )
 from fairseq_mhe.models.architectures import PAPER_ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.runs.pool import run_grid
+from fairseq_mhe.runs.recipe_options import TranslationRecipe
 from fairseq_mhe.runs.recipes import NAMES, Recipe
 from fairseq_mhe.runs.slurm import SlurmOptions
 
@@ -66,12 +67,12 @@ def run_table(args: Namespace) -> None:
     grid.scoring.check(grid.data)
     grid.plan()  # for its UserError, before anything is said
     grid.say_batches(recipes)
-    grid.run(slurm)
+    run_grid(grid, slurm)
 
 
 def _chosen_recipes(args: Namespace) -> list[Recipe]:
     """Return the recipes of --rows, or of --recipe."""
-    options = recipe_options(args)
+    options: TranslationRecipe = from_options(TranslationRecipe, args)
     names: list[str | None] = [None] if args.recipe else [*PAPER_ROWS]
     if args.rows is not None:
         names = list(dict.fromkeys(args.rows.lower().split(",")))

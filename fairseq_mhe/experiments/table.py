@@ -1,20 +1,19 @@
 """``train``, and what it shares with tables of translation models: their options and jobs."""
 
 import itertools
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_options, add_seed, from_options, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import Json, write_text
+from fairseq_mhe.common.files import Json, output_folder, write_text
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments.evaluate import print_scores
-from fairseq_mhe.experiments.grid import TableGrid, raise_failures, shared_fields
-from fairseq_mhe.experiments.recipe import add_overrides
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import gather
@@ -25,14 +24,23 @@ from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.grid import Grid
 from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
-from fairseq_mhe.runs.pool import train_grid
+from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import TranslationRecipe
 from fairseq_mhe.runs.recipes import NAMES, Recipe
-from fairseq_mhe.runs.slurm import SlurmJob
+from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
 from fairseq_mhe.runs.translation import ScoringOptions
 
 #: Converter of an option: kinds of attention, separated by commas, or "all".
 kinds = some_of(KINDS)
+
+
+def grid_fields(args: Namespace) -> Json:
+    """Return the fields of a grid that all commands set alike."""
+    return {
+        "out": output_folder(args.out),
+        "devices": from_options(DeviceOptions, args),
+        "command": shlex.join(["fairseq-mhe", *args.typed]),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +102,7 @@ class TranslationGrid(Grid):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cells(TranslationGrid, TableGrid):
+class Cells(TranslationGrid):
     """Rows x kinds x seeds."""
 
     recipes: Sequence[Recipe]
@@ -127,25 +135,28 @@ class Cells(TranslationGrid, TableGrid):
             jobs.append(SlurmJob(job.name, [*self.words, *cell], self.finished(job)))
         return jobs
 
-    def lines(self) -> list[Job]:
-        finished, _ = self.split()
-        return finished
-
-    def write(self) -> tuple[Table, str]:
-        """Write table and samples.md of the finished jobs, and return the table and the samples."""
+    def write(self) -> tuple[Table, str] | None:
+        """Write table and samples.md of the finished jobs, and return both; None without jobs."""
         finished, waiting = self.split()
+        if not finished:
+            return None
         cells = gather([job.folder for job in finished], self.scoring.subset)
         unfinished = [job.name for job in waiting]
         table = write_table(cells, self.out, self.title, unfinished)
         return table, write_samples(cells, self.out)
 
-    def tabulate(self) -> None:
-        table, samples = self.write()
-        print(f"{table.markdown()}\n{samples}", end="")
-        self.say_files()
+    def tabulate(self) -> bool:
+        written = self.write()
+        if written:
+            table, samples = written
+            self.show(table)
+            print(f"\n{samples}", end="")
+            say(", ".join(str(self.out / name) for name in (*FILES, "samples.md")))
+        return bool(written)
 
-    def say_files(self) -> None:
-        say(", ".join(str(self.out / name) for name in (*FILES, "samples.md")))
+    def show(self, table: Table) -> None:
+        """Print the table."""
+        print(table.markdown(), end="")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -155,26 +166,19 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--out", type=Path, required=True, metavar="RUNS", help=help_)
     for options in (TranslationRecipe, ScoringOptions, DeviceOptions):
         add_options(parser, options)
-    add_overrides(parser)
-
-
-def recipe_options(args: Namespace) -> TranslationRecipe:
-    """Return the options that change a recipe."""
-    options: TranslationRecipe = from_options(TranslationRecipe, args)
-    return replace(options, overrides=args.overrides)
 
 
 def translation_fields(args: Namespace, data: Path) -> Json:
     """Return the fields of a `TranslationGrid`."""
     scoring = from_options(ScoringOptions, args)
-    return {**shared_fields(args), "data": open_data(data), "scoring": scoring}
+    return {**grid_fields(args), "data": open_data(data), "scoring": scoring}
 
 
 def words_with_copied_recipe(args: Namespace) -> list[str]:
     """Return the typed words for jobs that start later: a user's recipe may change until then."""
     if not args.recipe:
         return list(args.typed)
-    recipe = recipe_options(args).read(None, NAMES)
+    recipe = from_options(TranslationRecipe, args).read(None, NAMES)
     path = args.out / "slurm" / f"{recipe.row}.yaml"
     write_text(path, recipe.composed)
     return [*args.typed, "--recipe", str(path)]
@@ -198,7 +202,7 @@ def train(args: Namespace) -> None:
     if not args.evaluate and from_options(ScoringOptions, args) != ScoringOptions():
         options = "--subset and --bleu-tokenizer"
         raise UserError(f"{options} apply to scoring: add --evaluate, or leave them out")
-    recipe = recipe_options(args).read(args.row, NAMES)
+    recipe = from_options(TranslationRecipe, args).read(args.row, NAMES)
     grid = Cells(
         **translation_fields(args, args.data),
         recipes=[recipe],
@@ -210,7 +214,7 @@ def train(args: Namespace) -> None:
         grid.scoring.check(grid.data)
     (job,) = grid.plan()
     grid.say_batches([recipe])
-    raise_failures(train_grid(grid), 1)
+    run_grid(grid, SlurmOptions(no_table=True))
     if args.evaluate:
         print_scores(job, grid.scoring.subset)
     else:

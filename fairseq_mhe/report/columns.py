@@ -108,8 +108,7 @@ SERVING: list[Column] = [
     column("vs fairseq", "ratio", ".2f"),
     column("BLEU", "bleu", ".2f"),
     column("equal lines", "equal", ","),
-    column("seconds to load", "load_seconds", ".1f"),
-    column("weights, MiB", "mebibytes", ",.2f"),
+    ("weights, MiB", lambda row: f"{row['bytes'] / 2**20:,.2f}"),
 ]
 #: The study `collaborative-nlu`: these columns, then one for each task.
 COLLABORATIVE: list[Column] = [

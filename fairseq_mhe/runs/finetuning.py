@@ -1,7 +1,6 @@
 """Plan the fine-tuning of a masked language model on a task, by the options in finetuning.yaml."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +13,13 @@ from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS
 from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of, with_precision
+from fairseq_mhe.runs.recipe_options import Overrides
 from fairseq_mhe.runs.recipes import overriding_options
 from fairseq_mhe.runs.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningRecipe:
+class FinetuningRecipe(Overrides):
     """What changes the options of finetuning.yaml."""
 
     epochs: int | None = integer(None, "epochs of fine-tuning (default: the task's)")
@@ -29,7 +29,6 @@ class FinetuningRecipe:
         type=Path,
         metavar="FILE",
     )
-    overrides: Sequence[str] = ()
 
 
 def _task_options(row: str, data: TaskFolder, epochs: int | None) -> Json:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.slurm import SlurmJob
 from fairseq_mhe.runs.translation import ScoringOptions, is_scored
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(ABC):
-    """The jobs of a command in the folder ``out``; see `pool.train` and `slurm.submit`."""
+    """The jobs of a command in the folder ``out``; `pool.run_grid` runs them."""
 
     out: Path
     devices: DeviceOptions
@@ -34,6 +35,14 @@ class Grid(ABC):
 
     def after(self, job: Job) -> None:  # noqa: B027 - most grids do nothing
         """Do what follows a finished job."""
+
+    def slurm_jobs(self) -> Sequence[SlurmJob]:
+        """Return the SLURM jobs that together train and score all jobs, but write no table."""
+        raise NotImplementedError  # a command without --slurm never asks
+
+    def tabulate(self) -> bool:
+        """Print the table of what is finished; return False if nothing is."""
+        return True
 
     def finished(self, job: Job) -> bool:
         """Return whether a job has its results."""
@@ -66,7 +75,7 @@ class Grid(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Jobs(Grid):
-    """Jobs that are all planned already."""
+    """Jobs that are all planned already, without a table."""
 
     jobs: Sequence[Job]
 

@@ -1,4 +1,4 @@
-"""Train and score the jobs of a grid side by side; a failing job does not end the others."""
+"""Run a grid: train and score its jobs side by side, print its table, and tell failures."""
 
 import contextlib
 import re
@@ -9,11 +9,12 @@ from time import monotonic, sleep
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import lock_folder
 from fairseq_mhe.common.progress import Board, say
-from fairseq_mhe.runs import train
+from fairseq_mhe.runs import slurm, train
 from fairseq_mhe.runs.devices import Device, choose_device
 from fairseq_mhe.runs.grid import Grid
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.processes import Child, logged_warnings
+from fairseq_mhe.runs.slurm import SlurmOptions
 
 #: Seconds of training after which the time for all jobs is estimated.
 _ESTIMATE_AFTER = 60.0
@@ -35,6 +36,33 @@ class _Running:
     def stop(self) -> None:
         for child in self.children:
             child.stop()
+
+
+def run_grid(grid: Grid, options: SlurmOptions | None = None) -> None:
+    """Train and score the unfinished jobs and print the table, or submit the jobs to SLURM.
+
+    A failing job does not end the others; UserError tells at the end that jobs failed.
+    """
+    options = options or SlurmOptions()
+    if options.submits:
+        slurm.submit(grid.slurm_jobs(), grid.out, options, grid.devices)
+        return
+    failures = {} if options.finished_only else train_grid(grid)
+    if not options.no_table and not grid.tabulate() and not failures:
+        advice = "wait for its jobs, or leave --finished-only out"
+        raise UserError(f"no model of {grid.out} is finished yet: {advice}")
+    if failures and grid.total == 1:
+        raise UserError(*failures.values())
+    names_of: dict[str, list[str]] = {}
+    for name, reason in failures.items():
+        names_of.setdefault(reason, []).append(name)
+    for reason, names in names_of.items():
+        say(f"{', '.join(names)}: {reason}")
+    if failures:
+        raise UserError(
+            f"{len(failures)} of {grid.total} models failed, for the reasons above; the same "
+            "command tries them again"
+        )
 
 
 def train_grid(grid: Grid) -> dict[str, str]:
@@ -68,7 +96,9 @@ class Pool:
         self._failures: dict[str, str] = {}
         self._locks = contextlib.ExitStack()
         self._lock_of: dict[str, contextlib.ExitStack] = {}
-        self._pace = _Pace()
+        self._began = 0.0  # when the first training started
+        self._updates: dict[str, tuple[int, int]] = {}  # job -> updates then, and now
+        self._estimated = False
 
     def run(self) -> dict[str, str]:
         """Train and score all jobs; return the name of each failed job with the reason.
@@ -137,7 +167,8 @@ class Pool:
                     job, self._device, slot, self._grid.command, running.children
                 )
                 self._board.add(job.name, job.training.updates, done)
-                self._pace.start(job.name, done)
+                self._began = self._began or monotonic()
+                self._updates[job.name] = (done, done)
             else:
                 self._start_scoring(running)
         except UserError as error:
@@ -193,7 +224,7 @@ class Pool:
         if running.step == _TRAINING:
             for updates, note in train.progress(lines):
                 self._board.update(job.name, updates, note=note)
-                self._pace.update(job.name, updates)
+                self._updates[job.name] = (self._updates[job.name][0], updates)
             self._say_estimate()
             return
         for line in lines:
@@ -202,17 +233,19 @@ class Pool:
 
     def _say_estimate(self) -> None:
         """Say once how long all trainings will take, if that is more than a day."""
-        if self._pace.estimated or not self._pace.is_known():
+        seconds = monotonic() - self._began
+        made = sum(now - before for before, now in self._updates.values())
+        if self._estimated or seconds < _ESTIMATE_AFTER or not made:
             return
-        self._pace.estimated = True
+        self._estimated = True
         jobs = [*self._waiting, *(running.job for running in self._running)]
         left = 0
         for job in jobs:
             if not train.is_trained(job):
-                left += job.training.updates - self._pace.done(job.name)
-        seconds = left / self._pace.speed()
-        if seconds > _DAY:
-            days = timedelta(seconds=round(seconds))
+                left += job.training.updates - self._updates.get(job.name, (0, 0))[1]
+        time_left = left / made * seconds
+        if time_left > _DAY:
+            days = timedelta(seconds=round(time_left))
             self._board.say(
                 f"  {len(jobs)} models with {left:,} updates: about {days} at the speed of the "
                 "first minute. Ctrl-C stops them; --updates, --rows or --kinds make it less."
@@ -236,34 +269,3 @@ class Pool:
             running.stop()
         for running in self._running:
             self._release(running)
-
-
-class _Pace:
-    """The updates of all trainings since the first one started."""
-
-    def __init__(self) -> None:
-        self._began = 0.0
-        self._first: dict[str, int] = {}  # job -> updates at its start
-        self._last: dict[str, int] = {}
-        self.estimated = False
-
-    def start(self, name: str, updates: int) -> None:
-        self._began = self._began or monotonic()
-        self._first[name] = self._last[name] = updates
-
-    def update(self, name: str, updates: int) -> None:
-        self._last[name] = updates
-
-    def done(self, name: str) -> int:
-        """Return how many updates of a job are made."""
-        return self._last.get(name, 0)
-
-    def is_known(self) -> bool:
-        """Return whether a minute has passed and an update is made."""
-        minute_passed = monotonic() - self._began >= _ESTIMATE_AFTER
-        return minute_passed and self.speed() > 0
-
-    def speed(self) -> float:
-        """Return the updates a second of all jobs together."""
-        made = sum(self._last.values()) - sum(self._first.values())
-        return made / (monotonic() - self._began)

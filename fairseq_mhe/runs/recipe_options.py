@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.common.arguments import integer, option
 from fairseq_mhe.common.errors import UserError
@@ -11,7 +10,20 @@ from fairseq_mhe.runs.recipes import Recipe, read_recipe, recipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnyRecipe:
+class Overrides:
+    """Options of a recipe as words; `Parser` finds them anywhere on the command line."""
+
+    overrides: Sequence[str] = option(
+        (),
+        "options of the recipe to change, such as optimization.lr=[0.001]",
+        positional=True,
+        nargs="*",
+        metavar="GROUP.NAME=VALUE",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyRecipe(Overrides):
     """Where a recipe comes from, and what changes it."""
 
     recipe: Path | None = option(
@@ -21,21 +33,24 @@ class AnyRecipe:
         metavar="FILE",
     )
     updates: int | None = integer(None, "updates (default: the recipe's)")
-    #: Further options of the recipe, as GROUP.NAME=VALUE.
-    overrides: Sequence[str] = ()
 
-    def read(self, name: str | None, known: Sequence[str]) -> Recipe:
-        """Return the recipe of a name or of --recipe with all changes; UserError without either."""
+    def read(
+        self, name: str | None, known: Sequence[str], more: Sequence[str] = ()
+    ) -> Recipe:
+        """Return the recipe of a name or of --recipe with all changes; UserError without either.
+
+        ``more``: further overrides, which win over those of the command line.
+        """
         if (name is None) == (self.recipe is None):
             raise UserError("give either a row or --recipe FILE")
+        overrides = [*self.overrides, *more]
         if self.recipe:
-            chosen = read_recipe(self.recipe, self.overrides)
+            chosen = read_recipe(self.recipe, overrides)
         else:
-            chosen = recipe(str(name), known, self.overrides)
-        training = chosen.training
+            chosen = recipe(str(name), known, overrides)
         if self.updates:
-            training = training.shortened(self.updates)
-        return replace(chosen, training=training)
+            return replace(chosen, training=chosen.training.shortened(self.updates))
+        return chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,23 +64,20 @@ class TranslationRecipe(AnyRecipe):
         None, "most tokens of a mini-batch on one device (default: the recipe's)"
     )
 
-    def read(self, name: str | None, known: Sequence[str]) -> Recipe:
+    def read(
+        self, name: str | None, known: Sequence[str], more: Sequence[str] = ()
+    ) -> Recipe:
         """Return the recipe, as above; UserError for a language model's."""
-        chosen = super().read(name, known)
+        chosen = super().read(name, known, more)
         training = chosen.training
         if "tokens_per_sample" in training.options:
             raise UserError(
                 f"{self.recipe} is for a language model: use fairseq-mhe pretrain"
             )
-        if self.batch_tokens or self.max_tokens:
-            if "max_tokens" not in training.options:
-                advice = "leave --batch-tokens and --max-tokens out"
-                raise UserError(
-                    f"{self.recipe} has batches of {training.batch}: {advice}"
-                )
-            training = training.batched(self.batch_tokens, self.max_tokens)
-        return replace(chosen, training=training)
-
-    def with_overrides(self, overrides: Sequence[str]) -> Any:
-        """Return a copy with further overrides, which win over the earlier ones."""
-        return replace(self, overrides=[*self.overrides, *overrides])
+        if not (self.batch_tokens or self.max_tokens):
+            return chosen
+        if "max_tokens" not in training.options:
+            advice = "leave --batch-tokens and --max-tokens out"
+            raise UserError(f"{self.recipe} has batches of {training.batch}: {advice}")
+        batched = training.batched(self.batch_tokens, self.max_tokens)
+        return replace(chosen, training=batched)

@@ -1,27 +1,22 @@
-"""Average the checkpoints of a translation job, count its parameters, translate and score."""
+"""A trained translation job: its averaged model, its parameters, and whether it is scored."""
 
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, write_json, write_text
-from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.files import atomic_path, write_json
 from fairseq_mhe.models import counting
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.languages import bleu_tokeniser_of
-from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs import scoring
 from fairseq_mhe.runs.job import Job
 
 #: fairseq's file name for the checkpoint at the end of an epoch.
 _END_OF_EPOCH = re.compile(r"checkpoint\d+\.pt")
-#: Translates sentences in subwords; returns the translations in subwords, and the seconds it took.
-Search = Callable[[list[list[str]]], tuple[list[str], float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,49 +63,6 @@ def make_model(job: Job) -> None:
             "kv_bytes_per_source_token": cache.per_source_token,
         }
         write_json(job.counts, counts)
-
-
-def translate(
-    job: Job, data: DataFolder, subset: str, search: Search, where: str, board: Board
-) -> None:
-    """Translate ``subset`` of a data folder with a trained job's model, unless that is done.
-
-    Writes hypotheses.txt, references.txt, sources.txt and at last generation.json with the speed;
-    of a corpus given in tokens, hypotheses and references in these tokens, too. ``where``: the
-    device in words.
-    """
-    folder = job.folder / subset
-    decoding = job.decoding
-    if (folder / "generation.json").exists():
-        return
-    make_model(job)
-    folder.mkdir(parents=True, exist_ok=True)
-    sources = list(read_lines(data.text(subset, 0)))
-    references = list(read_lines(data.text(subset, 1)))
-    board.add(job.name, len(references))
-    segmented = read_lines(data.text(subset, 0, "subword"))
-    subwords, seconds = search([line.split() for line in segmented])
-    hypotheses = data.processing().plain(subwords)
-    texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
-    if tokens := data.spec.given_tokens(subwords):
-        texts["hypotheses.tokens"] = tokens
-        segmented = read_lines(data.text(subset, 1, "subword"))
-        texts["references.tokens"] = data.spec.given_tokens(segmented)
-    for name, text in texts.items():
-        write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
-    generation = {
-        "sentences": len(references),
-        "sentences_per_second": round(len(references) / seconds, 2),
-        "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
-    }
-    write_json(folder / "generation.json", generation)
-
-
-def score(job: Job, data: DataFolder, options: ScoringOptions) -> None:
-    """Score a job's translations, unless that is done."""
-    if not is_scored(job, options):
-        folder = job.folder / options.subset
-        scoring.score_folder(folder, data.spec, options.bleu_tokenizer)
 
 
 def is_scored(job: Job, options: ScoringOptions) -> bool:

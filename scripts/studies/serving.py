@@ -24,12 +24,6 @@ from fairseq_mhe.report import columns
 from fairseq_mhe.report.table import Block, Table
 from fairseq_mhe.runs.scoring import score
 
-NOTE = (
-    "All lines of test; threads {threads}; median of {repetitions} rounds, in each of which all "
-    "engines take a turn. Weights: int8 is rounded at loading. Equal lines: of {lines:,}, those "
-    "with fairseq's translation in float32."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -44,49 +38,45 @@ class Options:
 
 def run(options: Options, command: str) -> None:
     """Export the run's model for both engines, and measure each in every precision it has."""
-    precisions = ["float32", "bf16", "int8"] if bf16_available() else ["float32", "int8"]
-    ways = [("fairseq", precision) for precision in precisions]
+    rows: list[dict[str, Any]] = []
     notes = []
-    with quiet_fairseq(), TemporaryDirectory(dir=output_folder(options.out)) as bundles:
+    with quiet_fairseq(), TemporaryDirectory(dir=output_folder(options.out)) as folder:
         trained = open_trained(options.run, options.data)
         lines, references = (list(read_lines(trained.data.text("test", side))) for side in (0, 1))
-        export(trained, "fairseq", Path(bundles, "fairseq"))
-        try:
-            export(trained, "ctranslate2", Path(bundles, "ctranslate2"))
-            ways += [("ctranslate2", "float32"), ("ctranslate2", "int8")]
-        except UserError as error:  # it is not installed, or cannot hold this kind of attention
-            notes.append(f"ctranslate2 is left out: {error}.")
-        loaded = [load(Path(bundles, engine), precision, options) for engine, precision in ways]
+        for engine in ("fairseq", "ctranslate2"):
+            bundle = Path(folder, engine)
+            try:
+                export(trained, engine, bundle)
+            except UserError as error:  # not installed, or cannot hold this kind of attention
+                notes.append(f"{engine} is left out: {error}.")
+                continue
+            size = sum(path.stat().st_size for path in bundle.glob("model.*"))
+            has_bf16 = engine == "fairseq" and bf16_available()
+            for precision in ("float32", "bf16", "int8") if has_bf16 else ("float32", "int8"):
+                name = engine if precision == "float32" else f"{engine}, {precision}"
+                how: dict[str, Any] = {"precision": precision, "threads": options.threads}
+                translator = Translator.load(bundle, engine=engine, cpu=True, **how)
+                line = {"variant": name, "bytes": size, "rates": [], "translator": translator}
+                rows.append(line)
         for _ in range(options.repetitions):
-            for row, translator in loaded:
+            for row in rows:
                 start = time.perf_counter()
-                row["translations"] = translator.translate(lines)
+                row["translations"] = row["translator"].translate(lines)
                 row["rates"].append(len(lines) / (time.perf_counter() - start))
-    rows = [row for row, _ in loaded]
     exact = rows[0]["translations"]
     for row in rows:
+        del row["translator"]
         translations = row.pop("translations")
         row["rate"] = statistics.median(row["rates"])
         row["ratio"] = row["rate"] / rows[0]["rate"]
         row["bleu"] = score(translations, references, trained.data.languages[1])["bleu"]["score"]
         row["equal"] = sum(map(str.__eq__, translations, exact))
-    threads, rounds = options.threads, options.repetitions
-    notes.insert(0, NOTE.format(threads=threads, repetitions=rounds, lines=len(lines)))
+    conditions = f"All {len(lines):,} lines of test; threads {options.threads}; median of"
+    conditions += f" {options.repetitions} rounds, in each of which all engines take a turn."
+    notes += [conditions, "Equal lines: those with fairseq's translation in float32."]
     table = Table(f"Serving: {options.run.resolve().name}", [Block(columns.SERVING, rows)], notes)
-    results = {"threads": threads, "rows": rows}
+    results = {"threads": options.threads, "rows": rows}
     write_report(table, options.out / "serving.md", results, command, gpu=False)
-
-
-def load(folder: Path, precision: str, options: Options) -> tuple[dict[str, Any], Translator]:
-    """Load a bundle of an engine; return its line of the table, and the translator."""
-    start = time.perf_counter()
-    how: dict[str, Any] = {"precision": precision, "threads": options.threads}
-    translator = Translator.load(folder, engine=folder.name, cpu=True, **how)
-    seconds = time.perf_counter() - start
-    size = sum(path.stat().st_size for path in folder.glob("model.*"))
-    name = folder.name if precision == "float32" else f"{folder.name}, {precision}"
-    sizes = {"bytes": size, "mebibytes": size / 2**20}
-    return {"variant": name, "load_seconds": seconds, "rates": [], **sizes}, translator
 
 
 if __name__ == "__main__":

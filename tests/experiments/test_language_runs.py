@@ -296,8 +296,7 @@ def test_collaborative_nlu_decomposes_and_fine_tunes_again(
     """At D = n d the decomposition is exact: it must predict what the model itself predicts."""
     pytest.importorskip("tensorly")
     source = folder / TUNED
-    line = ["--runs", str(source), "--tasks", str(folder / "sst2")]
-    line += ["--dims", "128", "--iterations", "5", *FLOAT32, "--epochs", "1"]
+    line = ["--runs", str(source), "--dims", "128", "--iterations", "5", *FLOAT32, "--epochs", "1"]
     line += ["--out", str(tmp_path)]
     assert study(line) == 0, capsys.readouterr().err
     decomposed = tmp_path / f"{source.name}-D128"

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.common.arguments import Parser
+from fairseq_mhe.common.arguments import Parser, from_options
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.experiments import table
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import DeviceOptions, precision
 from fairseq_mhe.runs.job import with_precision
+from fairseq_mhe.runs.recipe_options import TranslationRecipe
 from fairseq_mhe.runs.recipes import FOLDER, NAMES, Recipe, recipe
 from fairseq_mhe.runs.translation import ScoringOptions
 from tests.fixtures.refusals import Refused
@@ -22,7 +23,8 @@ from tests.fixtures.small_runs import SMALL
 def chosen(row: str | None, *words: str) -> Recipe:
     parser = Parser()
     table.add_arguments(parser)
-    return table.recipe_options(parser.parse_args(["--out", "o", *words])).read(row, NAMES)
+    args = parser.parse_args(["--out", "o", *words])
+    return from_options(TranslationRecipe, args).read(row, NAMES)
 
 
 def test_options_change_the_recipe(tmp_path: Path) -> None:

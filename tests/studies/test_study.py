@@ -163,7 +163,7 @@ def test_failures_are_told_even_if_no_variant_is_whole(
     references: Path, words: Words, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
 ) -> None:
     failures = {"tiny-mha-seed2": "the disk is full"}
-    monkeypatch.setattr("fairseq_mhe.experiments.grid.train_grid", lambda grid: failures)
+    monkeypatch.setattr("fairseq_mhe.runs.pool.train_grid", lambda grid: failures)
     line = words(STUDIES["kinds"], references, "--only", "mha", "--seeds", "1,2")
     assert cli.main(line) == 2
     assert "the disk is full" in capsys.readouterr().err
