@@ -1,9 +1,7 @@
-"""``evaluate`` scores a trained run; ``score`` scores translations in text files."""
+"""``fairseq-mhe evaluate``: score a trained run."""
 
-import json
 import time
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import add_options, from_options
@@ -14,11 +12,9 @@ from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.prepare.languages import is_known
 from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.language_table import perplexity_of
-from fairseq_mhe.report.significance import compare
 from fairseq_mhe.runs import devices, finetuning, scoring, task_scores
 from fairseq_mhe.runs.devices import Device, DeviceOptions
 from fairseq_mhe.runs.job import Job, read_job
@@ -27,7 +23,7 @@ from fairseq_mhe.runs.train import is_trained
 from fairseq_mhe.runs.translation import ScoringOptions, is_scored, make_model
 
 
-def evaluate_arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of a trained run")
     add("--data", type=Path, metavar="DATA", help="data folder, if the run's has moved")
@@ -35,7 +31,7 @@ def evaluate_arguments(parser: ArgumentParser) -> None:
     add("--cpu", action="store_true", help="do not use a GPU")
 
 
-def evaluate(args: Namespace) -> None:
+def run(args: Namespace) -> None:
     """Score a run that has no scores yet, and print its scores."""
     job = read_job(args.run.resolve())
     device = DeviceOptions(cpu=args.cpu)
@@ -151,39 +147,3 @@ def described(scores: dict) -> list[str]:
     for metric, value in scores["scores"].items():
         lines.append(f"{metric}: {value:.2f}%")
     return lines
-
-
-def score_arguments(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    help_ = "reference translations, detokenised, one a line"
-    add("--reference", type=Path, required=True, metavar="F", help=help_)
-    help_ = "translations of the system, detokenised, one a line"
-    add("--hypothesis", type=Path, required=True, metavar="F", help=help_)
-    help_ = "translations of another system: adds PRR and p-value"
-    add("--baseline", type=Path, metavar="F", help=help_)
-    help_ = "target language, like de: chooses BLEU's tokeniser, adds tokenised BLEU"
-    add("--language", metavar="L", help=help_)
-    add("--bleu-tokenizer", choices=scoring.TOKENISERS, help=scoring.TOKENISER_HELP)
-    add("--json", action="store_true", help="print JSON, for programs")
-
-
-def score(args: Namespace) -> None:
-    """Print BLEU, chrF and, with --baseline, PRR and p-value."""
-    paths = [args.reference, args.hypothesis]
-    if args.baseline:
-        paths.append(args.baseline)
-    references, hypotheses, *baseline = scoring.read_aligned(paths)
-    if args.language and not is_known(args.language):
-        raise UserError(f"--language {args.language}: unknown; give a code like de or zh")
-    tokenise = scoring.bleu_tokeniser(args.language, args.bleu_tokenizer)
-    scores = scoring.score(hypotheses, references, args.language, tokenise)
-    comparison = None
-    if baseline:
-        comparison = compare([hypotheses], baseline, references, tokenise)
-    if args.json:
-        scores["comparison"] = comparison and asdict(comparison)
-        print(json.dumps(scores, indent=2))
-        return
-    print("\n".join(scoring.described(scores)))
-    if comparison:
-        print(comparison.describe())

@@ -6,25 +6,65 @@ from typing import Any
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import add_options, add_seed, from_options
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.experiments.evaluate import described
-from fairseq_mhe.experiments.nlu_table import (
-    ARCH_HELP,
-    TASK_SCRIPTS,
-    add_arguments,
-    add_data,
-    pretraining,
-    read_recipe,
-)
 from fairseq_mhe.experiments.table import grid_fields
-from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.models.families import LANGUAGE_ARCHS
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task
+from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
 from fairseq_mhe.runs.grid import Jobs
-from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
 from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import AnyRecipe
+from fairseq_mhe.runs.recipes import FOLDER, Recipe
+
+_ARCHS = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
+ARCH_HELP = f"architecture of the model: {', '.join(_ARCHS)}; leave it out with --recipe"
+TASK_SCRIPTS = "data-prep/glue.sh, superglue.sh or squad.sh"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the output folder and the options of devices."""
+    help_ = "folder for the run folders (default: %(default)s)"
+    add = parser.add_argument
+    add("--out", type=Path, default="runs/language", metavar="RUNS", help=help_)
+    add_options(parser, DeviceOptions)
+
+
+def add_data(parser: ArgumentParser) -> None:
+    help_ = "text folder, as data-prep/text.sh makes it"
+    parser.add_argument("--data", type=Path, required=True, help=help_)
+
+
+def read_recipe(args: Namespace) -> Recipe:
+    """Return the recipe of a language model that the options choose."""
+    options: AnyRecipe = from_options(AnyRecipe, args)
+    return options.read(args.arch, _ARCHS)
+
+
+def pretraining(
+    recipe: Recipe,
+    kind: str,
+    seed: int,
+    data: DataFolder,
+    out: Path,
+    options: DeviceOptions,
+) -> Job:
+    """Plan the pre-training of a kind by a recipe; UserError for another model's recipe."""
+    arch = recipe.training.options["arch"]
+    if arch not in LANGUAGE_ARCHS:
+        advice = "give it to fairseq-mhe train, or name a language model's"
+        raise UserError(f"the recipe {recipe.row} trains {arch}: {advice}")
+    folder = out / f"{recipe.row}-{kind}-seed{seed}"
+    training = with_precision(recipe.training, folder, options)
+    attention = dict.fromkeys(LANGUAGE_ARCHS[arch].model.PLACES, kind)
+    identity = {"fingerprint": data.fingerprint}
+    settings = settings_of(recipe.row, attention, seed, training, identity)
+    return plan_job(folder, settings, {"data": str(data.folder)})
 
 
 def pretrain_arguments(parser: ArgumentParser) -> None:

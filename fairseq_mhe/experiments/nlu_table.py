@@ -11,6 +11,14 @@ from fairseq_mhe.common.arguments import add_options, from_options, positive, se
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, read_json
 from fairseq_mhe.common.tables import listed
+from fairseq_mhe.experiments.language import (
+    ARCH_HELP,
+    TASK_SCRIPTS,
+    add_arguments,
+    add_data,
+    pretraining,
+    read_recipe,
+)
 from fairseq_mhe.experiments.table import grid_fields, kinds
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
@@ -25,61 +33,17 @@ from fairseq_mhe.report.language_table import (
 )
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Table, seed_words
-from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
 from fairseq_mhe.runs.grid import Grid
-from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import AnyRecipe
-from fairseq_mhe.runs.recipes import FOLDER, Recipe
+from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
 from fairseq_mhe.runs.task_scores import commonest_score
 
-_ARCHS = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
-ARCH_HELP = f"architecture of the model: {', '.join(_ARCHS)}; leave it out with --recipe"
-TASK_SCRIPTS = "data-prep/glue.sh, superglue.sh or squad.sh"
 #: The kinds in the paper's table, in its order.
 _KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the output folder and the options of devices."""
-    help_ = "folder for the run folders (default: %(default)s)"
-    add = parser.add_argument
-    add("--out", type=Path, default="runs/language", metavar="RUNS", help=help_)
-    add_options(parser, DeviceOptions)
-
-
-def add_data(parser: ArgumentParser) -> None:
-    help_ = "text folder, as data-prep/text.sh makes it"
-    parser.add_argument("--data", type=Path, required=True, help=help_)
-
-
-def read_recipe(args: Namespace) -> Recipe:
-    """Return the recipe of a language model that the options choose."""
-    options: AnyRecipe = from_options(AnyRecipe, args)
-    return options.read(args.arch, _ARCHS)
-
-
-def pretraining(
-    recipe: Recipe,
-    kind: str,
-    seed: int,
-    data: DataFolder,
-    out: Path,
-    options: DeviceOptions,
-) -> Job:
-    """Plan the pre-training of a kind by a recipe; UserError for another model's recipe."""
-    arch = recipe.training.options["arch"]
-    if arch not in LANGUAGE_ARCHS:
-        advice = "give it to fairseq-mhe train, or name a language model's"
-        raise UserError(f"the recipe {recipe.row} trains {arch}: {advice}")
-    folder = out / f"{recipe.row}-{kind}-seed{seed}"
-    training = with_precision(recipe.training, folder, options)
-    attention = dict.fromkeys(LANGUAGE_ARCHS[arch].model.PLACES, kind)
-    identity = {"fingerprint": data.fingerprint}
-    settings = settings_of(recipe.row, attention, seed, training, identity)
-    return plan_job(folder, settings, {"data": str(data.folder)})
 
 
 def nlu_table_arguments(parser: ArgumentParser) -> None:

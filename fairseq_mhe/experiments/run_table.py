@@ -1,25 +1,75 @@
-"""``run-table``: train, score and tabulate rows x kinds x seeds, or the variants of a study."""
+"""``train``: one translation model; ``run-table``: a table of rows x kinds x seeds, or a study."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import add_options, from_options, seeds
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.common.arguments import add_options, add_seed, from_options, seeds
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.experiments.evaluate import print_scores
 from fairseq_mhe.experiments.run_study import run_study
 from fairseq_mhe.experiments.table import (
     Cells,
-    add_arguments,
     kinds,
     translation_fields,
     words_with_copied_recipe,
 )
 from fairseq_mhe.models.architectures import PAPER_ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import TranslationRecipe
 from fairseq_mhe.runs.recipes import NAMES, Recipe
 from fairseq_mhe.runs.slurm import SlurmOptions
+from fairseq_mhe.runs.translation import ScoringOptions, make_model
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options that ``train`` and ``run-table`` share."""
+    add = parser.add_argument
+    help_ = "folder for the run folders"
+    add("--out", type=Path, required=True, metavar="RUNS", help=help_)
+    for options in (TranslationRecipe, ScoringOptions, DeviceOptions):
+        add_options(parser, options)
+
+
+def train_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    help_ = f"size of the model: {', '.join(NAMES)}; leave it out with --recipe"
+    add("row", metavar="ROW", nargs="?", help=help_)
+    help_ = f"kind of attention: {', '.join(KINDS)}"
+    add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
+    add_seed(parser)
+    help_ = "translate and score the model afterwards"
+    add("--evaluate", action="store_true", help=help_)
+    add("--data", type=Path, required=True, metavar="DATA", help="prepared data folder")
+    add_arguments(parser)
+
+
+def train(args: Namespace) -> None:
+    """Train or resume one model, score it with --evaluate, and print its run folder."""
+    if not args.evaluate and from_options(ScoringOptions, args) != ScoringOptions():
+        options = "--subset and --bleu-tokenizer"
+        raise UserError(f"{options} apply to scoring: add --evaluate, or leave them out")
+    recipe = from_options(TranslationRecipe, args).read(args.row, NAMES)
+    grid = Cells(
+        **translation_fields(args, args.data),
+        recipes=[recipe],
+        kinds=[args.attention],
+        seeds=[args.seed],
+        trains_only=not args.evaluate,
+    )
+    if args.evaluate:
+        grid.scoring.check(grid.data)
+    (job,) = grid.plan()
+    grid.say_batches([recipe])
+    run_grid(grid, SlurmOptions(no_table=True))
+    if args.evaluate:
+        print_scores(job, grid.scoring.subset)
+    else:
+        make_model(job)
+    print(job.folder)
 
 
 def run_table_arguments(parser: ArgumentParser) -> None:

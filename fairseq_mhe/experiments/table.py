@@ -1,33 +1,30 @@
-"""``train``, and what it shares with tables of translation models: their options and jobs."""
+"""Grids of translation models: rows x kinds x seeds, and what they share with studies."""
 
 import itertools
 import shlex
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import add_options, add_seed, from_options, some_of
+from fairseq_mhe.common.arguments import from_options, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, output_folder, write_text
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.experiments.evaluate import print_scores
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.samples import write_samples
 from fairseq_mhe.report.table import Table
 from fairseq_mhe.report.translation_table import FILES, write_table
-from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.grid import Grid
 from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
-from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import TranslationRecipe
 from fairseq_mhe.runs.recipes import NAMES, Recipe
-from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
+from fairseq_mhe.runs.slurm import SlurmJob
 from fairseq_mhe.runs.translation import ScoringOptions
 
 #: Converter of an option: kinds of attention, separated by commas, or "all".
@@ -159,15 +156,6 @@ class Cells(TranslationGrid):
         print(table.markdown(), end="")
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the options that ``train`` and ``run-table`` share."""
-    add = parser.add_argument
-    help_ = "folder for the run folders"
-    add("--out", type=Path, required=True, metavar="RUNS", help=help_)
-    for options in (TranslationRecipe, ScoringOptions, DeviceOptions):
-        add_options(parser, options)
-
-
 def translation_fields(args: Namespace, data: Path) -> Json:
     """Return the fields of a `TranslationGrid`."""
     scoring = from_options(ScoringOptions, args)
@@ -182,41 +170,3 @@ def words_with_copied_recipe(args: Namespace) -> list[str]:
     path = args.out / "slurm" / f"{recipe.row}.yaml"
     write_text(path, recipe.composed)
     return [*args.typed, "--recipe", str(path)]
-
-
-def train_arguments(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    help_ = f"size of the model: {', '.join(NAMES)}; leave it out with --recipe"
-    add("row", metavar="ROW", nargs="?", help=help_)
-    help_ = f"kind of attention: {', '.join(KINDS)}"
-    add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
-    add_seed(parser)
-    help_ = "translate and score the model afterwards"
-    add("--evaluate", action="store_true", help=help_)
-    add("--data", type=Path, required=True, metavar="DATA", help="prepared data folder")
-    add_arguments(parser)
-
-
-def train(args: Namespace) -> None:
-    """Train or resume one model, score it with --evaluate, and print its run folder."""
-    if not args.evaluate and from_options(ScoringOptions, args) != ScoringOptions():
-        options = "--subset and --bleu-tokenizer"
-        raise UserError(f"{options} apply to scoring: add --evaluate, or leave them out")
-    recipe = from_options(TranslationRecipe, args).read(args.row, NAMES)
-    grid = Cells(
-        **translation_fields(args, args.data),
-        recipes=[recipe],
-        kinds=[args.attention],
-        seeds=[args.seed],
-        trains_only=not args.evaluate,
-    )
-    if args.evaluate:
-        grid.scoring.check(grid.data)
-    (job,) = grid.plan()
-    grid.say_batches([recipe])
-    run_grid(grid, SlurmOptions(no_table=True))
-    if args.evaluate:
-        print_scores(job, grid.scoring.subset)
-    else:
-        translation.make_model(job)
-    print(job.folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -74,10 +75,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     config = compose(path, overrides)
     composed = OmegaConf.to_yaml(config)
-    try:
+    with _form_of(path):
         options, decoding = _read_groups(config)
-    except _WRONG_FORM as error:
-        raise _no_recipe(path, error) from None
     needed = ["model._name", "model.dropout", "optimization.max_update"]
     if not UNITS.keys() & options.keys():
         needed.append("dataset.max_tokens")
@@ -99,12 +98,10 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def overriding_options(path: Path | None, overrides: Sequence[str]) -> Json:
     """Return the options in a file of a recipe's form and in ``overrides``, by name."""
-    try:
-        config = compose(path, overrides)
+    config = compose(path, overrides)
+    with _form_of(path or Path("the options")):
         groups = cast(Json, OmegaConf.to_container(config, resolve=True))
         return {name: value for _, name, value in _options(groups)}
-    except _WRONG_FORM as error:
-        raise _no_recipe(path or Path("the options"), error) from None
 
 
 def compose(path: Path | None, overrides: Sequence[str] = ()) -> DictConfig:
@@ -144,15 +141,13 @@ def _with_defaults(path: Path, within: tuple[Path, ...]) -> DictConfig:
     check_input(path, "give the path of a recipe (a .yaml file)")
     if path in within:
         raise UserError(f"{path} is a default of itself: remove it from defaults")
-    try:
+    with _form_of(path):
         own = OmegaConf.load(path)
         if not isinstance(own, DictConfig):
             raise ValueError("its outermost value is no mapping")
         defaults = cast(Json, OmegaConf.to_container(own)).get("defaults") or []
         if not isinstance(defaults, list):
             raise ValueError("defaults is no list")
-    except _WRONG_FORM as error:
-        raise _no_recipe(path, error) from None
     if defaults and "_self_" not in defaults:
         raise UserError(
             f"{path}: add - _self_ as the last of its defaults, as hydra needs"
@@ -166,10 +161,8 @@ def _with_defaults(path: Path, within: tuple[Path, ...]) -> DictConfig:
             part = _with_defaults(_find(default, path), (*within, path))
         else:
             part = _group_default(default, path)
-        try:
+        with _form_of(path):
             config = _merged(config, part)
-        except _WRONG_FORM as error:
-            raise _no_recipe(path, error) from None
     return config
 
 
@@ -201,9 +194,16 @@ def _group_default(default: Any, path: Path) -> Json:
     )
 
 
-def _no_recipe(path: Path, error: Exception) -> UserError:
-    reason = "a value contains itself" if isinstance(error, RecursionError) else error
-    return UserError(f"{path} is no recipe in fairseq-hydra-train's form: {reason}")
+@contextlib.contextmanager
+def _form_of(path: Path) -> Iterator[None]:
+    """Raise UserError if what the block reads of a recipe has another form."""
+    try:
+        yield
+    except _WRONG_FORM as error:
+        loops = isinstance(error, RecursionError)
+        reason = "a value contains itself" if loops else error
+        problem = f"is no recipe in fairseq-hydra-train's form: {reason}"
+        raise UserError(f"{path} {problem}") from None
 
 
 def _read_groups(config: DictConfig) -> tuple[Json, Decoding]:

@@ -8,7 +8,7 @@ import pytest
 from fairseq_mhe.common.arguments import Parser, from_options
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
-from fairseq_mhe.experiments import table
+from fairseq_mhe.experiments import run_table
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import DeviceOptions, precision
 from fairseq_mhe.runs.job import with_precision
@@ -22,7 +22,7 @@ from tests.fixtures.small_runs import SMALL
 
 def chosen(row: str | None, *words: str) -> Recipe:
     parser = Parser()
-    table.add_arguments(parser)
+    run_table.add_arguments(parser)
     args = parser.parse_args(["--out", "o", *words])
     return from_options(TranslationRecipe, args).read(row, NAMES)
 
