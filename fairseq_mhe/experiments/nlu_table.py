@@ -69,17 +69,17 @@ def nlu_table(args: Namespace) -> None:
     tasks = [open_task(folder) for folder in args.tasks]
     recipe = read_recipe(args)
     _check_tasks(recipe, data, tasks, args.epochs)
+    slurm: SlurmOptions = from_options(SlurmOptions, args)
     grid = LanguageGrid(
-        **grid_fields(args),
+        **grid_fields(args, slurm),
         recipe=recipe,
         data=data,
         tasks=tasks,
         kinds=args.kinds,
         seeds=args.seeds,
         finetuning=FinetuningRecipe(epochs=args.epochs),
-        words=args.typed,
     )
-    run_grid(grid, from_options(SlurmOptions, args))
+    run_grid(grid, slurm)
 
 
 def _check_tasks(
@@ -112,7 +112,6 @@ class LanguageGrid(Grid):
     kinds: Sequence[str]
     seeds: Sequence[int]  # of fine-tuning, or of a causal model's training
     finetuning: FinetuningRecipe
-    words: Sequence[str] = ()  # the command, for SLURM jobs
 
     @property
     def total(self) -> int:
@@ -165,8 +164,7 @@ class LanguageGrid(Grid):
         finished = self.finished_kinds()
         jobs = []
         for kind in self.kinds:
-            words = [*self.words, "--kinds", kind, "--no-table"]
-            jobs.append(SlurmJob(kind, words, kind in finished))
+            jobs.append(self.slurm_job(kind, ["--kinds", kind], kind in finished))
         return jobs
 
     def tabulate(self) -> bool:

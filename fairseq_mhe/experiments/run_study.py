@@ -2,7 +2,7 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.experiments.start import make_start
 from fairseq_mhe.experiments.study import Study, Variant, read_study
-from fairseq_mhe.experiments.table import (
-    TranslationGrid,
-    translation_fields,
-    words_with_copied_recipe,
-)
+from fairseq_mhe.experiments.table import TranslationGrid, translation_fields
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.report import columns
 from fairseq_mhe.report.plots import plot_study, plot_study_costs
@@ -46,16 +42,13 @@ def run_study(args: Namespace) -> None:
     if args.seeds:
         study = replace(study, seeds=args.seeds)
     options: TranslationRecipe = from_options(TranslationRecipe, args)
-    words = words_with_copied_recipe(args) if slurm.submits else []
-    data = _data(study, args)
     grid = StudyGrid(
-        **translation_fields(args, data),
+        **translation_fields(args, _data(study, args), slurm),
         study=study,
         recipe=_recipe(study, options),
         recipes={
             variant.name: _recipe(study, options, variant) for variant in study.variants
         },
-        words=[*words, "--data", str(data)],
         converts=not (slurm.submits or slurm.finished_only),
     )
     grid.scoring.check(grid.data)
@@ -93,7 +86,6 @@ class StudyGrid(TranslationGrid):
     study: Study
     recipe: Recipe
     recipes: Mapping[str, Recipe]  # name of a variant -> its recipe
-    words: Sequence[str]  # the command, for SLURM jobs
     converts: bool  # whether to convert the models from which variants start
 
     @property
@@ -151,10 +143,11 @@ class StudyGrid(TranslationGrid):
                 planned = [job for variant in family for job in grid.jobs_of(variant)]
                 finished = [job for job in planned if self.finished(job)]
                 names = ",".join(variant.name for variant in family)
-                own = ["--only", names, "--seeds", str(seed), "--no-table"]
+                part = ["--only", names, "--seeds", str(seed)]
+                part += ["--data", str(self.data.folder)]
                 name = f"{self.recipe.row}-{names}-seed{seed}"
                 is_finished = len(finished) == len(family)
-                jobs.append(SlurmJob(name, [*self.words, *own], is_finished))
+                jobs.append(self.slurm_job(name, part, is_finished))
         return jobs
 
     def cells(self) -> dict[str, Cell]:

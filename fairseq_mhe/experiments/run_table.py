@@ -9,12 +9,7 @@ from fairseq_mhe.common.arguments import add_options, add_seed, from_options, se
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments.evaluate import print_scores
 from fairseq_mhe.experiments.run_study import run_study
-from fairseq_mhe.experiments.table import (
-    Cells,
-    kinds,
-    translation_fields,
-    words_with_copied_recipe,
-)
+from fairseq_mhe.experiments.table import Cells, kinds, translation_fields
 from fairseq_mhe.models.architectures import PAPER_ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import DeviceOptions
@@ -103,7 +98,7 @@ def run_table(args: Namespace) -> None:
             f"{problem}: give --study FILE, or the data folder of rows and kinds"
         )
     slurm: SlurmOptions = from_options(SlurmOptions, args)
-    fields = translation_fields(args, args.data)
+    fields = translation_fields(args, args.data, slurm)
     recipes = _chosen_recipes(args)
     grid = Cells(
         **fields,
@@ -111,7 +106,6 @@ def run_table(args: Namespace) -> None:
         kinds=args.kinds or ["mha", "mhe_mul"],
         seeds=args.seeds or [1],
         title=_title(args, fields["data"], recipes),
-        words=words_with_copied_recipe(args) if slurm.submits else (),
         tabulates=not slurm.no_table,
     )
     grid.scoring.check(grid.data)

@@ -22,22 +22,28 @@ from fairseq_mhe.report.translation_table import FILES, write_table
 from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.grid import Grid
 from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
-from fairseq_mhe.runs.recipe_options import TranslationRecipe
-from fairseq_mhe.runs.recipes import NAMES, Recipe
-from fairseq_mhe.runs.slurm import SlurmJob
+from fairseq_mhe.runs.recipes import Recipe, read_recipe
+from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
 from fairseq_mhe.runs.translation import ScoringOptions
 
 #: Converter of an option: kinds of attention, separated by commas, or "all".
 kinds = some_of(KINDS)
 
 
-def grid_fields(args: Namespace) -> Json:
-    """Return the fields of a grid that all commands set alike."""
-    return {
-        "out": output_folder(args.out),
-        "devices": from_options(DeviceOptions, args),
-        "command": shlex.join(["fairseq-mhe", *args.typed]),
-    }
+def grid_fields(args: Namespace, slurm: SlurmOptions | None = None) -> Json:
+    """Return the fields of a grid that all commands set alike.
+
+    SLURM jobs start later: they get a copy of a user's recipe, which may change until then.
+    """
+    out = output_folder(args.out)
+    words = ["fairseq-mhe", *args.typed]
+    if slurm and slurm.submits and args.recipe:
+        recipe = read_recipe(args.recipe, args.overrides)
+        path = out / "slurm" / f"{recipe.row}.yaml"
+        write_text(path, recipe.composed)
+        words += ["--recipe", str(path)]
+    devices = from_options(DeviceOptions, args)
+    return {"out": out, "devices": devices, "command": shlex.join(words)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +112,6 @@ class Cells(TranslationGrid):
     kinds: Sequence[str]
     seeds: Sequence[int]
     title: str = ""
-    words: Sequence[str] = ()  # the command, for SLURM jobs
     tabulates: bool = False  # whether to write the table after each finished job
 
     @property
@@ -126,10 +131,10 @@ class Cells(TranslationGrid):
     def slurm_jobs(self) -> list[SlurmJob]:
         jobs = []
         for job in self.plan():
-            cell = ["--kinds", job.kind, "--seeds", str(job.seed), "--no-table"]
-            if "--recipe" not in self.words:
+            cell = ["--kinds", job.kind, "--seeds", str(job.seed)]
+            if " --recipe " not in self.command:
                 cell += ["--rows", job.row]
-            jobs.append(SlurmJob(job.name, [*self.words, *cell], self.finished(job)))
+            jobs.append(self.slurm_job(job.name, cell, self.finished(job)))
         return jobs
 
     def write(self) -> tuple[Table, str] | None:
@@ -156,17 +161,9 @@ class Cells(TranslationGrid):
         print(table.markdown(), end="")
 
 
-def translation_fields(args: Namespace, data: Path) -> Json:
+def translation_fields(
+    args: Namespace, data: Path, slurm: SlurmOptions | None = None
+) -> Json:
     """Return the fields of a `TranslationGrid`."""
     scoring = from_options(ScoringOptions, args)
-    return {**grid_fields(args), "data": open_data(data), "scoring": scoring}
-
-
-def words_with_copied_recipe(args: Namespace) -> list[str]:
-    """Return the typed words for jobs that start later: a user's recipe may change until then."""
-    if not args.recipe:
-        return list(args.typed)
-    recipe = from_options(TranslationRecipe, args).read(None, NAMES)
-    path = args.out / "slurm" / f"{recipe.row}.yaml"
-    write_text(path, recipe.composed)
-    return [*args.typed, "--recipe", str(path)]
+    return {**grid_fields(args, slurm), "data": open_data(data), "scoring": scoring}

@@ -1,5 +1,6 @@
 """A grid: jobs that are trained, scored and tabulated together; each table lists its own."""
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ class Grid(ABC):
 
     out: Path
     devices: DeviceOptions
-    command: str  # what the user typed
+    command: str  # what the user typed; SLURM jobs repeat it
     scoring: ScoringOptions = field(default_factory=ScoringOptions)  # of translations
     trains_only: bool = False  # whether a job is finished without scores
 
@@ -39,6 +40,11 @@ class Grid(ABC):
     def slurm_jobs(self) -> Sequence[SlurmJob]:
         """Return the SLURM jobs that together train and score all jobs, but write no table."""
         raise NotImplementedError  # a command without --slurm never asks
+
+    def slurm_job(self, name: str, part: Sequence[str], finished: bool) -> SlurmJob:
+        """Return the SLURM job that does the ``part`` of the command that these options name."""
+        _, *words = shlex.split(self.command)
+        return SlurmJob(name, [*words, *part, "--no-table"], finished)
 
     def tabulate(self) -> bool:
         """Print the table of what is finished; return False if nothing is."""
