@@ -77,8 +77,6 @@ def run_table_arguments(parser: ArgumentParser) -> None:
     add("--kinds", type=kinds, metavar="KIND,...", help=help_)
     help_ = "seeds (default: 1, or the study's)"
     add("--seeds", type=seeds, metavar="N,...", help=help_)
-    help_ = "heading (default: languages and number of pairs)"
-    add("--title", metavar="TEXT", help=help_)
     help_ = "YAML file of a study, in place of rows and kinds (docs/experiments.md)"
     add("--study", type=Path, metavar="FILE", help=help_)
     help_ = "variants of the study to train, beside the references (default: all)"
@@ -126,8 +124,8 @@ def _chosen_recipes(args: Namespace) -> list[Recipe]:
 def _title(args: Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
     """Return the heading; it says if options set updates or batches, in place of the recipe."""
     pairs = data.manifest["lines"]["train"]
-    name = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
     updates = sorted({recipe.training.updates for recipe in recipes})
-    title = f"{name}, {' to '.join(f'{n:,}' for n in updates)} updates"
+    title = f"{'-'.join(data.languages)}, {pairs:,} pairs, "
+    title += f"{' to '.join(f'{n:,}' for n in updates)} updates"
     given = args.updates or args.batch_tokens or args.overrides
     return f"{title}: recipe changed by options" if given else title

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_mhe.checkpoints.checkpoint import checkpoint_path, open_source
-from fairseq_mhe.common.arguments import integer, option
+from fairseq_mhe.common.arguments import integer
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, output_folder, read_json, sha256, yaml_beside
 from fairseq_mhe.models.families import ROBERTA, training_options
@@ -23,12 +23,6 @@ class FinetuningRecipe(Overrides):
     """What changes the options of finetuning.yaml."""
 
     epochs: int | None = integer(None, "epochs of fine-tuning (default: the task's)")
-    recipe: Path | None = option(
-        None,
-        "YAML file of options for fine-tuning, in the form of a recipe",
-        type=Path,
-        metavar="FILE",
-    )
 
 
 def _task_options(row: str, data: TaskFolder, epochs: int | None) -> Json:
@@ -108,7 +102,7 @@ def plan_finetuning(
     row = facts["row"]
     task = data.task
     task_options = _task_options(row, data, recipe.epochs)
-    changes = overriding_options(recipe.recipe, recipe.overrides)
+    changes = overriding_options(recipe.overrides)
     training = Training({**facts["options"], **task_options, **changes})
     name = model.resolve().name if model.is_dir() else model.stem
     folder = output_folder(out) / f"{name}-{task.name}-seed{seed}"

@@ -96,10 +96,10 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     return Recipe(path.stem.lower(), training, decoding, composed)
 
 
-def overriding_options(path: Path | None, overrides: Sequence[str]) -> Json:
-    """Return the options in a file of a recipe's form and in ``overrides``, by name."""
-    config = compose(path, overrides)
-    with _form_of(path or Path("the options")):
+def overriding_options(overrides: Sequence[str]) -> Json:
+    """Return the options of ``GROUP.NAME=VALUE`` words by name."""
+    config = compose(None, overrides)
+    with _form_of(Path("the options")):
         groups = cast(Json, OmegaConf.to_container(config, resolve=True))
         return {name: value for _, name, value in _options(groups)}
 
