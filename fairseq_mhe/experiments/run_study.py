@@ -42,13 +42,17 @@ def run_study(args: Namespace) -> None:
     if args.seeds:
         study = replace(study, seeds=args.seeds)
     options: TranslationRecipe = from_options(TranslationRecipe, args)
+    row = None if options.recipe else study.base
+    recipes = {}
+    for variant in study.variants:
+        recipe = options.read(row, NAMES, variant.overrides)
+        training = recipe.training.part(variant.updates)
+        recipes[variant.name] = replace(recipe, training=training)
     grid = StudyGrid(
         **translation_fields(args, _data(study, args), slurm),
         study=study,
-        recipe=_recipe(study, options),
-        recipes={
-            variant.name: _recipe(study, options, variant) for variant in study.variants
-        },
+        recipe=options.read(row, NAMES),
+        recipes=recipes,
         converts=not (slurm.submits or slurm.finished_only),
     )
     grid.scoring.check(grid.data)
@@ -66,17 +70,6 @@ def _data(study: Study, args: Namespace) -> Path:
     folder = args.out / "data"
     HomeAssistant(out=folder, limit=None).prepare()
     return Path(folder)
-
-
-def _recipe(
-    study: Study, options: TranslationRecipe, variant: Variant | None = None
-) -> Recipe:
-    """Return the recipe of a study, or of one of its variants."""
-    name = None if options.recipe else study.base
-    if variant is None:
-        return options.read(name, NAMES)
-    recipe = options.read(name, NAMES, variant.overrides)
-    return replace(recipe, training=recipe.training.part(variant.updates))
 
 
 @dataclass(frozen=True, kw_only=True)
