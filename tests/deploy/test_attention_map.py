@@ -17,6 +17,8 @@ from tests.fixtures.checkpoints import stir
 from tests.fixtures.models import make_dictionary, make_model
 from tests.fixtures.small_runs import SMALL, run_of
 
+Capture = pytest.CaptureFixture[str]
+
 SENTENCE, TRANSLATION = "The lamp in the hall.", "Die Lampe im Flur."
 PLACES = ("encoder", "decoder", "cross")
 DATA = SMALL / "data"
@@ -70,14 +72,14 @@ def test_axes_show_the_tokens_of_each_place() -> None:
     assert attention_map(*model, "cross", unknown, target).keys[-2:] == ("<unk>", "</s>")
 
 
-def run(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> tuple[str, str]:
+def run(capsys: Capture, out: Path, *words: str) -> tuple[str, str]:
     line = ["attention-map", str(RUN), "--data", str(DATA), "--out", str(out)]
     assert cli.main([*line, *words]) == 0
     return capsys.readouterr()
 
 
 def test_the_command_writes_a_picture_of_the_given_translation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairseq_mhe.deploy.attention_map.FairseqEngine", None)  # --target is given
     out = tmp_path / "new folder" / "map.png"
@@ -90,9 +92,7 @@ def test_the_command_writes_a_picture_of_the_given_translation(
         assert len(image.convert("RGB").getcolors(maxcolors=1 << 24) or []) > 20
 
 
-def test_without_a_target_the_model_translates(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_target_the_model_translates(tmp_path: Path, capsys: Capture) -> None:
     """Red if the map's translation is another than the `Translator`'s."""
     out = tmp_path / "map.svg"
     printed, said = run(capsys, out, "--sentence", SENTENCE)

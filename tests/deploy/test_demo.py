@@ -1,10 +1,7 @@
-"""The demo page: what it shows for a model, and the page itself in a headless browser."""
+"""The demo page: what it shows for a model; Streamlit is a mock."""
 
 import os
 import runpy
-import shutil
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from unittest.mock import Mock
@@ -13,16 +10,16 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.deploy import demo
-from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.counting import cache_bytes
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 from tests.deploy.conftest import SOURCES, trained
-from tests.fixtures.processes import PYTHON, wait_for
+
+Patch = pytest.MonkeyPatch
 
 
 def test_show_returns_the_translation_the_cache_size_and_a_picture(
-    exported: Path, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    exported: Path, translator: Translator, monkeypatch: Patch
 ) -> None:
     ours, draw = Translator.load(exported, engine="fairseq", cpu=True), demo.draw_sentence
     monkeypatch.setattr(demo, "draw_sentence", lambda *args: ours.lock.locked() and draw(*args))
@@ -40,10 +37,7 @@ def test_show_returns_the_translation_the_cache_size_and_a_picture(
     assert demo.show(ours, SOURCES[0])[0] == ""
 
 
-def test_each_column_shows_the_error_for_a_bad_sentence(
-    brief: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Streamlit is a mock here."""
+def test_each_column_shows_the_error_for_a_bad_sentence(brief: Path, monkeypatch: Patch) -> None:
     columns = [Mock(), Mock()]
     fake = Mock(cache_resource=lambda load: load, columns=lambda _: columns)
     monkeypatch.setitem(sys.modules, "streamlit", fake)
@@ -56,9 +50,7 @@ def test_each_column_shows_the_error_for_a_bad_sentence(
             column.image.assert_not_called()
 
 
-def test_the_server_imports_the_users_kinds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_server_imports_the_users_kinds(tmp_path: Path, monkeypatch: Patch) -> None:
     """The server is another process than the command, which imports the user-dir, too."""
     (tmp_path / "__init__.py").touch()
     monkeypatch.setenv(OWN_USER_DIR, str(tmp_path))
@@ -69,7 +61,7 @@ def test_the_server_imports_the_users_kinds(
     assert sys.modules.pop(tmp_path.name, None)
 
 
-def test_the_server_is_local_only(brief: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_is_local_only(brief: Path, monkeypatch: Patch) -> None:
     server = Mock()
     monkeypatch.setattr(demo, "require", lambda package: None)
     monkeypatch.setattr(os, "execv", server)
@@ -77,42 +69,3 @@ def test_the_server_is_local_only(brief: Path, monkeypatch: pytest.MonkeyPatch) 
     program, line = server.call_args.args
     assert (program, line[0], line[-1]) == (sys.executable, sys.executable, str(brief))
     assert "--server.address=127.0.0.1" in line
-
-
-def test_by_hand_a_browser_shows_both_models(exported: Path, tmp_path: Path) -> None:
-    """It needs streamlit, playwright and Chromium, which CI does not install."""
-    pytest.importorskip("streamlit", reason="streamlit is not installed")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-    if program is None:
-        pytest.skip("no Chromium is installed")
-    other = tmp_path / "mha"
-    export(trained("mha"), "fairseq", other)
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        port = trial.getsockname()[1]
-    line = [PYTHON, "-m", "fairseq_mhe_cli", "demo", other, exported]
-    environment = {**os.environ, "STREAMLIT_SERVER_PORT": str(port)}
-    with subprocess.Popen(line, env=environment) as process, api.sync_playwright() as playwright:
-        try:
-            wait_for(process, lambda: _answers(port))
-            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1200, "height": 900})
-            page.goto(f"http://127.0.0.1:{port}", timeout=60_000)
-            box = page.get_by_label("A sentence")
-            box.wait_for(timeout=120_000)
-            box.fill(SOURCES[1])
-            box.press("Enter")
-            expected = Translator.load(exported, engine="fairseq").translate([SOURCES[1]])
-            page.get_by_text(expected[0]).wait_for(timeout=120_000)
-            page.locator("img").nth(1).wait_for(timeout=120_000)
-            shown = page.locator("body").inner_text()
-            browser.close()
-        finally:
-            process.terminate()
-    assert shown.count("key/value cache:") == 2
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as trial:
-        return trial.connect_ex(("127.0.0.1", port)) == 0

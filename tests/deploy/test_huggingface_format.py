@@ -150,10 +150,10 @@ def test_logits_and_translations_equal_fairseqs(
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"share_all_embeddings": False}, "share_all_embeddings is False"),
-        ({"encoder_normalize_before": True}, "encoder_normalize_before is True"),
-        ({"max_target_positions": 20}, "max_source_positions is 1024, not 20"),
-        ({"activation_fn": "linear"}, "'linear', not 'relu'"),
+        ({"share_all_embeddings": False}, "share_all_embeddings"),
+        ({"encoder_normalize_before": True}, "encoder_normalize_before"),
+        ({"max_target_positions": 20}, "max_source_positions"),
+        ({"activation_fn": "linear"}, "'linear'"),
         ({"attention": "mhe_conv"}, "mhe_conv"),
     ],
 )

@@ -1,21 +1,18 @@
 """The command translates files, pipes and a terminal line by line, and refuses bad input."""
 
 import gzip
-import io
 import os
 import pty
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.deploy import translate
-from fairseq_mhe.deploy.translator import Translation, Translator
+from fairseq_mhe.deploy.translator import Translator
 from tests.deploy.conftest import SOURCES
 from tests.fixtures.processes import PYTHON
 
@@ -38,18 +35,6 @@ def expected(brief: Path) -> list[str]:
 def command(*words: str | Path) -> list[str]:
     line = [sys.executable, "-m", "fairseq_mhe_cli", "translate", *map(str, words)]
     return [*line, *BY_FAIRSEQ, "--threads", "1"]
-
-
-def test_a_named_pipe_is_read_once(
-    brief: Path, expected: list[str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=lambda: pipe.write_bytes(text.read_bytes()))
-    writer.start()
-    assert cli.main(["translate", str(brief), *BY_FAIRSEQ, str(pipe)]) == 0
-    writer.join()
-    assert capsys.readouterr().out.splitlines() == expected
 
 
 def test_several_files_are_translated_to_one_output_that_is_complete_or_absent(
@@ -119,18 +104,3 @@ def test_a_terminal_gets_each_translation_at_once_and_ctrl_c_ends_the_command(br
         assert process.stderr.read().endswith(b": stopped; run the same command again to finish\n")
     os.close(master)
     assert process.returncode == 130
-
-
-def test_options_reach_the_search_and_output_is_utf_8_on_any_terminal(
-    brief: Path, text: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-    monkeypatch.setattr(sys, "stdout", stream)
-    search = Mock(return_value=[[Translation("Grüße", -1.0)]])
-    monkeypatch.setattr(Translator, "nbest", search)
-    words = ["translate", str(brief), str(text), "--beam", "7", "--batch-tokens", "99"]
-    assert cli.main([*words, *BY_FAIRSEQ]) == 0
-    stream.seek(0)
-    assert stream.read() == "Grüße\n"
-    options = search.call_args.kwargs
-    assert (options["beam"], options["batch_tokens"]) == (7, 99)
