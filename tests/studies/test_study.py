@@ -14,14 +14,15 @@ import yaml
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments.study import Variant, read_study
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.runs.recipes import recipe
-from tests.fixtures.refusals import Refused
+from tests.fixtures.refusals import Refused, refuses
 from tests.fixtures.runs import REPOSITORY
 from tests.fixtures.trained import TABLE_SIZE, snapshot
+
+Capture = pytest.CaptureFixture[str]
 
 STUDIES = {path.stem: path for path in (REPOSITORY / "scripts" / "studies").glob("*.yaml")}
 MIXED = {"attention": "mha", "cross_attention": "mqa"}
@@ -72,7 +73,7 @@ def reports(out: Path, name: str) -> dict[str, Any]:
 
 
 def test_finished_runs_of_run_table_are_not_trained_again(
-    references: Path, words: Words, capsys: pytest.CaptureFixture[str]
+    references: Path, words: Words, capsys: Capture
 ) -> None:
     """A reference that was trained again would have newer files. The report names all machines."""
     out, before = references, snapshot(references)
@@ -101,7 +102,7 @@ def test_finished_runs_of_run_table_are_not_trained_again(
 
 
 def test_converted_models_are_scored_untrained_and_after_further_training(
-    references: Path, words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    references: Path, words: Words, tmp_path: Path, capsys: Capture
 ) -> None:
     """At D = 128 the decomposition of four heads of width 32 is exact: the translations stay."""
     out = references
@@ -139,7 +140,7 @@ def test_converted_models_are_scored_untrained_and_after_further_training(
 
 
 def test_slurm_jobs_train_the_variants_that_start_from_one_model(
-    references: Path, words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    references: Path, words: Words, tmp_path: Path, capsys: Capture
 ) -> None:
     """Each model is in one job alone: two jobs once trained the reference at the same time."""
     out = references
@@ -160,7 +161,7 @@ def test_slurm_jobs_train_the_variants_that_start_from_one_model(
 
 
 def test_failures_are_told_even_if_no_variant_is_whole(
-    references: Path, words: Words, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
+    references: Path, words: Words, capsys: Capture, monkeypatch: Patch
 ) -> None:
     failures = {"tiny-mha-seed2": "the disk is full"}
     monkeypatch.setattr("fairseq_mhe.runs.pool.train_grid", lambda grid: failures)
@@ -213,39 +214,36 @@ def test_every_variant_of_a_study_can_be_built(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("more", "named"),
     [
-        (["--rows", "huge"], "huge"),
         (["--only", "nothing"], "--only nothing"),
-        (["--subset", "x"], "--subset"),
         (["--finished-only"], "no model of "),
         (["--kinds", "mha"], "--kinds"),
     ],
 )
 def test_bad_options_are_one_line(
-    words: Words, tmp_path: Path, refused: Refused, more: list[str], message: str
+    words: Words, tmp_path: Path, refused: Refused, more: list[str], named: str
 ) -> None:
-    assert message in refused(*words(STUDIES["gap-study"], tmp_path, *more))
+    assert named in refused(*words(STUDIES["gap-study"], tmp_path, *more))
     assert not list(tmp_path.rglob("train.log"))
 
 
 @pytest.mark.parametrize(
-    ("variants", "changes", "message"),
+    ("variants", "changes", "named"),
     [
-        ({}, {"seeds": None}, "has no seeds: add it"),
-        ({}, {"rows": "tiny"}, "sets rows, which no study has"),
-        ({}, {"reference": "sha"}, "mha needs the variant sha, which is missing"),
-        ({"x": {}}, {}, "the encoder attention of x is None: set attention to one of mha, "),
-        ({"x": {"attention": "mha", "lr": 3}}, {}, "x sets lr: give options of the recipe"),
-        ({}, {"seeds": ["one"]}, "is no study: invalid literal"),
+        ({}, {"seeds": None}, "seeds"),
+        ({}, {"rows": "tiny"}, "rows"),
+        ({}, {"reference": "sha"}, "mha needs the variant sha"),
+        ({"x": {}}, {}, "encoder attention of x"),
+        ({"x": {"attention": "mha", "lr": 3}}, {}, "x sets lr"),
+        ({}, {"seeds": ["one"]}, "'one'"),
         ({"x": {"attention": "mha", "start": {"variant": "x"}}}, {}, "x starts from its own"),
-        ({"x": {**MIXED, "start": {"variant": "mha"}}}, {}, "x has a start: give one kind"),
+        ({"x": {**MIXED, "start": {"variant": "mha"}}}, {}, "x has a start"),
     ],
 )
 def test_a_wrong_study_is_refused(
-    tmp_path: Path, variants: dict[str, Any], changes: dict[str, Any], message: str
+    tmp_path: Path, variants: dict[str, Any], changes: dict[str, Any], named: str
 ) -> None:
     path = write_study(tmp_path / "mine.yaml", variants, **changes)
-    with pytest.raises(UserError, match=message) as refused:
+    with refuses(path, named):
         read_study(path)
-    assert str(path) in str(refused.value)
