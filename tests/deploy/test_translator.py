@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import ctranslate2
 import pytest
-import torch
 
 from fairseq_mhe.checkpoints.checkpoint import save_checkpoint
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
@@ -88,44 +86,6 @@ def test_auto_converts_a_model_once(exported: Path, tmp_path: Path, monkeypatch:
     assert load(exported).engine == "ctranslate2"
 
 
-NO_LIBRARY = RuntimeError("Library libcublas.so.12 is not found")
-
-
-@pytest.mark.parametrize(
-    ("gpus", "fault", "engine"),
-    [(1, None, "ctranslate2"), (0, None, "fairseq"), (1, NO_LIBRARY, "fairseq")],
-)
-def test_auto_chooses_ctranslate2_on_a_gpu_that_it_can_use(
-    exported: Path,
-    gpus: int,
-    fault: Exception | None,
-    engine: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    make, by_fairseq = ctranslate2.Translator, trained.FairseqEngine
-    devices, types = [], []
-
-    def translator(folder: str, device: str, compute_type: str = "", **options: Any) -> Any:
-        devices.append(device)
-        types.append(compute_type)
-        if device == "cuda" and fault:
-            return Mock(**{"translate_batch.side_effect": fault})
-        return make(folder, device="cpu", **options)
-
-    def on_the_cpu(trained: Any, precision: str, cpu: bool) -> Any:
-        return by_fairseq(trained, "float32", cpu=True)
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: gpus)
-    monkeypatch.setattr(ctranslate2, "Translator", translator)
-    monkeypatch.setattr(trained, "FairseqEngine", on_the_cpu)
-    assert Translator.load(exported, threads=1, precision="fp16").engine == engine
-    assert devices == (["cpu", "cuda"] if gpus else [])
-    assert types == (["", "float16"] if gpus else [])
-
-
 @pytest.mark.parametrize(
     ("flags", "exact"), [("fma avx2", False), ("avx2 avx_vnni", True), ("", True)]
 )
@@ -138,28 +98,6 @@ def test_auto_avoids_ctranslate2s_int8_without_vnni(
     assert "VNNI" not in capsys.readouterr().err
     load(exported, engine="ctranslate2", precision="int8")
     assert ("VNNI" in capsys.readouterr().err) is not exact
-
-
-@pytest.mark.skipif(not packed.bf16_available(), reason="no AVX-512")
-@pytest.mark.parametrize(
-    ("options", "tolerance"),
-    [({"precision": "bf16"}, 0.02), ({"precision": "int8", "engine": "fairseq"}, 0.2)],
-)
-def test_other_precisions_by_fairseq_are_approximations(
-    options: dict[str, Any],
-    tolerance: float,
-    translator: Translator,
-    exported: Path,
-    monkeypatch: Patch,
-) -> None:
-    monkeypatch.setattr(packed, "WORTH_PACKING", 1)  # the model is tiny
-    rounded = load(exported, **options)
-    assert rounded.engine == "fairseq"
-    exact_scores, scores = (
-        [best.score for (best,) in t.nbest(SOURCES[:3], 1, beam=1)] for t in (translator, rounded)
-    )
-    assert scores != pytest.approx(exact_scores, rel=1e-5)
-    assert exact_scores == pytest.approx(scores, rel=tolerance)
 
 
 @pytest.mark.parametrize(

@@ -61,14 +61,6 @@ def test_a_rest_that_the_server_does_not_send_is_downloaded_whole(
     assert server.requests[1] == ("/file.tgz", f"bytes={BLOCK}-")
 
 
-@pytest.mark.parametrize("more", [b"", b"more"])
-def test_a_part_as_long_as_the_file_is_replaced(
-    more: bytes, file: RemoteFile, tmp_path: Path
-) -> None:
-    (tmp_path / "file.tgz.part").write_bytes(bytes(len(CONTENT)) + more)
-    assert obtain(file, tmp_path) == CONTENT
-
-
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_busy_server_is_asked_again(
     file: RemoteFile, server: Server, tmp_path: Path, status: int

@@ -71,18 +71,6 @@ def test_a_lost_cut_or_changed_file_is_remade(
     assert (tmp_path / "two").read_text() == "made"
 
 
-def test_a_step_that_fails_while_it_moves_files_is_repeated(tmp_path: Path) -> None:
-    run(tmp_path, Action("one"))
-    (tmp_path / "two").mkdir()  # where the second run has a file
-    with refuses("two: Is a directory"):
-        run(tmp_path, Action("one", "two", text="new!"), made_from="b")
-    assert (tmp_path / "one").read_text() == "new!"
-    action = Action("one")
-    run(tmp_path, action)
-    assert action.calls == 1  # although inputs and size equal those of the first run
-    assert (tmp_path / "one").read_text() == "made"
-
-
 @pytest.mark.parametrize(
     ("content", "named"),
     [

@@ -56,14 +56,6 @@ def test_a_benchmark_averages_its_tasks_for_each_seed() -> None:
     assert by_task["always the commonest label"] == [*TWO_DASHES, "52.70", *["-"] * 5]
 
 
-def test_a_kind_that_the_paper_does_not_have_gets_dashes() -> None:
-    tasks = ["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte"]
-    names = [*tasks, "wnli", "record", "integration"]
-    blocks = tasks_table({"collaborative": {task: [50.0 + 9 * (task == "wnli")] for task in names}})
-    assert [block.heading for block in blocks] == ["GLUE", "SuperGLUE (record alone)", "By task"]
-    assert cells(blocks, "GLUE")["collaborative"] == ["7", "50.00", *["-"] * 5]
-
-
 @pytest.mark.parametrize(
     ("reference", "shown"), [(-2.0, False), (0.0, False), (3.0, False), (6.4, False), (6.6, True)]
 )

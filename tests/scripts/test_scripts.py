@@ -48,17 +48,6 @@ def test_help_works_without_an_installation(sandbox: Sandbox, script: str) -> No
         assert name in ("study", "test") or "data-prep" in name
 
 
-def test_an_exported_cdpath_changes_nothing(sandbox: Sandbox) -> None:
-    """With CDPATH, `cd scripts` could change to another folder of that name, and print it."""
-    sandbox.python("python3", "3.12")
-    (sandbox.bin / "elsewhere" / "scripts").mkdir(parents=True)
-    start = 'cd "$(dirname "$0")" && bash scripts/train.sh base'
-    (sandbox.repository / "start.sh").write_text(start)
-    done = sandbox.run(script="start.sh", CDPATH=f"{sandbox.bin}/elsewhere:.")
-    assert done.stdout.splitlines()[-2:] == ["train", "base"], done.stderr
-    assert (sandbox.repository / ".venv" / "pyvenv.cfg").exists()
-
-
 @pytest.mark.parametrize(("device", "left_out"), [("cuda", 1), ("cpu", 0)])
 def test_gpu_check_runs_all_its_parts(sandbox: Sandbox, device: str, left_out: int) -> None:
     """``left_out``: CTranslate2, which cannot run on a GPU without cuBLAS 12."""

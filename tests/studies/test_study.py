@@ -28,7 +28,6 @@ STUDIES = {path.stem: path for path in (REPOSITORY / "scripts" / "studies").glob
 MIXED = {"attention": "mha", "cross_attention": "mqa"}
 TINY = recipe("tiny").training.options
 Words = Callable[..., list[str]]
-Patch = pytest.MonkeyPatch
 pytestmark = pytest.mark.early
 
 
@@ -158,16 +157,6 @@ def test_slurm_jobs_train_the_variants_that_start_from_one_model(
     assert not (out / "mine.md").exists()
     assert cli.main([*line, "--slurm-dry-run"]) == 0
     assert "1 of 3 models" in capsys.readouterr().out
-
-
-def test_failures_are_told_even_if_no_variant_is_whole(
-    references: Path, words: Words, capsys: Capture, monkeypatch: Patch
-) -> None:
-    failures = {"tiny-mha-seed2": "the disk is full"}
-    monkeypatch.setattr("fairseq_mhe.runs.pool.train_grid", lambda grid: failures)
-    line = words(STUDIES["kinds"], references, "--only", "mha", "--seeds", "1,2")
-    assert cli.main(line) == 2
-    assert "the disk is full" in capsys.readouterr().err
 
 
 def test_a_share_of_a_training_shortens_warm_up_and_intervals() -> None:
