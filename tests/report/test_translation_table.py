@@ -142,6 +142,17 @@ def test_scores_of_other_texts_are_refused(make_run: MakeRun, name: str) -> None
     assert cell.of_seeds("bleu") == [pytest.approx(cell.sample().mean, abs=1e-4)]
 
 
+def test_a_baseline_that_learned_nothing_gives_a_note_in_place_of_prr(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    runs = [make_run("mha", len(REFERENCES)), make_run("mhe_mul", 5)]
+    write_table(gather(run.folder for run in runs), tmp_path / "out", "A title")
+    rows = json.loads((tmp_path / "out" / "table.json").read_text())
+    names = ("prr", "prr_low", "prr_high", "p_value")
+    assert {row[name] for row in rows for name in names} == {None}
+    assert "it has not learned" in notes((tmp_path / "out" / "table.md").read_text())
+
+
 def test_table_writes_files_and_picture_and_leaves_the_runs(
     make_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
 ) -> None:
@@ -196,6 +207,7 @@ def test_the_papers_rows_have_its_numbers_beside_ours_in_every_format(
     with (tmp_path / "out" / "table.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [float(row["bleu"]) for row in rows] == [each["bleu"] for each in values]
+    assert f" {values[-1]['prr_low']:.1f} to {values[-1]['prr_high']:.1f} |" in text("md")
     assert [row["paper_bleu"] for row in rows] == ["", "", "25.7", "24.2"]
     assert [each["head_width"] for each in values] == [64, 48, 64, 64]
     for mha, mhe in (values[:2], values[2:]):
