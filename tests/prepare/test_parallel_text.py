@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fairseq.data.data_utils import infer_language_pair
 
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import parallel_text, steps
@@ -160,16 +159,6 @@ def test_each_option_of_cleaning_repeats_it(config: PrepareConfig) -> None:
             prepare(options)
             files.append(read_manifest(config.out)["steps"]["clean"]["files"])
         assert files[0] != files[1], name
-
-
-def test_the_other_direction_is_binarised_again(config: PrepareConfig) -> None:
-    prepare(config)
-    turned = replace(config, source_lang="de", target_lang="en")
-    prepare(turned)
-    assert infer_language_pair(str(config.out / "bin")) == list(turned.langs)
-    fresh = prepare(replace(turned, out=config.out.with_name("fresh")))
-    assert read_manifest(config.out) == read_manifest(fresh)
-    assert open_data(config.out).fingerprint == open_data(fresh).fingerprint
 
 
 def test_dropped_pairs_are_counted_then_warned_of_then_refused(
