@@ -117,38 +117,50 @@ class GenerationBenchmark(Benchmark):
         return CTranslate2Benchmark if variant.by_ctranslate2 else cls
 
     def prepare(self, cell: Values) -> None:
-        """Build the model as fairseq-generate does, its beam search and the batches."""
-        is_stock_in_bf16 = self.variant.precision and not self.variant.kind
-        dtype = "bf16" if is_stock_in_bf16 else cell["dtype"]
-        cfg, task, model = models.build(self.variant, self.settings, dtype)
-        search = cfg.generation
-        search.beam = cell["beam"]
-        search.max_len_a = 0
-        self._task = task
-        self._model = model.to(self.settings.device, DTYPES[dtype])
-        model.prepare_for_inference_(cfg)
-        self._generator = task.build_generator([model], search)
-        dictionary = task.source_dictionary
+        """Load the model, and make the batches."""
+        self._load(cell)
         self._batches: list[Any] = []
         self._sentences = 0
         for sentences, length in shapes(cell):
-            batch = translation_batch(dictionary, sentences, length, self.settings.seed)
-            batch = utils.move_to_cuda(batch) if self.on_gpu else batch
-            self._batches.append((length - 1, batch))  # fairseq does not count </s>
+            batch = translation_batch(
+                self._dictionary, sentences, length, self.settings.seed
+            )
+            self._batches.append((length, self._inputs(batch)))
             self._sentences += sentences
 
     def repetition(self) -> Seconds:
         watch = Stopwatch(self.on_gpu)
         with watch.part("total"):
-            for length, batch in self._batches:
-                self._generator.min_len = self._generator.max_len_b = length
-                self._task.inference_step(self._generator, [self._model], batch)
+            for length, inputs in self._batches:
+                self._translate(inputs, length)
         return watch.seconds()
 
     def facts(self) -> Values:
         count = self._sentences
-        weights = models.weight_bytes(self._model)
-        return {"units": count, "first_units": count, "weight_bytes": weights}
+        return {"units": count, "first_units": count, "weight_bytes": self._weight_bytes}
+
+    def _load(self, cell: Values) -> None:
+        """Build the model as fairseq-generate does, and its beam search."""
+        is_stock_in_bf16 = self.variant.precision and not self.variant.kind
+        dtype = "bf16" if is_stock_in_bf16 else cell["dtype"]
+        cfg, self._task, model = models.build(self.variant, self.settings, dtype)
+        search = cfg.generation
+        search.beam = cell["beam"]
+        search.max_len_a = 0
+        self._model = model.to(self.settings.device, DTYPES[dtype])
+        model.prepare_for_inference_(cfg)
+        self._generator = self._task.build_generator([model], search)
+        self._dictionary = self._task.source_dictionary
+        self._weight_bytes = models.weight_bytes(model)
+
+    def _inputs(self, batch: Values) -> Any:
+        """Return what `_translate` takes."""
+        return utils.move_to_cuda(batch) if self.on_gpu else batch
+
+    def _translate(self, inputs: Any, length: int) -> None:
+        """Translate a batch into ``length`` tokens with </s>, which fairseq does not count."""
+        self._generator.min_len = self._generator.max_len_b = length - 1
+        self._task.inference_step(self._generator, [self._model], inputs)
 
 
 class CTranslate2Benchmark(GenerationBenchmark):
@@ -156,24 +168,15 @@ class CTranslate2Benchmark(GenerationBenchmark):
 
     _translator: Any = None
 
-    def prepare(self, cell: Values) -> None:
-        """Write sentences as words, without </s>, which CTranslate2 adds itself."""
-        if not self._translator:
-            self._convert()
-        self._beam = cell["beam"]
-        self._batches = []
-        self._sentences = 0
-        dictionary = self._dictionary
-        for sentences, length in shapes(cell):
-            batch = translation_batch(dictionary, sentences, length, self.settings.seed)
-            rows = batch["net_input"]["src_tokens"].tolist()  # (B, S)
-            first = dictionary.nspecial
-            words = [[dictionary[n] for n in row if n >= first] for row in rows]
-            self._batches.append((length, words))
-            self._sentences += sentences
+    def facts(self) -> Values:
+        """Return no peak memory, because torch does not see what CTranslate2 allocates."""
+        return {**super().facts(), "peak_bytes": None}
 
-    def _convert(self) -> None:
+    def _load(self, cell: Values) -> None:
         """Convert the model to CTranslate2; shared heads of one of our kinds stay shared."""
+        self._beam = cell["beam"]
+        if self._translator:
+            return
         settings = self.settings
         variant = Variant(STOCK, self.variant.kind)
         options = vars(models.configuration(Variant(STOCK), settings, "float32").model)
@@ -206,23 +209,20 @@ class CTranslate2Benchmark(GenerationBenchmark):
             )
             self._weight_bytes = (output / "model.bin").stat().st_size
 
-    def repetition(self) -> Seconds:
-        watch = Stopwatch(self.on_gpu)
-        with watch.part("total"):
-            for length, sentences in self._batches:
-                self._translator.translate_batch(
-                    sentences,
-                    beam_size=self._beam,
-                    min_decoding_length=length,
-                    max_decoding_length=length,
-                )
-        return watch.seconds()
+    def _inputs(self, batch: Values) -> list[list[str]]:
+        """Return sentences as words, without </s>, which CTranslate2 adds itself."""
+        dictionary = self._dictionary
+        rows = batch["net_input"]["src_tokens"].tolist()  # (B, S)
+        first = dictionary.nspecial
+        return [[dictionary[n] for n in row if n >= first] for row in rows]
 
-    def facts(self) -> Values:
-        """Return no peak memory, because torch does not see what CTranslate2 allocates."""
-        count = self._sentences
-        facts = {"units": count, "first_units": count, "peak_bytes": None}
-        return {**facts, "weight_bytes": self._weight_bytes}
+    def _translate(self, inputs: Any, length: int) -> None:
+        self._translator.translate_batch(
+            inputs,
+            beam_size=self._beam,
+            min_decoding_length=length,
+            max_decoding_length=length,
+        )
 
 
 def compute_types(device: str) -> list[str]:
