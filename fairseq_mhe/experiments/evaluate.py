@@ -66,6 +66,7 @@ def _translate(job: Job, data: DataFolder, folder: Path, device: Device) -> None
     device is used alone, since generation.json records the speed of the search.
     """
     subset = folder.name
+    folder.mkdir(exist_ok=True)  # if that fails, it does so before the search
     sources = list(read_lines(data.text(subset, 0)))
     segmented = [line.split() for line in read_lines(data.text(subset, 0, "subword"))]
     with Board("sentences") as board, quiet_fairseq():

@@ -17,7 +17,7 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.common import files
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.experiments import evaluate
+from fairseq_mhe.deploy.translator import Translator
 from tests.fixtures.processes import wait_for
 from tests.fixtures.small_runs import SMALL
 
@@ -96,16 +96,16 @@ def test_evaluate_killed_anywhere_ends_in_the_same_scores(
     assert cli.main(line) == 0
     expected, written = capsys.readouterr().out, texts()
     assert len((folder / "hypotheses.txt").read_text().splitlines()) == 20
-    translated = evaluate._search
+    translated = Translator.search
     again: list[Any] = []
 
-    def search_once(sentences: list[list[str]], **own: Any) -> Any:
+    def search_once(*own: Any) -> Any:
         """Translate once: the model is the same each time."""
         if not again:
-            again.append(translated(sentences, **own))
+            again.append(translated(*own))
         return again[0]
 
-    monkeypatch.setattr(evaluate, "_search", search_once)
+    monkeypatch.setattr(Translator, "search", search_once)
     replace, renamed, ended = files.os.replace, 0, False
     for allowed in range(100):
         shutil.rmtree(folder)

@@ -121,7 +121,7 @@ def test_a_command_refuses_in_one_line_and_leaves_nothing(
         raise AssertionError("the command begins its work")
 
     monkeypatch.setattr(training, "start", start)
-    monkeypatch.setattr(evaluate, "_search", start)
+    monkeypatch.setattr(evaluate, "_translate", start)
     monkeypatch.setattr(os, "execv", start)
     before = contents(tmp_path)
     words = [word.format(**places) for word in line.split(" ")]

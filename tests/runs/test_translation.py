@@ -1,7 +1,6 @@
 """The target language chooses how a run is scored; patience ends a training."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from fairseq_mhe.common.files import read_json, write_text
@@ -9,6 +8,7 @@ from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.scoring import score_folder
 from fairseq_mhe.runs.translation import ScoringOptions, is_scored
 from tests.fixtures.runs import open_run, settings, train_jobs
 from tests.fixtures.small_runs import SMALL
@@ -19,11 +19,11 @@ def test_edited_hypotheses_and_other_options_are_scored_again(tmp_path: Path) ->
     job = open_run(tmp_path / "r", {**settings(), "data": identity}, {})
     for name in ("sources", "references", "hypotheses"):
         write_text(job.folder / "test" / f"{name}.txt", "今天山里天气很好\n" * 3)
-    data: Any = SimpleNamespace(spec=TextSpec("en", "zh", "none", "bpe"))
+    spec = TextSpec("en", "zh", "none", "bpe")
 
     def bleu(options: ScoringOptions) -> dict[str, Any]:
         assert not is_scored(job, options)
-        translation.score(job, data, options)
+        score_folder(job.folder / "test", spec, options.bleu_tokenizer)
         assert is_scored(job, options)
         return read_json(job.folder / "test" / "scores.json")["bleu"]
 
