@@ -31,6 +31,8 @@ PARALLEL, TEXT, TASK, DOWNLOADED = "parallel", "text", "task", "downloaded"
 _MAKERS = {TEXT: "data-prep/text.sh", TASK: "data-prep/glue.sh, superglue.sh or squad.sh"}
 #: Bytes up to which all files of a folder are compared at each opening, which takes under a second.
 ALWAYS_COMPARED = 300 * 10**6
+#: Times of the files of a larger folder when they were last compared; it is in no manifest.
+_COMPARED = ".compared.json"
 #: Packages on whose versions the output of the steps depends.
 _PACKAGES = ("ve-fairseq", "fairseq", "sacremoses", "subword-nmt", "sentencepiece")
 
@@ -81,29 +83,39 @@ def damaged_files(data: Path, files: Mapping[str, Facts]) -> dict[str, str]:
     """Return what is wrong with each of ``files`` that is not as the manifest records it.
 
     It compares sizes first, then checksums. If the files together are large, it reads only those
-    that have changed since the manifest was written or the last comparison touched it.
+    whose time has changed since the last comparison.
     """
     problems = {}
-    changed = []
-    small = sum(facts["bytes"] for facts in files.values()) <= ALWAYS_COMPARED
-    # This time also differs after a copy, and cannot be set.
-    written = 0 if small else (data / MANIFEST).stat().st_ctime_ns
+    times = {}
     for name, facts in files.items():
         path = data / name
         if not path.is_file():
             problems[name] = "is missing"
         elif (size := path.stat().st_size) != facts["bytes"]:
             problems[name] = f"has {size:,} bytes instead of {facts['bytes']:,}"
-        elif path.stat().st_ctime_ns >= written:
-            changed.append(name)
-    hashes = sha256_of_all([data / name for name in changed], cores())
-    for name in changed:
+        else:
+            # The second time also differs after a copy, and cannot be set.
+            times[name] = [path.stat().st_mtime_ns, path.stat().st_ctime_ns]
+    small = sum(facts["bytes"] for facts in files.values()) <= ALWAYS_COMPARED
+    compared = {} if small else _last_compared(data)
+    names = [name for name in times if times[name] != compared.get(name)]
+    hashes = sha256_of_all([data / name for name in names], cores())
+    for name in names:
         if hashes[data / name] != files[name]["sha256"]:
             problems[name] = f"has another checksum than in {MANIFEST}"
-    if changed and not small and not problems:
-        with contextlib.suppress(OSError):  # someone else's folder may be read-only
-            os.utime(data / MANIFEST)
+            del times[name]
+    if names and not small:
+        with contextlib.suppress(UserError):  # someone else's folder may be read-only
+            write_json(data / _COMPARED, {**compared, **times})
     return problems
+
+
+def _last_compared(data: Path) -> dict[str, Any]:
+    """Return file -> its times when its checksum was last right."""
+    try:
+        return read_json(data / _COMPARED)
+    except UserError:
+        return {}
 
 
 @dataclass

@@ -108,12 +108,31 @@ def test_a_damaged_file_is_noticed_when_the_folder_is_opened(
     monkeypatch.setattr(manifests, "ALWAYS_COMPARED", 10**9 if always else 0)
     folder = shutil.copytree(SMALL / "data", tmp_path / "data")
     before = open_data(folder).fingerprint
+    if not always:
+        with monkeypatch.context() as patch:
+            patch.setattr(manifests, "sha256_of_all", lambda paths, _: dict.fromkeys(paths[:0]))
+            assert open_data(folder).fingerprint == before
     damage(folder / name)
     for _ in range(2):
         with refuses(name):
             open_data(folder)
     shutil.copyfile(SMALL / "data" / name, folder / name)
     assert open_data(folder).fingerprint == before
+
+
+def test_damage_older_than_the_manifest_is_noticed_in_a_large_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy has its files in any order, and chmod -R changes the manifest's time, too."""
+    monkeypatch.setattr(manifests, "ALWAYS_COMPARED", 0)
+    folder = shutil.copytree(SMALL / "data", tmp_path / "data")
+    name = "bin/train.en-de.de.bin"
+    flip(folder / name)
+    manifest = folder / "manifest.json"
+    while manifest.stat().st_ctime_ns <= (folder / name).stat().st_ctime_ns:
+        os.utime(manifest)
+    with refuses(name):
+        open_data(folder)
 
 
 @pytest.mark.parametrize("name", ["valid.en-de.en.idx", "train.en-de.de.bin"])
