@@ -28,7 +28,7 @@ LOOKS = {
     "tucker": (_ORANGE, "P"),
 }
 #: For variants of one kind in one picture.
-_MARKERS = "osD^v<>PXph8*d123456789"
+_MARKERS = "osD^v<>PXph8*d1234"
 #: A kind of one's own, or a mixture.
 _OTHER = (_GREY, "*")
 
@@ -41,10 +41,14 @@ def look(name: str) -> dict[str, str]:
 
 
 def distinct_looks(names: Sequence[str]) -> list[dict[str, str]]:
-    """Return the look of each name; of equal ones all but the first get another marker."""
+    """Return the look of each name; of equal ones all but the first get another marker.
+
+    If a picture has more variants of one kind than there are markers, the last ones share a look.
+    """
     looks: list[dict[str, str]] = []
     for name in names:
         wanted = look(name)
         others = [{**wanted, "marker": marker} for marker in _MARKERS]
-        looks.append(next(one for one in (wanted, *others) if one not in looks))
+        unused = (one for one in (wanted, *others) if one not in looks)
+        looks.append(next(unused, wanted))
     return looks

@@ -58,6 +58,14 @@ def test_a_legend_names_variants_of_one_kind_with_different_markers(draw: Draw) 
     assert len({(line.get_color(), line.get_marker()) for line in lines}) == 3
 
 
+def test_more_variants_of_one_kind_than_markers_are_drawn(draw: Draw) -> None:
+    """A study once ended in an error after all its trainings."""
+    points = [plots.Point(f"mqa-{n}", 2.0, 2.0, 2.0, f"mqa-{n}") for n in range(30)]
+    rows = [{"kv_bytes_per_token": 1024, "total_parameters": 10**6}] * 30
+    figure = draw(plots.plot_costs, points, rows)
+    assert len(figure.axes[0].containers) == 30
+
+
 def test_a_diverged_training_leaves_the_others(draw: Draw) -> None:
     """The loss of a diverged training is NaN, which has no place on an axis."""
     numbers = (
