@@ -42,6 +42,9 @@ def run(options: Options, command: str) -> None:
     if len({job.settings.get("start") for job in jobs}) > 1:
         raise UserError("the --runs start from different models: run a study for each model")
     tasks = [open_task(job.input_path("data")) for job in jobs]
+    for job, task in zip(jobs, tasks, strict=True):
+        if task.identity != job.settings["data"]:
+            raise UserError(f"{job.folder} was fine-tuned on other data than {task.folder} has now")
     recipe = FinetuningRecipe(epochs=options.epochs)
     rows = [line(jobs, variant="before")]
     for dim in sorted(options.dims):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fairseq_mhe import cli
-from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.files import sha256, write_json
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import CANDIDATES, TASKS
 from fairseq_mhe.runs import slurm
@@ -277,6 +277,20 @@ def test_collaborative_nlu_decomposes_and_fine_tunes_again(
     before = results_in(tmp_path)
     assert study(line) == 0
     assert results_in(tmp_path) == before
+
+
+def test_collaborative_nlu_refuses_a_task_that_was_prepared_anew(
+    folder: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """Scores before and after the decomposition would be of different examples."""
+    run_folder = shutil.copytree(folder / TUNED, tmp_path / TUNED)
+    config = read(run_folder / "config.json")
+    config["settings"]["data"]["fingerprint"] = "0" * 64
+    write_json(run_folder / "config.json", config)
+    line = ["--runs", str(run_folder), "--dims", "4", "--iterations", "1", *FLOAT32]
+    assert study([*line, "--epochs", "1", "--out", str(tmp_path / "out")]) == 2
+    assert f"{run_folder} was fine-tuned on other data" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_causal_table_has_perplexity(folder: Path, tmp_path: Path, capsys: Capture) -> None:
