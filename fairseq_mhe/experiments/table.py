@@ -132,7 +132,7 @@ class Cells(TranslationGrid):
         jobs = []
         for job in self.plan():
             cell = ["--kinds", job.kind, "--seeds", str(job.seed)]
-            if " --recipe " not in self.command:
+            if "--recipe" not in shlex.split(self.command):
                 cell += ["--rows", job.row]
             jobs.append(self.slurm_job(job.name, cell, self.finished(job)))
         return jobs

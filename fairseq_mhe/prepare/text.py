@@ -30,7 +30,8 @@ _KINDS = {
     b"\xff\xfe": "text in UTF-16: convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)",
     b"\xfe\xff": "text in UTF-16: convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)",
 }
-_HEADING = re.compile("source|target|src|tgt|trg|reference|sentence|translation")
+_HEADINGS = {"source", "target", "src", "tgt", "trg"}
+_HEADINGS |= {"reference", "sentence", "translation"}
 #: A field as CSV writes it if it holds quotes: in quotes, and each quote inside twice.
 _CSV_QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')
 _SHOWN_EVERY = 100_000  # lines between two looks at how much of a file is read
@@ -160,7 +161,7 @@ def read_pairs(
 def doubts_of_table(pairs: Sequence[tuple[str, ...]], langs: tuple[str, str]) -> str:
     """Return what is unlike source TAB target in a table's first pairs; "" if nothing is."""
     header = [column.strip().casefold() for column in pairs[0]]
-    if all(_HEADING.fullmatch(word) or word in langs for word in header):
+    if all(word in _HEADINGS or word in langs for word in header):
         return "line 1 looks like a header, but counts as a pair: remove it"
     quoted = sum(any(map(_CSV_QUOTED.fullmatch, pair)) for pair in pairs)
     if quoted:
