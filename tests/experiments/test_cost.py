@@ -1,6 +1,7 @@
 """``cost``: counts of built models, beside the paper's and formulas by hand."""
 
 import json
+import shlex
 from typing import Any
 
 import pytest
@@ -97,11 +98,11 @@ def test_options_of_cost_reach_the_model(capsys: Capture) -> None:
         ("roberta_mhe_tiny mha --cross-attention mqa", "roberta_mhe_tiny"),
         ("nowhere mha", "nowhere"),
         ("tiny", "give a kind of attention"),
-        (f"{run_of('mhe_mul')} mha", "has its own attention"),
+        (f"{shlex.quote(str(run_of('mhe_mul')))} mha", "has its own attention"),
     ],
 )
 def test_bad_input_ends_in_one_line(line: str, message: str, refused: Refused) -> None:
-    assert message in refused("cost", *line.split())
+    assert message in refused("cost", *shlex.split(line))
 
 
 def test_language_models_are_counted(capsys: Capture) -> None:
