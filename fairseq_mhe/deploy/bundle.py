@@ -6,7 +6,6 @@ from pathlib import Path
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input, read_json, sha256, write_text
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.runs.decoding import Decoding
 
 CONFIG = "bundle.json"
@@ -47,7 +46,7 @@ def open_bundle(folder: Path) -> Bundle:
             f"{folder / SUMS} lists {listed} files of {config['files']}, so it is cut"
         )
         raise UserError(f"{problem}: get the bundle again")
-    text = TextProcessing(TextSpec.read(config["text"]), folder)
+    text = TextProcessing.read(config["text"], folder)
     source, target = config["positions"]
     decoding = Decoding(**config["decoding"])
     return Bundle(folder, config["format"], text, decoding, (source, target))

@@ -25,7 +25,7 @@ from fairseq_mhe.deploy.trained import (
 )
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.prepare.languages import base_code
-from fairseq_mhe.prepare.text_spec import TextSpec
+from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.processes import user_dir
 from fairseq_mhe.runs.scoring import described, read_scores
 
@@ -53,7 +53,7 @@ def export(
     config = {
         "version": VERSION,
         "format": format,
-        "text": text.spec.stored,
+        "text": text.stored,
         "moses": list(map(base_code, text.languages)),  # for sacremoses in example.py
         "decoding": asdict(trained.decoding),
         "positions": trained.positions,
@@ -64,7 +64,7 @@ def export(
     imports = "\n".join(f"import {package}" for package in sorted(packages))
     example = (_HERE / "examples" / f"{format}.py").read_text("utf-8")
     example = example.replace("import fairseq_mhe", imports)
-    example = example.replace("PACKAGES", packages_for(format, text.spec))
+    example = example.replace("PACKAGES", packages_for(format, text))
     write_text(folder / "example.py", example)
     write_text(folder / "README.md", card(trained, format, data_name, licence))
     config["files"] = (
@@ -74,7 +74,7 @@ def export(
     write_sums(folder)
 
 
-def packages_for(format: str, text: TextSpec) -> str:
+def packages_for(format: str, text: TextProcessing) -> str:
     """Return what ``pip install`` needs for example.py of a bundle with such a text."""
     if format == "fairseq":
         return (
@@ -111,10 +111,10 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
         ) as error:  # an older version made them, or the texts have changed
             say(f"the model card leaves the scores out: {error}")
     facts = {
-        **trained.text.spec.stored,  # the card names source_lang and target_lang
-        "packages": packages_for(format, trained.text.spec),
+        **trained.text.stored,  # the card names source_lang and target_lang
+        "packages": packages_for(format, trained.text),
         "library": "transformers" if format == "huggingface" else format,
-        "text": json.dumps(trained.text.spec.stored),
+        "text": json.dumps(trained.text.stored),
         "sizes": listed({f"`{row}`": "of fairseq-mhe", **differences}),
         "attention": source.attention_summary,
         "parameters": f"{total_parameters(source.model):,}",

@@ -28,9 +28,9 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     from tokenizers import AddedToken
     from tokenizers.processors import TemplateProcessing
 
-    make = _bpe if text.model.kind == "bpe" else _sentencepiece
+    make = _bpe if text.subword == "bpe" else _sentencepiece
     tokenizer, rows = make(text, dictionary)
-    tokenizer.normalizer = _normalizer(text.spec.lowercase)
+    tokenizer.normalizer = _normalizer(text.lowercase)
     # <s>, <pad> and </s> become special tokens, which no text contains.
     eos = dictionary.eos_word
     symbols = [dictionary.bos_word, dictionary.pad_word, eos]

@@ -84,7 +84,7 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
     decoding = run.decoding if run else recipe(source.row).decoding
     is_known = run is not None  # a run knows the fingerprint of its data
     task = task_of(data, source, is_known=is_known)
-    return Trained(source, data.processing(), task, data, decoding, run)
+    return Trained(source, data.processing, task, data, decoding, run)
 
 
 def read_bundle(bundle: Bundle) -> Trained:

@@ -56,7 +56,7 @@ def evaluate_translation(
             make_model(job)
             _translate(job, data, folder, devices.single(device))
         if not is_scored(job, options):
-            scoring.score_folder(folder, data.spec, options.bleu_tokenizer)
+            scoring.score_folder(folder, data.processing, options.bleu_tokenizer)
 
 
 def _translate(job: Job, data: DataFolder, folder: Path, device: Device) -> None:
@@ -91,12 +91,12 @@ def _translate(job: Job, data: DataFolder, folder: Path, device: Device) -> None
     texts = {
         "sources": sources,
         "references": list(read_lines(data.text(subset, 1))),
-        "hypotheses": data.processing().plain(subwords),
+        "hypotheses": data.processing.plain(subwords),
     }
-    if tokens := data.spec.given_tokens(subwords):
+    if tokens := data.processing.given_tokens(subwords):
         texts["hypotheses.tokens"] = tokens
         references = read_lines(data.text(subset, 1, "subword"))
-        texts["references.tokens"] = data.spec.given_tokens(references)
+        texts["references.tokens"] = data.processing.given_tokens(references)
     for name, text in texts.items():
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"

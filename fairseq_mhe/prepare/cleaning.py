@@ -34,7 +34,7 @@ def clean_pairs(
     `median_ratio` of the corpus.
     """
     raw = [[normalise(pair[side]) for pair in pairs] for side in (0, 1)]
-    tokens = [config.spec.tokens(raw[side], side) for side in (0, 1)]
+    tokens = [config.processing.tokens(raw[side], side) for side in (0, 1)]
     kept: list[Row] = []
     outcomes: Counter[str] = Counter()
     for row in zip(*raw, *tokens, strict=True):

@@ -12,7 +12,7 @@ from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
 from fairseq_mhe.prepare.subword import SUBWORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
-from fairseq_mhe.prepare.text_spec import TextSpec
+from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import TOKENIZERS
 from fairseq_mhe.prepare.zipped import text_in
 
@@ -130,9 +130,9 @@ class PrepareConfig(TextOptions):
         return self.source_lang, self.target_lang
 
     @property
-    def spec(self) -> TextSpec:
+    def processing(self) -> TextProcessing:
         """How the text is processed, once `checked` has chosen tokeniser and subwords."""
-        return TextSpec(
+        return TextProcessing(
             self.source_lang,
             self.target_lang,
             self.tokenizer,

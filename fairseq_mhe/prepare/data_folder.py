@@ -24,7 +24,6 @@ from fairseq_mhe.prepare.manifest import (
 )
 from fairseq_mhe.prepare.steps import POSITIONS
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.prepare.text_spec import TextSpec
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.tasks.translation import TranslationTask
@@ -91,13 +90,9 @@ class DataFolder:
         return raised
 
     @property
-    def spec(self) -> TextSpec:
-        """How the text of the folder is processed; KeyError without a manifest."""
-        return TextSpec.read(self.manifest["text_spec"])
-
     def processing(self) -> TextProcessing:
-        """Return the text processing of this folder, to segment new text and to detokenise."""
-        return TextProcessing(self.spec, self.folder / "subword")
+        """How the text of the folder is processed; KeyError without a manifest."""
+        return TextProcessing.read(self.manifest["text_spec"], self.folder / "subword")
 
 
 def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
@@ -117,8 +112,9 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
     for name, problem in damaged_files(path, recorded_files(manifest)).items():
         advice = "give the command that prepared the folder again, which mends it"
         raise UserError(f"{folder / name} {problem}: {advice}")
-    spec = manifest.get("text_spec")  # a task has none
-    return DataFolder(path, TextSpec.read(spec).languages if spec else ("", ""), manifest)
+    text = manifest.get("text_spec")  # a task has none
+    languages = (text["source_lang"], text["target_lang"]) if text else ("", "")
+    return DataFolder(path, languages, manifest)
 
 
 def open_binary(folder: Path) -> DataFolder:

@@ -53,7 +53,11 @@ def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
     options = {
         name: getattr(config, name) for name in ("vocab_size", "max_tokens", "max_ratio")
     }
-    facts = {"text_spec": config.spec.stored, "options": options, "source": source or {}}
+    facts = {
+        "text_spec": config.processing.stored,
+        "options": options,
+        "source": source or {},
+    }
     with open_manifest(config.out, PARALLEL, facts, config.workers) as manifest:
         counts = manifest.run(
             "clean", _made_from(config, files), partial(_clean, config, files)

@@ -15,8 +15,7 @@ from fairseq_mhe.prepare.config import SPLITS, TextOptions, vocabulary
 from fairseq_mhe.prepare.manifest import TEXT, Counts, Facts, open_manifest
 from fairseq_mhe.prepare.steps import hashes_of, make_subwords
 from fairseq_mhe.prepare.text import existing_text, read_lines
-from fairseq_mhe.prepare.text_processing import normalise
-from fairseq_mhe.prepare.text_spec import TextSpec
+from fairseq_mhe.prepare.text_processing import TextProcessing, normalise
 
 #: Where documents begin: after an empty line, at a heading like ``= Title =``, or with a file.
 EMPTY_LINES, TITLES, FILES = "empty lines", "titles", "files"
@@ -44,10 +43,9 @@ def prepare_text(config: TextConfig, source: Facts | None = None) -> Path:
     for path in chain(*files.values()):
         config.check_outside(existing_text(path))
     config = replace(config, subword=config.subword or "sentencepiece")
-    spec = TextSpec(
-        config.lang, config.lang, "none", config.subword, lowercase=config.lowercase
-    )
-    facts = {"text_spec": spec.stored, "source": source or {}}
+    langs = (config.lang, config.lang)
+    text = TextProcessing(*langs, "none", config.subword, lowercase=config.lowercase)
+    facts = {"text_spec": text.stored, "source": source or {}}
     options = [config.hold_out, config.lowercase, config.documents]
     made_from = {"inputs": hashes_of(files, config.workers), "options": options}
     with open_manifest(config.out, TEXT, facts, config.workers) as manifest:

@@ -84,7 +84,7 @@ def _binarise(
     dictionaries["label"] = labels
     for name, dictionary in dictionaries.items():
         dictionary.save(str(binary / name / "dict.txt"))
-    processing, counts = data.processing(), {}
+    processing, counts = data.processing, {}
     for split, path in files.items():
         inputs = read_inputs(task, path, processing, block, split == "train")
         counts[split] = inputs.counts

@@ -13,7 +13,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, read_json, sha256, write_json
 from fairseq_mhe.prepare.languages import bleu_tokeniser_of, has_spaces
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.prepare.text_spec import TextSpec
+from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import tokeniser
 
 Lines = Sequence[str]
@@ -185,10 +185,10 @@ def read_translations(folder: Path) -> dict[str, list[str]]:
     return dict(zip(names, texts, strict=True))
 
 
-def score_folder(folder: Path, spec: TextSpec, tokenise: str | None = None) -> None:
+def score_folder(folder: Path, text: TextProcessing, tokenise: str | None = None) -> None:
     """Score a data set's translations; write scores.json with checksums of the scored texts."""
     texts = read_translations(folder)
-    scores = score(texts["hypotheses"], texts["references"], spec.target_lang, tokenise)
+    scores = score(texts["hypotheses"], texts["references"], text.target_lang, tokenise)
     if "hypotheses.tokens" in texts:
         tokens = texts["hypotheses.tokens"], texts["references.tokens"]
         scores["given_tokens"] = bleu4(*tokens)

@@ -23,7 +23,6 @@ from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.subword import MODEL_NAMES, learn_sentencepiece
 from fairseq_mhe.prepare.text import write_lines
 from fairseq_mhe.prepare.text_processing import TextProcessing, normalise
-from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser
 from tests.deploy.conftest import SOURCES, hypotheses, trained
 from tests.fixtures.processes import PYTHON, python
@@ -135,12 +134,12 @@ def test_the_ctranslate2_example_processes_text_like_the_data_folder(
     if kind == "sentencepiece":
         write_lines(tmp_path / "text", SOURCES * 5)
         learn_sentencepiece([tmp_path / "text"], 60, path)
-    text = TextProcessing(TextSpec("en", "de", tokenizer, kind, **options), tmp_path)
+    text = TextProcessing("en", "de", tokenizer, kind, **options, folder=tmp_path)
     translate = Mock(side_effect=lambda sentences, **_: [SimpleNamespace(hypotheses=sentences)])
     module = Mock(**{"Translator.return_value.translate_batch": translate})
     monkeypatch.setitem(sys.modules, "ctranslate2", module)
     monkeypatch.setattr(sys, "argv", ["example.py", *LINES])
-    config = {"text": text.spec.stored, "moses": ["en", "de"], "positions": [99, 99]}
+    config = {"text": text.stored, "moses": ["en", "de"], "positions": [99, 99]}
     config["decoding"] = asdict(trained().decoding)
     (tmp_path / "bundle.json").write_text(json.dumps(config))
     runpy.run_path(str(shutil.copy(EXAMPLES / "ctranslate2.py", tmp_path / "example.py")))
@@ -157,7 +156,7 @@ def test_the_transformers_example_tokenises_like_the_data_folder(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """transformers is a mock that returns its input as the translation."""
-    spec = TextSpec("en", "de", tokenizer, "bpe", punctuation=True)
+    text = TextProcessing("en", "de", tokenizer, "bpe", punctuation=True)
     encode = Mock(side_effect=lambda lines, **_: {"input_ids": torch.zeros(1, 9), "line": lines})
     encode.decode = Mock(side_effect=lambda line, **_: line)
     encode.model_max_length = 99
@@ -166,10 +165,10 @@ def test_the_transformers_example_tokenises_like_the_data_folder(
     model.generate.side_effect = lambda line, **_: line
     monkeypatch.setitem(sys.modules, "transformers", module)
     monkeypatch.setattr(sys, "argv", ["example.py", *LINES])
-    config = {"text": spec.stored, "moses": ["en", "de"]}
+    config = {"text": text.stored, "moses": ["en", "de"]}
     (tmp_path / "bundle.json").write_text(json.dumps(config))
     runpy.run_path(str(shutil.copy(EXAMPLES / "huggingface.py", tmp_path / "example.py")))
-    tokens = spec.tokens(list(map(normalise, LINES)), 0)
+    tokens = text.tokens(list(map(normalise, LINES)), 0)
     assert [call.args[0][0] for call in encode.call_args_list] == tokens
     expected = list(map(detokeniser(tokenizer, "de"), tokens))
     assert capsys.readouterr().out.splitlines() == expected

@@ -20,8 +20,7 @@ from fairseq_mhe.deploy.trained import FairseqEngine, Trained
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.build import build
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.prepare.text_processing import normalise
-from fairseq_mhe.prepare.text_spec import TextSpec
+from fairseq_mhe.prepare.text_processing import TextProcessing, normalise
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 from fairseq_mhe.runs.decoding import Decoding
 from tests.deploy.test_tokenizer_json import Sample, make_sample
@@ -58,7 +57,7 @@ def make_trained(folder: Path, sample: Sample, **options: Any) -> Trained:
 
 
 def by_transformers(
-    text: TextSpec, tokenizer: Any, model: Any, lines: list[str], **search: Any
+    text: TextProcessing, tokenizer: Any, model: Any, lines: list[str], **search: Any
 ) -> list[tuple[str, bool]]:
     """Return each translation, and whether it ended before the limit."""
     translations: list[tuple[str, bool]] = []
@@ -127,7 +126,7 @@ def test_logits_and_translations_equal_fairseqs(
     lines = [pair[0] for pair in corpus["test"][:120]]
     assert_same_logits(trained, tokenizer, model, lines)
     by_fairseq = Translator(trained, FairseqEngine(trained, "float32", cpu=True)).translate
-    translate = partial(by_transformers, trained.text.spec, tokenizer, model)
+    translate = partial(by_transformers, trained.text, tokenizer, model)
     greedy = translate(lines, num_beams=1, early_stopping=False)
     pairs = zip(greedy, by_fairseq(lines, beam=1), strict=True)
     # A random model has near ties, which rounding decides.

@@ -10,7 +10,6 @@ from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.text import write_lines
 from fairseq_mhe.prepare.text_processing import TextProcessing, normalise
-from fairseq_mhe.prepare.text_spec import TextSpec
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 from tests.fixtures.text import Pairs
 
@@ -56,10 +55,10 @@ def make_sample(
     tokenizer: str = "moses",
     lowercase: bool = False,
 ) -> Sample:
-    text = TextProcessing(TextSpec("en", "de", tokenizer, kind, lowercase=lowercase), folder)
+    text = TextProcessing("en", "de", tokenizer, kind, lowercase=lowercase, folder=folder)
     lines = []
     for side in (0, 1):
-        lines += text.spec.tokens([normalise(line) for line in sides(corpus, side)], side)
+        lines += text.tokens([normalise(line) for line in sides(corpus, side)], side)
     write_lines(folder / "text", lines)
     if kind == "bpe":
         subword.learn_bpe_model(subword.count_words([folder / "text"], 1), 300, text.model.path)
@@ -84,14 +83,14 @@ def test_token_ids_map_to_fairseqs(sample: Sample, corpus: dict[str, Pairs]) -> 
     lines = [*ODD, *sides(corpus, 0), *(pair[0] for pair in corpus["test"][:300])]
     known = [words.unk() if row is None else row for row in rows]
     given = lines
-    if sample.text.spec.tokenizer != "none":  # example.py of a bundle does the same
+    if sample.text.tokenizer != "none":  # example.py of a bundle does the same
         given = list(map(tokeniser("moses", "en"), map(normalise, lines)))
     encodings = tokenizer.encode_batch(given)
     ids = [[known[token] for token in encoding.ids] for encoding in encodings]
     segmented = sample.text.segment(lines, 0)
     expected = [words.encode_line(line, add_if_not_exist=False).tolist() for line in segmented]
     assert ids == expected
-    capitals, small = "ΟΔΟΣ ΣΑΣ.Σ Σ", replace(sample.text.spec, lowercase=True)
+    capitals, small = "ΟΔΟΣ ΣΑΣ.Σ Σ", replace(sample.text, lowercase=True)
     assert tokenizer.normalizer.normalize_str(capitals).lower() == small.tokens([capitals], 0)[0]
     mapped = sorted(row for row in rows if row is not None)
     assert mapped == list(range(len(words)))  # each word of the dictionary has one token
@@ -106,5 +105,5 @@ def test_decoding_gives_plain_text(sample: Sample, corpus: dict[str, Pairs]) -> 
     batch = [[tokens[index] for index in line] for line in ids]
     decoded = tokenizer.decode_batch(batch, skip_special_tokens=True)
     subwords = [" ".join(words[index] for index in line[:-1]) for line in ids]
-    detokenise = detokeniser(sample.text.spec.tokenizer, "de")
+    detokenise = detokeniser(sample.text.tokenizer, "de")
     assert list(map(detokenise, decoded)) == sample.text.plain(subwords)

@@ -46,7 +46,7 @@ def test_translations_are_those_of_fairseq_generate(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "fairseq_cli.generate", *words]
     log = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     found = dict(re.findall(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$", log))
-    expected = open_data(data).processing().plain(found[str(n)] for n in range(len(found)))
+    expected = open_data(data).processing.plain(found[str(n)] for n in range(len(found)))
     assert (run / "test" / "hypotheses.txt").read_text().splitlines() == list(expected)
     assert len(found) == 20
 

@@ -177,15 +177,15 @@ def test_published_subwords_stay_and_raw_is_detokenised(
     corpus.prepare()  # without merges, which the next call adds
     (tmp_path / "code.gz").write_bytes(gzip.compress(b"#version: 0.2\nr u\n"))
     data = open_data(corpus.prepare())
-    assert data.spec.lowercase
+    assert data.processing.lowercase
     assert "train has 2 lines instead of 29,000" in capsys.readouterr().err
     assert lines_of(data.folder, "subword/test.en") == EN
     assert lines_of(data.folder, "raw/test.en") == ["a boy's dog runs.", "two girls, one hat"]
     assert lines_of(data.folder, "raw/valid.de")[1] == "zwei mädchen & ein hut"
-    assert data.processing().plain(DE) == lines_of(data.folder, "raw/test.de")
-    assert data.processing().plain(EN)[0] == "a boy 's dog runs."  # only English has this ending
+    assert data.processing.plain(DE) == lines_of(data.folder, "raw/test.de")
+    assert data.processing.plain(EN)[0] == "a boy 's dog runs."  # only English has this ending
     tokens = ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]
-    assert data.spec.given_tokens(DE) == tokens
-    assert data.processing().segment(["a boy's"]) == ["a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s"]
+    assert data.processing.given_tokens(DE) == tokens
+    assert data.processing.segment(["a boy's"]) == ["a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s"]
     before = times(data.folder)
     assert times(corpus.prepare()) == before

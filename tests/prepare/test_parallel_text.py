@@ -95,9 +95,9 @@ def test_the_manifest_has_the_hash_of_every_file(prepared: Path) -> None:
                 assert text.count("\n") == lines
             assert (prepared / "bin" / f"{split}.en-de.{lang}.idx").exists()
     assert (manifest["state"], manifest["source"]["corpus"]) == ("complete", "home-assistant")
-    spec = open_data(prepared).spec
-    moses = spec.tokenizer == "moses"
-    assert (prepared / "tokenised").exists() == moses == (spec.subword == "bpe")
+    text = open_data(prepared).processing
+    moses = text.tokenizer == "moses"
+    assert (prepared / "tokenised").exists() == moses == (text.subword == "bpe")
     files = snapshot(prepared)
     for name in (".lock", "manifest.json"):
         del files[name]

@@ -76,7 +76,7 @@ def test_new_text_is_processed_by_the_settings_of_the_folder(text: Path, tmp_pat
         out = prepare_text(config(text, tmp_path / "data", **options))
         held_out = (out / "raw" / "valid.txt").read_text()
         assert (held_out.count("\n\n"), held_out.islower()) == (30 // hold_out - 1, lowercase)
-    processing = open_data(out, TEXT).processing()
+    processing = open_data(out, TEXT).processing
     subwords = processing.segment(["Turn  ON the light"])
     assert processing.plain(subwords) == ["turn on the light"]
 

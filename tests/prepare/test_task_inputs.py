@@ -14,8 +14,7 @@ from tests.prepare.conftest import LINES
 @pytest.fixture(scope="module")
 def processing(prepared: Path) -> TextProcessing:
     """The processing of running text, with each kind of subwords."""
-    spec = replace(open_data(prepared).spec, tokenizer="none")
-    return TextProcessing(spec, prepared / "subword")
+    return replace(open_data(prepared).processing, tokenizer="none")
 
 
 @pytest.mark.parametrize("text", [*LINES[:40], "  Two\tspaces,  (and\u00a0more) ", "it's\u0007 x"])

@@ -121,7 +121,7 @@ def inputs(language_text: Path, tmp_path: Path) -> Callable[..., Inputs]:
     def inputs(name: str, block: int = 200, count: int = 7) -> Inputs:
         folder, processing = put_task(tmp_path, name, LONG, count), open_data(language_text, TEXT)
         path = folder / f"{name}.train{TASKS[name].suffix}"
-        return read_inputs(TASKS[name], path, processing.processing(), block, True)
+        return read_inputs(TASKS[name], path, processing.processing, block, True)
 
     return inputs
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_mhe.prepare.languages import restored_by_moses
-from fairseq_mhe.prepare.text_spec import TextSpec
+from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 
 
@@ -44,9 +44,9 @@ def test_restored_by_moses_agrees_with_sacremoses(lang: str, line: str) -> None:
 
 
 def test_punctuation_is_unified_and_case_lowered_after_the_tokeniser() -> None:
-    spec = TextSpec("en", "de", "moses", "bpe", punctuation=True)
+    spec = TextProcessing("en", "de", "moses", "bpe", punctuation=True)
     german = spec.tokens(["„So“ \u2013 sagt\u2019s ( er ) : 5 %…", "gut"], 1)
     assert german == ['" So " - sagt \' s ( er ) : 5 % ...', "gut"]
     assert spec.tokens(["soft\u00adhyphen, zero\u200bwidth"], 0) == ["softhyphen , zerowidth"]
-    lower = TextSpec("en", "de", "moses", "bpe", lowercase=True)
+    lower = TextProcessing("en", "de", "moses", "bpe", lowercase=True)
     assert lower.tokens(["Mr. X \u2013 No."], 0) == ["mr. x \u2013 no ."]

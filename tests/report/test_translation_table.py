@@ -19,7 +19,7 @@ from fairseq_mhe.common.files import write_json
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.families import ARCHITECTURES, TRANSLATION
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.prepare.text_spec import TextSpec
+from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.report.results import gather, summarise
 from fairseq_mhe.report.translation_table import FILES, write_table
 from fairseq_mhe.runs.job import Job
@@ -35,7 +35,7 @@ DOCUMENTED_KEYS = {
     *("signature", "valid_loss"),
 }
 TOKENISED = {"score": 31.0, "signature": "tok:none"}
-GERMAN = TextSpec("en", "de", "none", "bpe")
+GERMAN = TextProcessing("en", "de", "none", "bpe")
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from fairseq_mhe.common.files import read_json, write_text
 from fairseq_mhe.prepare.data_folder import open_data
-from fairseq_mhe.prepare.text_spec import TextSpec
+from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.scoring import score_folder
@@ -19,7 +19,7 @@ def test_edited_hypotheses_and_other_options_are_scored_again(tmp_path: Path) ->
     job = open_run(tmp_path / "r", {**settings(), "data": identity}, {})
     for name in ("sources", "references", "hypotheses"):
         write_text(job.folder / "test" / f"{name}.txt", "今天山里天气很好\n" * 3)
-    spec = TextSpec("en", "zh", "none", "bpe")
+    spec = TextProcessing("en", "zh", "none", "bpe")
 
     def bleu(options: ScoringOptions) -> dict[str, Any]:
         assert not is_scored(job, options)
