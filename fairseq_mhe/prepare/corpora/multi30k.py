@@ -2,9 +2,11 @@
 
 import gzip
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import option
+from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.config import vocabulary
 from fairseq_mhe.prepare.corpora.known import (
     KNOWN,
@@ -13,8 +15,18 @@ from fairseq_mhe.prepare.corpora.known import (
     out_option,
     warn_of_lines,
 )
-from fairseq_mhe.prepare.segmented_text import prepare_segmented
-from fairseq_mhe.prepare.text import SUFFIXES
+from fairseq_mhe.prepare.manifest import PARALLEL, Counts, open_manifest
+from fairseq_mhe.prepare.steps import hashes_of, make_binary, pair_texts
+from fairseq_mhe.prepare.subword import MODEL_NAMES
+from fairseq_mhe.prepare.text import (
+    SUFFIXES,
+    read_lines,
+    read_pairs,
+    side_path,
+    write_lines,
+)
+from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.prepare.tokenise import ESCAPED
 
 #: The file names of train, valid and test: as published, and as Wu et al. 2021 name them.
 NAMES = ("train", "val", "test_2016_flickr")
@@ -54,11 +66,37 @@ class Multi30kBpe:
     out: Path = out_option("runs/multi30k-bpe-data")
 
     def prepare(self) -> Path:
-        """Make the data folder and return its path; raises UserError as `prepare_segmented`."""
-        texts = {split: self.folder / name for split, name in BPE_NAMES.items()}
+        """Make the data folder and return its path; errors as in `parallel_text.prepare`.
+
+        Every line stays as it is; undoing subwords, escapes (``&apos;``) and tokens gives raw/.
+        """
+        langs = ("en", "de")
+        text = TextProcessing(*langs, ESCAPED, "bpe", lowercase=True)
+        sides = {}
+        for split, name in BPE_NAMES.items():
+            sides[split] = tuple(side_path(self.folder / name, lang) for lang in langs)
         merges = [self.folder / f"code{suffix}" for suffix in SUFFIXES]
-        codes = next(filter(Path.is_file, merges), None)
-        source = {"corpus": "multi30k-bpe"}
-        data = prepare_segmented(texts, ("en", "de"), self.out, codes, source)
-        warn_of_lines(data, "multi30k")
-        return data
+        codes = list(filter(Path.is_file, merges))[:1]  # they segment new text
+
+        def action(work: Path) -> Counts:
+            for folder in ("subword", "raw"):
+                (work / folder).mkdir()
+            for path in codes:
+                write_lines(work / "subword" / MODEL_NAMES["bpe"], read_lines(path))
+            lines = {}
+            for split, paths in sides.items():
+                for side, column in enumerate(zip(*read_pairs(paths), strict=True)):
+                    lines[split] = len(column)
+                    name = f"{split}.{langs[side]}"
+                    write_lines(work / "subword" / name, column)
+                    write_lines(work / "raw" / name, text.plain(column, side))
+            return lines
+
+        facts = {"text_spec": text.stored, "source": {"corpus": "multi30k-bpe"}}
+        inputs = hashes_of({"inputs": [*chain(*sides.values()), *codes]}, cores())
+        with open_manifest(self.out, PARALLEL, facts, cores()) as manifest:
+            lines = manifest.run("segment", inputs, action)
+            make_binary(manifest, pair_texts(langs, "subword"))
+            manifest.complete(lines=lines)
+        warn_of_lines(self.out, "multi30k")
+        return self.out
