@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain, product, repeat
+from itertools import product, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256_of_all, write_text
+from fairseq_mhe.common.files import sha256, write_text
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.config import SPLITS, TextOptions
@@ -33,22 +34,17 @@ LONGEST_LINE = 10_000  # tokens; attention over more of them takes gigabytes
 
 
 def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, list[str]]:
-    """Return name -> the SHA-256 of its files, as the ``made_from`` of `Manifest.run`.
+    """Return name -> the SHA-256 of its files, as the ``made_from`` of `Manifest.run`."""
+    with ThreadPoolExecutor(workers) as pool:  # hashing releases Python's lock
+        return {name: list(pool.map(_checksum, paths)) for name, paths in files.items()}
 
-    For a file in a zip archive that is the archive's, and the file's name in it.
-    """
-    archives = {path: archive_of(path) for path in chain(*files.values())}
-    hashes = sha256_of_all([archives[path] or path for path in archives], workers)
-    hashes_by_name: dict[str, list[str]] = {}
-    for name, paths in files.items():
-        hashes_by_name[name] = []
-        for path in paths:
-            archive = archives[path]
-            checksum = hashes[archive or path]
-            if archive:
-                checksum += f"/{path.relative_to(archive)}"
-            hashes_by_name[name].append(checksum)
-    return hashes_by_name
+
+def _checksum(path: Path) -> str:
+    """Return a file's SHA-256; of a file in a zip archive the archive's, and the name in it."""
+    archive = archive_of(path)
+    if archive is None:
+        return sha256(path)
+    return f"{sha256(archive)}/{path.relative_to(archive)}"
 
 
 def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
@@ -131,22 +127,20 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
         for suffix in {Path(name).suffix for name in texts}:
             dictionary.save(str(work / "bin" / f"dict{suffix}.txt"))
         log = f"{len(dictionary)} types\n"
-        longest = (
-            0,
-            "",
-        )  # of valid and test, which keep every line; fairseq skips those of train
+        longest_lines = []
         for name, text in texts.items():
             prefix, path = work / "bin" / name, manifest.folder / text
             lengths, unknown = binarise(dictionary, path, prefix, manifest.workers)
-            if path.stem != "train":
-                longest = max(longest, _longest_line(path, lengths))
             counts = f"{len(lengths)} lines, {sum(lengths)} tokens, {unknown} unknown"
             log += f"{path.name}: {counts}\n"
+            if path.stem != "train":  # valid and test keep every line
+                longest_lines.append(_longest_line(path, lengths))
         write_text(manifest.folder / "logs" / "binarise.log", log)
-        if longest[0] > POSITIONS:
+        length, line = max(longest_lines)
+        if length > POSITIONS:
             options = "--max-source-positions and --max-target-positions"
             say(
-                f"warning: {longest[1]}: fairseq-train needs {options} {longest[0]}; "
+                f"warning: {line}: fairseq-train needs {options} {length}; "
                 "fairseq-mhe's commands raise them"
             )
         return {"dictionary": len(dictionary) - dictionary.nspecial}
