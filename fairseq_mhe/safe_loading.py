@@ -7,50 +7,33 @@ ours, and in programs that import the package. A faulty file is named in one lin
 import ast
 import contextlib
 import functools
-import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq import checkpoint_utils, file_utils
-from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.file_io import PathManager
 from fairseq.logging import meters
-from omegaconf import OmegaConf
 
 from fairseq_mhe.common.archives import extract
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder, sha256
 
+_load_checkpoint = checkpoint_utils.load_checkpoint_to_cpu
 _load_ensemble = checkpoint_utils.load_model_ensemble_and_task
 
 
-def load_checkpoint_to_cpu(
-    path: str,
-    arg_overrides: Mapping[str, Any] | None = None,
-    load_on_all_ranks: bool = False,
-) -> dict[str, Any]:
-    """Return a checkpoint's state in fairseq's form of today, as its function of this name does.
-
-    ``path``: also an address that fairseq's PathManager knows; ``arg_overrides``: option -> value.
-    Raises UserError for a file that `read_checkpoint` refuses.
-    """
-    overrides = arg_overrides or {}
+@functools.wraps(_load_checkpoint)
+def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Load a checkpoint as fairseq does; UserError for a file that `read_checkpoint` refuses."""
     with _faults_named([path]):
-        # Not on demand: a training overwrites the file from which it has resumed.
-        state = read_checkpoint(_local_path(path, load_on_all_ranks), on_demand=False)
-        if state.get("args") is not None:
-            for name, value in overrides.items():
-                setattr(state["args"], name, value)
-        if state.get("cfg") is not None:
-            state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
-            overwrite_args_by_name(state["cfg"], overrides)
-        return checkpoint_utils._upgrade_state_dict(state)
+        read_checkpoint(Path(PathManager.get_local_path(path)))  # names what is wrong
+        return _load_checkpoint(path, *args, **kwargs)
 
 
 @functools.wraps(_load_ensemble)
@@ -64,18 +47,6 @@ def load_model_ensemble_and_task(
         warnings.catch_warnings(action="ignore"),
     ):
         return _load_ensemble(filenames, *args, **kwargs)
-
-
-def _local_path(path: str, load_on_all_ranks: bool) -> Path:
-    """Return the path of a checkpoint on this machine; copy a remote one anew, as fairseq does."""
-    local = PathManager.get_local_path(path)
-    if local != path and PathManager.path_requires_pathmanager(path):
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(local)
-        if load_on_all_ranks:
-            torch.distributed.barrier()
-        local = PathManager.get_local_path(path)
-    return Path(local)
 
 
 def load_archive_file(archive_file: str) -> str:

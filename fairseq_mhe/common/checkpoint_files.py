@@ -18,10 +18,9 @@ from fairseq_mhe.common.plain_pickle import permit
 permit()  # here, because all our code and fairseq's commands load this module first
 
 
-def read_checkpoint(path: Path, on_demand: bool = True) -> dict[str, Any]:
-    """Return a checkpoint as fairseq saved it, on the CPU.
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Return a checkpoint as fairseq saved it, on the CPU; its tensors are read when used.
 
-    ``on_demand``: tensors are read from disk when used, so the file must stay as it is meanwhile.
     Raises UserError if it is missing, damaged or not fairseq's, or holds code, which is never run.
     """
     check_input(path, "give the path of a fairseq checkpoint (one .pt file, no shards)")
@@ -32,8 +31,7 @@ def read_checkpoint(path: Path, on_demand: bool = True) -> dict[str, Any]:
             if zipped:
                 status = path.stat()
                 _check_crc(path, status.st_size, status.st_mtime_ns)
-            how: dict[str, Any] = {"weights_only": True, "mmap": zipped and on_demand}
-            state = torch.load(path, map_location="cpu", **how)
+            state = torch.load(path, "cpu", weights_only=True, mmap=zipped)
         model_options(state)  # fails if there is no dictionary of options
         for weight in state["model"].values():
             # A single integer may be a counter, such as the batches that a layer has seen.
