@@ -36,7 +36,7 @@ PRECISIONS = ("float32", "fp16", "bf16", "int8", "auto")
 
 
 def _warn(line: int, problem: str) -> None:
-    warnings.warn(f"line {line}: {problem}", stacklevel=4)
+    warnings.warn(f"line {line}: {problem}", stacklevel=3)
 
 
 class Translator:
@@ -145,7 +145,13 @@ class Translator:
             raise UserError(f"{problem}: take a larger beam, or fewer")
         decoding = replace(self.decoding, beam=beam, max_tokens=max_tokens)
         with self.lock:
-            lines_in_parts = self._parts(texts, sentences, warn)
+            segmented = self._segment(texts)
+            lines_in_parts = []
+            for number, text in enumerate(texts, 1):
+                parts, problem = self._parts(text, segmented[number - 1], sentences)
+                lines_in_parts.append(parts)
+                if problem:
+                    warn(number, problem)
             all_parts = [part for parts in lines_in_parts for part in parts]
             hypotheses = iter(self._search(all_parts, decoding, count))
             results = []
@@ -169,53 +175,41 @@ class Translator:
         return [line.split() for line in self.model.text.segment(lines)]
 
     def _parts(
-        self, lines: list[str], sentences: bool, warn: Callable[[int, str], None]
-    ) -> list[Sentences]:
-        """Return the subwords of each line's parts: no part, the whole line, or several parts."""
-        parts: list[Sentences] = []
-        for number, subwords in enumerate(self._segment(lines), 1):
-            line = lines[number - 1]
-            if not subwords:
-                parts.append([])
-            elif sentences:
-                of_line: Sentences = []
-                for sentence in long_lines.sentences(normalise(line), self.languages[0]):
-                    of_line += self._fitting(sentence, number, warn)
-                parts.append(of_line)
-            elif len(subwords) <= self._longest:
-                self._warn_of_sentences(line, number, warn)
-                parts.append([subwords])
-            else:
-                parts.append(self._fitting(normalise(line), number, warn))
-        return parts
+        self, line: str, subwords: list[str], sentences: bool
+    ) -> tuple[Sentences, str]:
+        """Return the subwords of a line's parts, which fit the model, and a problem or "".
 
-    def _fitting(
-        self, text: str, number: int, warn: Callable[[int, str], None]
-    ) -> Sentences:
-        """Return the subwords of parts of ``text``, of line ``number``, that fit the model."""
+        A line has no part if it has no text, one part if it fits, or several.
+        """
+        if not subwords:
+            return [], ""
+        if not sentences and len(subwords) <= self._longest:
+            return [subwords], self._problem_of_sentences(line)
+        language, text = self.languages[0], normalise(line)
+        parts: Sentences = []
+        problem = ""
+        for sentence in long_lines.sentences(text, language) if sentences else [text]:
+            pieces, sentence_cut = long_lines.cut(sentence, language, self._fits)
+            parts += self._segment(pieces)
+            if sentence_cut:
+                problem = "a sentence is too long and was cut"
+        return parts, problem
 
-        def fits(part: str) -> bool:
-            return len(self._segment([part])[0]) <= self._longest
+    def _fits(self, text: str) -> bool:
+        return len(self._segment([text])[0]) <= self._longest
 
-        texts, sentence_cut = long_lines.cut(text, self.languages[0], fits)
-        if sentence_cut:
-            warn(number, "a sentence is too long and was cut")
-        return self._segment(texts)
-
-    def _warn_of_sentences(
-        self, line: str, number: int, warn: Callable[[int, str], None]
-    ) -> None:
-        """Warn once of a line of several sentences: models translate only the first ones of it."""
+    def _problem_of_sentences(self, line: str) -> str:
+        """Return a warning for the first line of several sentences: few of them are translated."""
         if self._has_warned or len(line) < MANY_SENTENCES:
-            return
+            return ""
         count = len(long_lines.sentences(normalise(line), self.languages[0]))
-        if count >= MANY_SENTENCES:
-            self._has_warned = True
-            warn(
-                number,
-                f"it has {count} sentences, and a model that learned from single sentences loses "
-                "most of them: --sentences (sentences=True) translates each by itself",
-            )
+        if count < MANY_SENTENCES:
+            return ""
+        self._has_warned = True
+        return (
+            f"it has {count} sentences, and a model that learned from single sentences loses "
+            "most of them: --sentences (sentences=True) translates each by itself"
+        )
 
     def _search(
         self,
