@@ -15,7 +15,7 @@ from fairseq_mhe.common.cpu import sleep_sooner
 from fairseq_mhe.common.errors import UserError, exit_status
 from fairseq_mhe.common.files import yaml_beside
 from fairseq_mhe.common.quiet import quieten_start_up
-from fairseq_mhe.common.system import EXTRAS, how_to_install, versions
+from fairseq_mhe.common.system import require, versions
 from fairseq_mhe.common.tables import listed
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
@@ -107,11 +107,8 @@ def run_subcommand(
             args.typed = argv  # reports name the command that wrote them
             return args.function(args)
         except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            if package not in EXTRAS:
-                raise
-            problem = f"{package} is not installed, which this command needs"
-            raise UserError(f"{problem}: {how_to_install(package)}") from None
+            require((error.name or "").partition(".")[0])
+            raise
 
     return exit_status(f"{program} {chosen}".rstrip(), command)
 

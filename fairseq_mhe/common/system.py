@@ -61,14 +61,10 @@ def memory() -> int:
 
 
 def require(package: str) -> None:
-    """Raise UserError if an optional package is not installed."""
-    if importlib.util.find_spec(package) is None:
-        raise UserError(f"{package} is not installed: {how_to_install(package)}")
-
-
-def how_to_install(package: str) -> str:
-    """Return how to install an optional package: the command for its extra."""
-    return f"pip install 'fairseq-mhe[{EXTRAS[package]}]'"
+    """Raise UserError if ``package`` is an optional one and is not installed."""
+    if package in EXTRAS and importlib.util.find_spec(package) is None:
+        install = f"pip install 'fairseq-mhe[{EXTRAS[package]}]'"
+        raise UserError(f"{package} is not installed: {install}")
 
 
 @functools.cache  # the look-up searches files, and a table needs it for each of its runs
