@@ -1,6 +1,7 @@
 """Errors that a user's input causes, and how commands show them as one line."""
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -25,6 +26,13 @@ class UserError(ValueError):
 
     def __str__(self) -> str:
         return one_line(super().__str__())
+
+
+def reason_of(error: OSError) -> str:
+    """Return what has happened, and what to do if a disk is full."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    advice = ": make room and give the same command again" if full else ""
+    return f"{error.strerror or error}{advice}"
 
 
 @contextlib.contextmanager
@@ -77,8 +85,7 @@ def exit_status(name: str, command: Callable[[], int | None]) -> int:
         return 1
     except OSError as error:
         where = error.filename or "standard output"
-        reason = error.strerror or error
-        print(one_line(f"{name}: error: {where}: {reason}"), file=sys.stderr)
+        print(one_line(f"{name}: error: {where}: {reason_of(error)}"), file=sys.stderr)
         _discard_output()
         return 2
     except RuntimeError as error:

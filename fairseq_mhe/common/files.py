@@ -1,7 +1,6 @@
 """Atomic writes, readers with clear errors, and locks on folders."""
 
 import contextlib
-import errno
 import fcntl
 import glob
 import hashlib
@@ -19,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import UserError, reason_of
 
 Json = dict[str, Any]  # the content of a JSON file
 #: The format of run and data folders: raise it with each change of what their files hold.
@@ -85,10 +84,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         named = Path(error.filename2 or error.filename or path)
         if named not in (path, *path.parents) and not named.is_relative_to(temporary):
             raise  # it is about another file
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        advice = ": make room and give the same command again" if full else ""
-        reason = f"{error.strerror or error}{advice}"
-        raise UserError(f"cannot write {path}: {reason}") from error
+        raise UserError(f"cannot write {path}: {reason_of(error)}") from error
     finally:
         _remove(temporary)
 
@@ -169,7 +165,7 @@ def output_folder(path: Path) -> Path:
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError as error:
-        raise UserError(f"cannot write in {folder}: {error.strerror or error}") from error
+        raise UserError(f"cannot write in {folder}: {reason_of(error)}") from error
 
 
 def check_folder_version(folder: Path, content: Mapping[str, Any], advice: str) -> None:
@@ -192,9 +188,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
             problem = f"another fairseq-mhe is at work in {folder}"
             raise UserError(f"{problem}: wait for its end, or stop it") from error
         except OSError as error:  # as on some network file systems
-            reason = error.strerror or error
             advice = "choose a folder on another file system"
-            raise UserError(f"cannot lock {folder}: {reason}; {advice}") from error
+            raise UserError(
+                f"cannot lock {folder}: {reason_of(error)}; {advice}"
+            ) from error
         for work in folder.glob(f"{WORK_PREFIX}*"):
             shutil.rmtree(work, ignore_errors=True)
         yield

@@ -1,7 +1,6 @@
 """The manifest.json of a data folder records the inputs, counts and files of each step."""
 
 import contextlib
-import errno
 import os
 import platform
 import tempfile
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import UserError, reason_of
 from fairseq_mhe.common.files import (
     FOLDER_VERSION,
     WORK_PREFIX,
@@ -203,7 +202,4 @@ def open_manifest(
     except OSError as error:
         # The error of a copy has two names, of which the second is the output's.
         name = error.filename2 or error.filename or data
-        reason = f"{name}: {error.strerror or error}"
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        advice = f"{'make room' if full else 'mend that'} and run the same command again"
-        raise UserError(f"cannot read or write {reason}; {advice}") from error
+        raise UserError(f"cannot read or write {name}: {reason_of(error)}") from error
