@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # Prepare a task of SuperGLUE in the subwords of a language model's data folder: TASK --text DATA.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/../scripts/start.sh" fairseq fairseq_mhe_cli corpus superglue "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/start.sh" fairseq corpus superglue "$@"

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # Prepare your own running text for language models.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/../scripts/start.sh" fairseq fairseq_mhe_cli corpus text "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/start.sh" fairseq corpus text "$@"

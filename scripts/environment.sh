@@ -152,12 +152,6 @@ END
     printf 'All other options go to the command. Once fairseq-mhe is installed, it lists them here:\n\n'
 }
 
-# start EXTRAS MODULE WORD...: installs fairseq-mhe if it is missing, and runs MODULE with the words.
-start() {
-    set_up "$1" "${@:3}"
-    run -m "$2"
-}
-
 # run WORD...: runs $python with the words and $options, and with the package of this repository.
 run() {
     PYTHONPATH="$repository:$repository/scripts${PYTHONPATH:+:$PYTHONPATH}" exec "$python" -P "$@" "${options[@]}"

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # Make the paper's table of language models: pre-train all kinds, fine-tune them on tasks. The same command resumes.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/start.sh" fairseq fairseq_mhe_cli nlu-table "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/start.sh" fairseq nlu-table "$@"

@@ -1,4 +1,6 @@
-# The scripts here and in data-prep/ source this with EXTRAS MODULE OPTION...: it calls `start` of environment.sh.
+# The scripts here and in data-prep/ source this with EXTRAS COMMAND OPTION...: installs fairseq-mhe if it is missing, and
+# runs its command.
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-start "$@"
+set_up "$@"
+run -m fairseq_mhe_cli
