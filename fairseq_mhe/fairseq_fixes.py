@@ -202,11 +202,9 @@ def _load_float32(load: Any, trainer: Any, path: str, *args: Any, **kw: Any) -> 
     if extra_state and not kw.get("reset_meters"):  # not at the start of a fine-tuning
         _patience().update(extra_state.get("patience", {}))
     weights = list(_float32_weights(trainer)) if extra_state else []
-    saved = (
-        read_checkpoint(Path(PathManager.get_local_path(path)))["model"]
-        if weights
-        else {}
-    )
+    if not weights:
+        return extra_state
+    saved = read_checkpoint(Path(PathManager.get_local_path(path)))["model"]
     for name, full, rounded in weights:
         value = saved.get(name)
         # They differ if the model has replaced a classification head: then keep its new weights.

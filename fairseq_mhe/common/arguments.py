@@ -172,11 +172,10 @@ def add_options(parser: _ActionsContainer, options: type[Any]) -> None:
             arguments["action"] = "store_true"
         elif not arguments.get("required"):
             arguments["default"] = default = item.default
-            if default not in (None, "", ()):
-                shown = (
-                    ",".join(map(str, default)) if isinstance(default, tuple) else default
-                )
-                arguments["help"] += f" (default: {shown})"
+            if isinstance(default, tuple):
+                default = ",".join(map(str, default))
+            if default not in (None, ""):
+                arguments["help"] += f" (default: {default})"
         parser.add_argument(flag, **arguments)
 
 

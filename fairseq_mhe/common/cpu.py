@@ -42,11 +42,9 @@ def tuning() -> dict[str, str]:
     """
     variables = {}
     if _may_set(*OWN_TUNING):
-        limit = _MAX_THRESHOLD
-        limits = (
-            f"glibc.malloc.mmap_threshold={limit}:glibc.malloc.trim_threshold={limit}"
-        )
-        variables["GLIBC_TUNABLES"] = f"glibc.malloc.hugetlb=1:{limits}"
+        size = _MAX_THRESHOLD
+        tunables = ("hugetlb=1", f"mmap_threshold={size}", f"trim_threshold={size}")
+        variables["GLIBC_TUNABLES"] = ":".join(f"glibc.malloc.{t}" for t in tunables)
     if _may_set(_CAPACITY, "DNNL_PRIMITIVE_CACHE_CAPACITY"):
         affordable = int(memory() * _MEMORY_SHARE / cores() / _PRODUCT_BYTES)
         capacity = min(max(affordable, _DEFAULT_CAPACITY), _MAX_CAPACITY)

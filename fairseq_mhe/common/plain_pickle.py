@@ -36,11 +36,9 @@ def permit() -> None:
         permitted.append((make_array, f"{module}._reconstruct"))
         permitted.append((make_number, f"{module}.scalar"))
     for name in _BUILTINS:
-        for module in (
-            "builtins",
-            "__builtin__",
-        ):  # pickles of protocol 2 have Python 2's name
-            permitted.append((getattr(builtins, name), f"{module}.{name}"))
+        builtin = getattr(builtins, name)
+        permitted.append((builtin, f"builtins.{name}"))
+        permitted.append((builtin, f"__builtin__.{name}"))  # in pickles of protocol 2
     torch.serialization.add_safe_globals(permitted)
 
 
@@ -48,9 +46,8 @@ def _number_type(code: str, *_: Any) -> np.dtype[Any]:
     """Return a new ``numpy.dtype``, to which the pickle then gives its byte order."""
     dtype = np.dtype(code, False, True)
     if dtype.kind not in "biufc":
-        raise pickle.UnpicklingError(
-            f"GLOBAL numpy.dtype({code!r}) is no type of numbers"
-        )
+        problem = f"GLOBAL numpy.dtype({code!r}) is no type of numbers"
+        raise pickle.UnpicklingError(problem)
     return dtype
 
 

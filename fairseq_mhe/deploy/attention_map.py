@@ -118,10 +118,8 @@ def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
 def draw(attention: AttentionMap, title: str, output: Path) -> None:
     """Draw a panel for each layer (a row) and head, in the format of ``output``'s suffix."""
     rows, columns = len(attention.layers), len(attention.layers[0])
-    width, height = (
-        min(LONGEST, max(SHORTEST, TOKEN * len(tokens)))
-        for tokens in (attention.keys, attention.queries)
-    )
+    width = min(LONGEST, max(SHORTEST, TOKEN * len(attention.keys)))
+    height = min(LONGEST, max(SHORTEST, TOKEN * len(attention.queries)))
     size = (columns * width + MARGIN, rows * height + MARGIN)
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)

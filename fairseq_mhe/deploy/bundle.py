@@ -42,10 +42,8 @@ def open_bundle(folder: Path) -> Bundle:
     listed = check_sums(folder)
     # Bundles of fairseq-mhe 0.3 have no number of files.
     if listed != config.get("files", listed):
-        problem = (
-            f"{folder / SUMS} lists {listed} files of {config['files']}, so it is cut"
-        )
-        raise UserError(f"{problem}: get the bundle again")
+        problem = f"{folder / SUMS} lists {listed} files of {config['files']}"
+        raise UserError(f"{problem}, so it is cut: get the bundle again")
     text = TextProcessing.read(config["text"], folder)
     source, target = config["positions"]
     decoding = Decoding(**config["decoding"])

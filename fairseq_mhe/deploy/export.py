@@ -67,9 +67,8 @@ def export(
     example = example.replace("PACKAGES", packages_for(format, text))
     write_text(folder / "example.py", example)
     write_text(folder / "README.md", card(trained, format, data_name, licence))
-    config["files"] = (
-        len(list(folder.iterdir())) + 1
-    )  # so that a cut SHA256SUMS is noticed
+    files = [*folder.iterdir(), folder / CONFIG]
+    config["files"] = len(files)  # so that a cut SHA256SUMS is noticed
     write_json(folder / CONFIG, config)
     write_sums(folder)
 
@@ -77,9 +76,8 @@ def export(
 def packages_for(format: str, text: TextProcessing) -> str:
     """Return what ``pip install`` needs for example.py of a bundle with such a text."""
     if format == "fairseq":
-        return (
-            "'PATH/TO/fairseq-mhe[fairseq]'  # PATH/TO/fairseq-mhe: a copy of its source"
-        )
+        copy = "PATH/TO/fairseq-mhe"
+        return f"'{copy}[fairseq]'  # {copy}: a copy of its source"
     packages = ["transformers", "torch"]
     if format == "ctranslate2":
         learner = "subword-nmt" if text.subword == "bpe" else "sentencepiece"
@@ -96,20 +94,12 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     corpus = trained.data.manifest.get("source", {}).get("corpus")
     licence = licence or ("" if data_name else _LICENCES.get(corpus, ""))
     limits = _LIMITS.get(format, "")
-    made_by, scores = provenance(source.state).get("made_by"), []
+    made_by = provenance(source.state).get("made_by")
+    scores: list[str] = []
     if run:  # --updates or a recipe may have changed the row's options
         options = shlex.join(as_words(run.settings["options"]))
         made_by = f"`fairseq-train DATA/bin --user-dir {user_dir().name} {options}`"
-        path = run.folder / "test/scores.json"
-        try:
-            if path.is_file():
-                scores = [
-                    f"- test: {line}" for line in described(read_scores(path.parent))
-                ]
-        except (
-            UserError
-        ) as error:  # an older version made them, or the texts have changed
-            say(f"the model card leaves the scores out: {error}")
+        scores = _scores(run.folder / "test")
     facts = {
         **trained.text.stored,  # the card names source_lang and target_lang
         "packages": packages_for(format, trained.text),
@@ -131,6 +121,17 @@ def card(trained: Trained, format: str, data_name: str, licence: str) -> str:
     }
     known = {name: value or "not known" for name, value in facts.items()}
     return Template((_HERE / "card.md").read_text("utf-8")).substitute(known) + limits
+
+
+def _scores(folder: Path) -> list[str]:
+    """Return the card's lines about the scores of the test set, if there are any."""
+    if not (folder / "scores.json").is_file():
+        return []
+    try:
+        return [f"- test: {line}" for line in described(read_scores(folder))]
+    except UserError as error:  # an older version made them, or the texts have changed
+        say(f"the model card leaves the scores out: {error}")
+        return []
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -51,7 +51,9 @@ def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
     config = config.checked()
     files = config.files()
     options = {
-        name: getattr(config, name) for name in ("vocab_size", "max_tokens", "max_ratio")
+        "vocab_size": config.vocab_size,
+        "max_tokens": config.max_tokens,
+        "max_ratio": config.max_ratio,
     }
     facts = {
         "text_spec": config.processing.stored,
@@ -59,9 +61,8 @@ def prepare(config: PrepareConfig, source: Facts | None = None) -> Path:
         "source": source or {},
     }
     with open_manifest(config.out, PARALLEL, facts, config.workers) as manifest:
-        counts = manifest.run(
-            "clean", _made_from(config, files), partial(_clean, config, files)
-        )
+        action = partial(_clean, config, files)
+        counts = manifest.run("clean", _made_from(config, files), action)
         make_subwords(manifest, config, pair_texts(config.langs, config.model_folder))
         lines = {split: count["kept"] for split, count in counts.items()}
         manifest.complete(lines=lines)
@@ -121,11 +122,9 @@ def _clean(config: PrepareConfig, files: dict[str, Corpora], work: Path) -> Coun
 @contextmanager
 def _opened_files(work: Path, config: PrepareConfig) -> Iterator[Write]:
     """Open the files of all splits, and give the block the function that writes to them."""
-    # Column `side` is for people (raw/), `side + 2` for the model, which may read raw/, too.
-    columns = {}
-    for side in (0, 1):
-        columns["raw", side] = side
-        columns[config.model_folder, side] = side + 2
+    # Columns 0 and 1 are for people (raw/), 2 and 3 for the model, which may read raw/, too.
+    model = config.model_folder
+    columns = {("raw", 0): 0, ("raw", 1): 1, (model, 0): 2, (model, 1): 3}
     with ExitStack() as stack:
         streams = {}
         for folder, side in columns:
@@ -137,9 +136,8 @@ def _opened_files(work: Path, config: PrepareConfig) -> Iterator[Write]:
 
         def write(split: str, rows: list[Row]) -> None:
             for (folder, side), column in columns.items():
-                streams[split, folder, side].writelines(
-                    f"{row[column]}\n" for row in rows
-                )
+                lines = [f"{row[column]}\n" for row in rows]
+                streams[split, folder, side].writelines(lines)
 
         yield write
 

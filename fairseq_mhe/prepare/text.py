@@ -151,10 +151,10 @@ def read_pairs(
         if source is None or target is None:
             long, short = (first, other) if target is None else (other, first)
             rest = sum(1 for side in (lines, other_lines) for _ in side)
-            problem = (
-                f"{long} has {number + rest:,} lines, {short.name} has {number - 1:,}"
+            counts = f"{number + rest:,} lines, {short.name} has {number - 1:,}"
+            raise UserError(
+                f"{long} has {counts}: the sides must be aligned line by line"
             )
-            raise UserError(f"{problem}: the sides must be aligned line by line")
         yield source, target
 
 

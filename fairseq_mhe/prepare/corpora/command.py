@@ -38,9 +38,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     for name, options in CORPORA.items():
         help_ = options.__doc__ or ""
         if name in SUITES:
-            help_ = (
-                f"Prepare a task of {SUITES[name]}, in the subwords of a language model."
-            )
+            suite = SUITES[name]
+            help_ = f"Prepare a task of {suite}, in the subwords of a language model."
         command = commands.add_parser(name, help=help_, description=help_)
         add_options(command, options)
         if name in SUITES:
