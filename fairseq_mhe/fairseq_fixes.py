@@ -30,8 +30,6 @@ from fairseq_mhe.models.optimizer import FP16Optimizer
 from fairseq_mhe.safe_loading import evaluate_literals_only
 
 _Function = Callable[..., Any]
-#: For each function to replace: its module or class, its name, and its replacement.
-_REPLACEMENTS: list[tuple[Any, str, _Function]] = []
 
 
 @functools.cache  # a second call does nothing
@@ -47,26 +45,25 @@ def apply() -> None:
     vars(np).setdefault("compat", SimpleNamespace(long=int))
     evaluate_literals_only()
     optim.FP16Optimizer = FP16Optimizer  # the Trainer looks the class up here
-    for owner, name, replacement in _REPLACEMENTS:
-        setattr(owner, name, _wrapped(getattr(owner, name), replacement))
+    _replace(options, "parse_args_and_arch", _parse)
+    _replace(data_utils, "load_indexed_dataset", _name_damaged_data)
+    _replace(Dictionary, "add_from_file", _name_damaged_data)
+    _replace(data_utils, "batch_by_size", _keep_the_last_batch)
+    _replace(FairseqTask, "get_batch_iterator", _know_the_epoch)
+    _replace(checkpoint_utils, "save_checkpoint", _save_interval)
+    _replace(Trainer, "state_dict", _save_float32)
+    _replace(Trainer, "load_checkpoint", _load_float32)
 
 
-def _wrapped(original: _Function, replacement: _Function) -> _Function:
+def _replace(owner: Any, name: str, replacement: _Function) -> None:
+    """Replace a function of a module or class; ``replacement`` gets the original first."""
+    original = getattr(owner, name)
+
     @functools.wraps(original)
     def replaced(*args: Any, **kwargs: Any) -> Any:
         return replacement(original, *args, **kwargs)
 
-    return replaced
-
-
-def _replaces(owner: Any, name: str) -> Callable[[_Function], _Function]:
-    """Let `apply` replace ``owner.name``; the decorated function gets the original first."""
-
-    def decorate(replacement: _Function) -> _Function:
-        _REPLACEMENTS.append((owner, name, replacement))
-        return replacement
-
-    return decorate
+    setattr(owner, name, replaced)
 
 
 def _not_about_biases(record: logging.LogRecord) -> bool:
@@ -74,7 +71,6 @@ def _not_about_biases(record: logging.LogRecord) -> bool:
     return not re.fullmatch("detected shared parameter: .*bias", record.getMessage())
 
 
-@_replaces(options, "parse_args_and_arch")
 def _parse(
     parse: Any, parser: Any, input_args: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
@@ -102,8 +98,6 @@ def _parse(
     return parsed
 
 
-@_replaces(data_utils, "load_indexed_dataset")
-@_replaces(Dictionary, "add_from_file")
 def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
     """Report data or a dictionary that cannot be read, in one line with its path."""
     path = next((word for word in args if isinstance(word, str)), None)
@@ -118,7 +112,6 @@ def _name_damaged_data(read: Any, *args: Any, **kwargs: Any) -> Any:
     return data
 
 
-@_replaces(data_utils, "batch_by_size")
 def _keep_the_last_batch(
     batch_by_size: Any, indices: Any, *args: Any, **kwargs: Any
 ) -> Any:
@@ -133,7 +126,6 @@ def _keep_the_last_batch(
     return [*batches, indices[kept:]] if kept < len(indices) else batches
 
 
-@_replaces(FairseqTask, "get_batch_iterator")
 def _know_the_epoch(build: Any, task: Any, dataset: Any, *args: Any, **kw: Any) -> Any:
     """Batch a resumed training's data as in epoch 1, and let every epoch mask other words.
 
@@ -152,7 +144,6 @@ def _know_the_epoch(build: Any, task: Any, dataset: Any, *args: Any, **kw: Any) 
     return batches
 
 
-@_replaces(checkpoint_utils, "save_checkpoint")
 def _save_interval(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any) -> Any:
     """Write the checkpoint of --save-interval-updates even if the update ends an epoch.
 
@@ -174,7 +165,6 @@ def _save_interval(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, loss: Any)
     return save(cfg, trainer, epoch_itr, loss)
 
 
-@_replaces(Trainer, "state_dict")
 def _save_float32(as_state: Any, trainer: Trainer) -> dict[str, Any]:
     """Save the optimizer's float32 weights under ``--bf16`` and ``--fp16``, and `_patience`.
 
@@ -195,7 +185,6 @@ def _patience() -> dict[str, Any]:
     return vars(getattr(train, "should_stop_early", _patience))
 
 
-@_replaces(Trainer, "load_checkpoint")
 def _load_float32(load: Any, trainer: Any, path: str, *args: Any, **kw: Any) -> Any:
     """Resume from what `_save_float32` saved."""
     extra_state = load(trainer, path, *args, **kw)
