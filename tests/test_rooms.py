@@ -25,6 +25,7 @@ HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 LATE = {
     "fairseq_mhe.checkpoints.checkpoint",  # fairseq
     "fairseq_mhe.convert.shared_heads",  # ctranslate2
+    "fairseq_mhe.deploy.tokenizer_json",  # tokenizers
     "fairseq_mhe.deploy.trained",  # fairseq
     "fairseq_mhe.models.build",  # fairseq
 }

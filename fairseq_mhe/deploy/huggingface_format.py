@@ -13,9 +13,7 @@ from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, write_json, yaml_beside
-from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import WEIGHTS, Trained
 
 _NEVER = -1e9  # as the bias of a logit it excludes a token, in every number format
@@ -24,7 +22,8 @@ _CONSTANTS = yaml_beside(__file__, "huggingface.yaml")
 
 def write(trained: Trained, folder: Path) -> None:
     """Write all files of the format; raises UserError if no class can hold the model."""
-    require("tokenizers")
+    from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
+
     _check(trained)
     folder.mkdir()
     dictionary = trained.task.source_dictionary
@@ -95,7 +94,7 @@ def _config(trained: Trained, vocabulary: int) -> Json:
     }
 
 
-def _generation(trained: Trained, ids: dict[str, int]) -> Json:
+def _generation(trained: Trained, ids: Json) -> Json:
     """Return generation_config.json. As it has no ``max_len_a``, the positions limit the length."""
     decoding = trained.decoding
     longest = trained.positions[1] - 1

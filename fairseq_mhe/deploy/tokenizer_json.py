@@ -3,18 +3,19 @@
 Moses' tokeniser stays outside: example.py of a bundle calls sacremoses around the tokenizer.json.
 """
 
-from typing import Any
-
 import sentencepiece
 from fairseq.data import Dictionary
 from subword_nmt import apply_bpe
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE, Unigram
+from tokenizers.processors import TemplateProcessing
 
 from fairseq_mhe.prepare.subword import END_OF_WORD, NOT_LAST, WORD_START
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
-#: A tokenizers.Tokenizer (an optional package), and each token's row in fairseq's dictionary. None:
-#: the dictionary lacks the token, so in a sentence it is <unk>, and no translation has it.
-TokenizerRows = tuple[Any, list[int | None]]
+#: A tokenizer, and each token's row in fairseq's dictionary. None: the dictionary lacks the token.
+#: Then it is <unk> in a sentence, and no translation has it.
+TokenizerRows = tuple[Tokenizer, list[int | None]]
 _CONTROL = "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]"
 _SPACES = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u2581]+"
 #: A capital sigma that ends a word. The marks in the class may stand between letters of a word.
@@ -25,9 +26,6 @@ _UNKNOWN = "\x00"
 
 def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
     """Make the tokenizer of a model with one dictionary."""
-    from tokenizers import AddedToken
-    from tokenizers.processors import TemplateProcessing
-
     make = _bpe if text.subword == "bpe" else _sentencepiece
     tokenizer, rows = make(text, dictionary)
     tokenizer.normalizer = _normalizer(text.lowercase)
@@ -43,12 +41,10 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> TokenizerRow
     return tokenizer, rows
 
 
-def _normalizer(lowercase: bool) -> Any:
+def _normalizer(lowercase: bool) -> normalizers.Normalizer:
     """Return the steps of `normalise`, then lower case."""
-    from tokenizers import Regex, normalizers
-
     rules = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
-    steps: list[Any] = [normalizers.NFC()]
+    steps: list[normalizers.Normalizer] = [normalizers.NFC()]
     steps += [normalizers.Replace(Regex(pattern), to) for pattern, to in rules]
     if lowercase:  # Lowercase alone makes every capital sigma a σ
         steps.append(normalizers.Replace(Regex(_LAST_SIGMA), "ς"))
@@ -56,19 +52,14 @@ def _normalizer(lowercase: bool) -> Any:
     return normalizers.Sequence(steps)
 
 
-def _decoder(*join_subwords: Any) -> Any:
+def _decoder(*join_subwords: decoders.Decoder) -> decoders.Decoder:
     """Return a decoder that runs ``join_subwords``, and then strips the line."""
-    from tokenizers import Regex, decoders
-
     strip = decoders.Replace(Regex("^ +| +$"), "")
     return decoders.Sequence([*join_subwords, decoders.Fuse(), strip])
 
 
 def _bpe(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
     """Make a tokenizer of subword-nmt's merges, with fairseq's ids; other tokens come after."""
-    from tokenizers import Tokenizer, decoders, pre_tokenizers
-    from tokenizers.models import BPE
-
     with text.model.path.open(encoding="utf-8") as codes:
         ranks = apply_bpe.BPE(codes).bpe_codes
     merges = sorted(ranks, key=ranks.get)
@@ -93,9 +84,6 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
 
 def _sentencepiece(text: TextProcessing, dictionary: Dictionary) -> TokenizerRows:
     """Make a tokenizer of SentencePiece's pieces, with its ids; other words come after."""
-    from tokenizers import Tokenizer, decoders, pre_tokenizers
-    from tokenizers.models import Unigram
-
     processor = sentencepiece.SentencePieceProcessor(model_file=str(text.model.path))
     piece_ids = list(range(len(processor)))
     pieces = processor.id_to_piece(piece_ids)
