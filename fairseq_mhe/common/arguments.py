@@ -39,17 +39,7 @@ class Parser(ArgumentParser):
             # They may stand anywhere, where argparse would take them for other arguments.
             overrides = list(filter(_OVERRIDE.match, words))
             words = [word for word in words if not _OVERRIDE.match(word)]
-        known = self._option_string_actions
-        for word in words:
-            is_option = _OPTION.match(word)
-            # After the name of a subcommand, the subcommand's own parser checks the options.
-            if word == "--" or (self._subparsers and not is_option):
-                break
-            name = word.partition("=")[0]
-            if is_option and not any(option.startswith(name) for option in known):
-                similar = difflib.get_close_matches(name, known, 1, 0.75)
-                advice = f"; did you mean {similar[0]}?" if similar else ""
-                self.error(f"unrecognized arguments: {name}{advice}")
+        self._refuse_unknown_options(words)
         namespace, rest = super().parse_known_args(words, namespace)
         if rest and not hasattr(namespace, "files"):
             self.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -58,6 +48,19 @@ class Parser(ArgumentParser):
         if overrides:
             namespace.overrides = overrides
         return namespace, []
+
+    def _refuse_unknown_options(self, words: Sequence[str]) -> None:
+        known = self._option_string_actions
+        for word in words:
+            is_option = _OPTION.match(word)
+            # After the name of a subcommand, the subcommand's own parser checks the options.
+            if word == "--" or (self._subparsers and not is_option):
+                return
+            name = word.partition("=")[0]
+            if is_option and not any(option.startswith(name) for option in known):
+                similar = difflib.get_close_matches(name, known, 1, 0.75)
+                advice = f"; did you mean {similar[0]}?" if similar else ""
+                self.error(f"unrecognized arguments: {name}{advice}")
 
     def error(self, message: str) -> NoReturn:
         super().error(one_line(message))
