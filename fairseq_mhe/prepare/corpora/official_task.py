@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from fairseq_mhe.common.archives import extract
@@ -36,27 +37,30 @@ class OfficialTask(Downloads):
 
     def obtain(self, task: Task) -> Path:
         """Download a task's official files, return their folder; raises UserError as `unpack`."""
-
-        def unpack(paths: list[Path], work: Path) -> None:
-            if task.name == "mrpc":
-                # The second file lists the pairs of identifiers of GLUE's dev set.
-                header, *rows = read_lines(paths[0])
-                dev_pairs = list(read_lines(paths[1]))
-                dev = []
-                for row in rows:
-                    _, first, second, *_ = row.split("\t")
-                    if f"{first}\t{second}" in dev_pairs:
-                        dev.append(row)
-                train = [row for row in rows if row not in dev]
-                write_lines(work / "train.tsv", [header, *train])
-                write_lines(work / "dev.tsv", [header, *dev])
-            elif task.suite == "squad":
-                for path in paths:
-                    shutil.copy(path, work)
-            else:
-                splits = ("train", *task.scored)
-                names = [f"{task.folder}/{split}{task.suffix}" for split in splits]
-                extract(paths[0], work, names)
-
-        self.unpack(task.files, unpack)
+        self.unpack(task.files, partial(_unpack, task))
         return self.original
+
+
+def _unpack(task: Task, paths: list[Path], work: Path) -> None:
+    if task.name == "mrpc":
+        _write_mrpc(*paths, work)
+    elif task.suite == "squad":
+        for path in paths:
+            shutil.copy(path, work)
+    else:
+        splits = ("train", *task.scored)
+        names = [f"{task.folder}/{split}{task.suffix}" for split in splits]
+        extract(paths[0], work, names)
+
+
+def _write_mrpc(table: Path, identifiers: Path, work: Path) -> None:
+    """Write MRPC's train and dev sets; ``identifiers``: the pairs of GLUE's dev set."""
+    dev_pairs = set(read_lines(identifiers))
+    header, *rows = read_lines(table)
+    sets: dict[str, list[str]] = {"train": [header], "dev": [header]}
+    for row in rows:
+        _, first, second, *_ = row.split("\t")
+        name = "dev" if f"{first}\t{second}" in dev_pairs else "train"
+        sets[name].append(row)
+    for name, lines in sets.items():
+        write_lines(work / f"{name}.tsv", lines)
