@@ -43,7 +43,7 @@ class OfficialTask(Downloads):
 
 def _unpack(task: Task, paths: list[Path], work: Path) -> None:
     if task.name == "mrpc":
-        _write_mrpc(*paths, work)
+        _write_mrpc(paths[0], paths[1], work)
     elif task.suite == "squad":
         for path in paths:
             shutil.copy(path, work)
