@@ -1,7 +1,6 @@
 """Reads a checkpoint's file and checks it; all our code reads checkpoints through it."""
 
 import argparse
-import functools
 import pickle
 import warnings
 import zipfile
@@ -29,8 +28,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             # Only the zip format, torch's default since 1.6, can be mapped into memory.
             zipped = zipfile.is_zipfile(path)
             if zipped:
-                status = path.stat()
-                _check_crc(path, status.st_size, status.st_mtime_ns)
+                _check_crc(path)
             state = torch.load(path, "cpu", weights_only=True, mmap=zipped)
         model_options(state)  # fails if there is no dictionary of options
         for weight in state["model"].values():
@@ -44,8 +42,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return state
 
 
-@functools.lru_cache(maxsize=64)  # size and mtime_ns: a changed file is checked again
-def _check_crc(path: Path, size: int, mtime_ns: int) -> None:
+def _check_crc(path: Path) -> None:
     """Raise UserError if a checksum is wrong, which torch ignores; takes 0.1 s for 250 MB."""
     with zipfile.ZipFile(path) as archive:
         member = archive.testzip()
