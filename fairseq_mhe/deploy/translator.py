@@ -185,11 +185,14 @@ class Translator:
             return [], ""
         if not sentences and len(subwords) <= self._longest:
             return [subwords], self._problem_of_sentences(line)
-        language, text = self.languages[0], normalise(line)
+        language = self.languages[0]
+        texts = [normalise(line)]
+        if sentences:
+            texts = long_lines.sentences(texts[0], language)
         parts: Sentences = []
         problem = ""
-        for sentence in long_lines.sentences(text, language) if sentences else [text]:
-            pieces, sentence_cut = long_lines.cut(sentence, language, self._fits)
+        for text in texts:
+            pieces, sentence_cut = long_lines.cut(text, language, self._fits)
             parts += self._segment(pieces)
             if sentence_cut:
                 problem = "a sentence is too long and was cut"
