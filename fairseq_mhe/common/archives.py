@@ -36,16 +36,14 @@ def extract(archive: Path, folder: Path, names: Collection[str] = ()) -> None:
             _unpack_tar(archive, folder, names)
     except RuntimeError as error:
         # zipfile's: encrypted, or a compression that it does not know
-        raise UserError(
-            f"{archive} cannot be unpacked: {error}; unpack it first"
-        ) from error
+        problem = f"{archive} cannot be unpacked: {error}"
+        raise UserError(f"{problem}; unpack it first") from error
     except _DAMAGED as error:
         if getattr(error, "errno", None):
             raise  # of the disk
         problem = f"{archive} is damaged or no archive: {error}"
-        raise UserError(
-            f"{problem}; delete it to download it again, or use another"
-        ) from error
+        advice = "delete it to download it again, or use another"
+        raise UserError(f"{problem}; {advice}") from error
     missing = sorted(name for name in names if not (folder / name).is_file())
     if missing:
         lacking = " and no ".join(missing)
@@ -66,9 +64,8 @@ def _unpack_tar(archive: Path, folder: Path, names: Collection[str]) -> None:
                 with (folder / path).open("wb") as output:
                     shutil.copyfileobj(content, output)
             elif not names and not member.isdir():
-                raise UserError(
-                    f"{archive}: its member {path} is a link or no regular file"
-                )
+                problem = "is a link or no regular file"
+                raise UserError(f"{archive}: its member {path} {problem}")
         # Read to the end of the file, where gzip stores the checksum of the whole.
         while packed.fileobj and packed.fileobj.read(1 << 20):
             pass

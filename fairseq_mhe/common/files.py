@@ -188,10 +188,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
             problem = f"another fairseq-mhe is at work in {folder}"
             raise UserError(f"{problem}: wait for its end, or stop it") from error
         except OSError as error:  # as on some network file systems
-            advice = "choose a folder on another file system"
-            raise UserError(
-                f"cannot lock {folder}: {reason_of(error)}; {advice}"
-            ) from error
+            problem = f"cannot lock {folder}: {reason_of(error)}"
+            raise UserError(f"{problem}; choose one on another file system") from error
         for work in folder.glob(f"{WORK_PREFIX}*"):
             shutil.rmtree(work, ignore_errors=True)
         yield

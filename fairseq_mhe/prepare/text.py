@@ -152,9 +152,8 @@ def read_pairs(
             long, short = (first, other) if target is None else (other, first)
             rest = sum(1 for side in (lines, other_lines) for _ in side)
             counts = f"{number + rest:,} lines, {short.name} has {number - 1:,}"
-            raise UserError(
-                f"{long} has {counts}: the sides must be aligned line by line"
-            )
+            advice = "the sides must be aligned line by line"
+            raise UserError(f"{long} has {counts}: {advice}")
         yield source, target
 
 

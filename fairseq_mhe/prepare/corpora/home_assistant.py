@@ -45,10 +45,8 @@ class HomeAssistant(PairCorpus):
             held_out = limit and limit // _HELD_OUT_PART
             for path in (train, valid, test):
                 count = limit if path == train else held_out
-                pairs = [
-                    "\t".join(pair) for split, _, *pair in rows if split == path.stem
-                ]
-                write_lines(path, pairs[:count])
+                lines = ["\t".join(row[2:]) for row in rows if row[0] == path.stem]
+                write_lines(path, lines[:count])
             texts = replace(self, train=(train,), valid=valid, test=test)
             return prepare(texts, {"corpus": "home-assistant"})
 
