@@ -41,9 +41,10 @@ def variant_rows(
 
     - ``variant``, ``attention`` (place -> kind)
     - ``loss``, ``loss_deviation`` (over seeds), ``loss_of_seeds``; None if a model was not trained
-    - ``compared_with``: the reference; absent in its own row, as the next two
-    - ``variants_compared``: how many variants are compared with that reference
-    - ``loss_difference``, ``loss_low``, ``loss_high``, ``loss_p``: as `Difference`
+    - ``compared_with``: the reference; absent in its own row, as the next ones
+    - ``variants_compared``: how many trained variants are compared with that reference, and
+      ``loss_difference``, ``loss_low``, ``loss_high``, ``loss_p``: as `Difference`; absent if this
+      variant or its reference was not trained
     """
     samples = {name: cell.sample() for name, cell in cells.items()}
     by_name = {}
@@ -65,11 +66,12 @@ def variant_rows(
         ]
         for row in others:
             row["compared_with"] = reference
-            row["variants_compared"] = len(others)
-        trained = [row for row in others if row["loss"] is not None]
+        control = by_name[reference]["loss_of_seeds"]
+        trained = [row for row in others if row["loss_of_seeds"] and control]
         losses = [row["loss_of_seeds"] for row in trained]
-        differences = dunnett(losses, by_name[reference]["loss_of_seeds"])
+        differences = dunnett(losses, control) if trained else []
         for row, difference in zip(trained, differences, strict=True):
+            row["variants_compared"] = len(trained)
             for field, value in asdict(difference).items():
                 row[f"loss_{field}"] = value
     return list(by_name.values())
@@ -104,7 +106,7 @@ def notes_on_statistics(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     several = any(len(row["seeds"]) > 1 for row in rows)
     compared_with: dict[str, int] = {}
     for row in rows:
-        if "compared_with" in row:
+        if "variants_compared" in row:
             compared_with[row["compared_with"]] = row["variants_compared"]
     notes = []
     if several:

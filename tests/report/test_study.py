@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import mean
 
 import pytest
@@ -86,3 +87,20 @@ def test_each_variant_may_have_another_reference(cells: dict[str, Cell]) -> None
     assert rows["sha"]["loss_difference"] == pytest.approx(expected)
     assert rows["sha"]["variants_compared"] == 1
     assert "compared_with" not in rows["mhe_mul"]
+
+
+def test_a_variant_without_training_has_no_part_in_dunnetts_test(cells: dict[str, Cell]) -> None:
+    """A converted model has BLEU, but no loss; it may also be what others are compared with."""
+    first = cells["sha"].results[0]
+    untrained = replace(first, values={**first.values, "valid_loss": None})
+    start = Cell("tiny", "start", (untrained,))
+    references = {**dict.fromkeys([*cells, "start"], "mha"), "sha": "start"}
+    rows = {row["variant"]: row for row in variant_rows({**cells, "start": start}, references)}
+    assert rows["start"]["compared_with"] == "mha"
+    (alone,) = dunnett([LOSSES["mhe_mul"]], LOSSES["mha"])
+    assert (rows["mhe_mul"]["loss_p"], rows["mhe_mul"]["variants_compared"]) == (alone.p, 1)
+    assert "loss_p" not in rows["start"] | rows["sha"]
+    assert rows["sha"]["prr"] is not None
+    notes = " ".join(notes_on_statistics(list(rows.values())))
+    assert "Dunnett's test with mha, for 1 variants" in notes
+    assert "with start" not in notes
