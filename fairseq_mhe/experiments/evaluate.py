@@ -11,8 +11,9 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.families import LANGUAGE_ARCHS, ROBERTA
-from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.prepare.task_folder import open_task
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.prepare.manifest import TEXT
+from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.language_table import perplexity_of
 from fairseq_mhe.runs import devices, finetuning, scoring, task_scores
@@ -116,22 +117,35 @@ def print_scores(job: Job, subset: str) -> None:
 
 
 def evaluate_language_model(job: Job, moved: Path | None, device: DeviceOptions) -> None:
-    """Write scores.json of a language model's job that has none: its loss, or a task's metrics."""
+    """Write scores.json of a language model's job that has none: its loss, or a task's metrics.
+
+    Raises UserError if the job is not trained, or its data have changed.
+    """
     if not is_trained(job):
         advice = "give its training command again to finish it"
         raise UserError(f"{job.folder} is not trained to its end: {advice}")
+    data = _data_of(job, moved or job.input_path("data"))
     if job.scores.exists():
         return
-    folder = moved or job.input_path("data")
     gpu = devices.on_gpu(device)
     with lock_folder(job.folder):
-        if "task" in job.settings:
-            scores = task_scores.score_task(job, open_task(folder), gpu)
+        if isinstance(data, TaskFolder):
+            scores = task_scores.score_task(job, data, gpu)
         else:
-            scores = validation_loss(job.last, folder / "bin", gpu)
+            scores = validation_loss(job.last, data.binary, gpu)
         if LANGUAGE_ARCHS[job.training.options["arch"]] is ROBERTA:
             scores["model"] = finetuning.describe(job.last)  # read by plan_finetuning
         write_json(job.scores, scores)
+
+
+def _data_of(job: Job, folder: Path) -> DataFolder:
+    """Open the text or task of a language model's job; UserError if ``folder`` holds another."""
+    data = open_task(folder) if "task" in job.settings else open_data(folder, TEXT)
+    if data.fingerprint != job.settings["data"]["fingerprint"]:
+        raise UserError(
+            f"{folder} is not the data of {job.folder}: give its path by --data"
+        )
+    return data
 
 
 def described(scores: dict) -> list[str]:

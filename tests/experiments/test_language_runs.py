@@ -133,6 +133,19 @@ def test_the_loss_equals_fairseqs_after_a_move_of_the_text(folder: Path, tmp_pat
     assert our_loss == pytest.approx(fairseqs_loss, abs=2e-3)
 
 
+def test_evaluate_refuses_a_text_that_the_model_was_not_trained_on(
+    folder: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """Else the loss that is printed, or stored, would be of another text."""
+    other = small_text(tmp_path, LINES[:200], "other", vocab_size=250, block=64)
+    unscored = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
+    (unscored / "scores.json").unlink()
+    for model in (folder / RUN, unscored):
+        assert cli.main(["evaluate", str(model), "--data", str(other), "--cpu"]) == 2
+        assert f"{other} is not the data of {model}" in capsys.readouterr().err
+    assert not (unscored / "scores.json").exists()
+
+
 def test_models_that_do_not_fit_are_refused(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     causal = tmp_path / "lm"
     (causal / "checkpoints").mkdir(parents=True)
