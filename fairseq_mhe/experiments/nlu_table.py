@@ -32,6 +32,7 @@ from fairseq_mhe.report.language_table import (
     task_blocks,
 )
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
+from fairseq_mhe.report.results import precisions
 from fairseq_mhe.report.table import Table, seed_words
 from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
 from fairseq_mhe.runs.grid import Grid
@@ -173,7 +174,7 @@ class LanguageGrid(Grid):
         if not finished:
             return False
         rows = [self._values(kind) for kind in finished]
-        notes = self._notes(finished[0])
+        notes = self._notes(finished)
         if unfinished := [kind for kind in self.kinds if kind not in finished]:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
         path = self.out / ("nlu-table.md" if self.tasks else "perplexity.md")
@@ -196,7 +197,8 @@ class LanguageGrid(Grid):
 
     def _values(self, kind: str) -> Json:
         """Return the values of a kind for `task_blocks`, or for `perplexity_block`."""
-        model = build_on_meta(self.recipe.training.options["arch"], kind)
+        options = {**self.recipe.training.options}
+        model = build_on_meta(options.pop("arch"), kind, **options)
         row = {"attention": kind, "attention_parameters": attention_parameters(model)}
         nats = [read_json(job.scores)["nats"] for job in self.pretrainings(kind)]
         if not self.tasks:
@@ -208,20 +210,23 @@ class LanguageGrid(Grid):
             scores[job.settings["task"]].append(score)
         return {**row, "scores": scores, "nats": nats[0]}
 
-    def _notes(self, kind: str) -> list[str]:
-        """Return notes on the numbers and on the training of ``kind``, which all kinds share."""
-        job = self.pretrainings(kind)[0]
-        training = job.training
+    def _notes(self, kinds: Sequence[str]) -> list[str]:
+        """Return notes on the numbers and on the training of the kinds in the table.
+
+        All follow one recipe, but on different machines its precision may differ.
+        """
+        jobs = [job for kind in kinds for job in self.pretrainings(kind)]
+        training = jobs[0].training
         subwords = training.options["tokens_per_sample"]
-        blocks = f"{training.batch_tokens:,} blocks of {subwords:,} subwords"
-        pretraining = f"{training.updates:,} updates of {blocks}, in {training.precision}"
-        versions = listed(job.config["versions"])
+        batches = f"{training.batch} (blocks of {subwords:,} subwords)"
+        pretraining = f"{training.updates:,} updates of {batches}, in {precisions(jobs)}"
+        versions = listed(jobs[0].config["versions"])
         if not self.tasks:
             return [f"Training: {self._seed_words}, {pretraining}.", f"{versions}."]
-        tuned = self.finetunings(kind)[0].training.precision
+        tuned = [job for kind in kinds for job in self.finetunings(kind)]
         return [
             f"Pre-training: {pretraining}; nats: validation loss per masked subword.",
-            f"Fine-tuning: {self._seed_words}, in {tuned}.",
+            f"Fine-tuning: {self._seed_words}, in {precisions(tuned)}.",
             f"{versions}.",
         ]
 

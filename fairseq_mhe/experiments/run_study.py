@@ -16,7 +16,7 @@ from fairseq_mhe.experiments.table import TranslationGrid, translation_fields
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.report import columns
 from fairseq_mhe.report.plots import plot_study, plot_study_costs
-from fairseq_mhe.report.results import Cell, check_scored_alike, read_result
+from fairseq_mhe.report.results import Cell, check_scored_alike, check_seeds, read_result
 from fairseq_mhe.report.study import notes_on_statistics, variant_rows
 from fairseq_mhe.report.table import Block, Table, filled, seed_words
 from fairseq_mhe.runs import devices
@@ -159,6 +159,8 @@ class StudyGrid(TranslationGrid):
         cells = self.cells()
         if not cells:
             return False
+        for cell in cells.values():
+            check_seeds(cell.results)
         check_scored_alike(list(cells.values()))
         variants = {variant.name: variant for variant in study.variants}
         rows = variant_rows(cells, {name: variants[name].reference for name in cells})

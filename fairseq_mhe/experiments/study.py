@@ -95,7 +95,7 @@ def read_study(path: Path) -> Study:
             path.stem,
             question=str(content.pop("question")),
             base=str(content.pop("base")),
-            seeds=[int(seed) for seed in content.pop("seeds")],
+            seeds=list(dict.fromkeys(map(int, content.pop("seeds")))),
             variants=[
                 _read_variant(str(name), options or {}, str(reference))
                 for name, options in variants.items()

@@ -104,15 +104,20 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     cells = []
     for (row, kind), results in groups.items():
         results.sort(key=lambda result: result.run.seed)
-        for one, other in pairwise(result.run for result in results):
-            names = ", ".join(differences(one, other))
-            if names or one.seed == other.seed:
-                both = f"{one.folder} and {other.folder} are both {row} {kind}"
-                problem = f"differ by {names}" if names else "have the same seed"
-                raise UserError(f"{both} but {problem}: leave one out")
+        check_seeds(results)
         cells.append(Cell(row, kind, tuple(results)))
     check_scored_alike(cells)
     return cells
+
+
+def check_seeds(results: Sequence[Result]) -> None:
+    """Raise UserError if the runs of a cell, in the order of their seeds, differ by more."""
+    for one, other in pairwise(result.run for result in results):
+        names = ", ".join(differences(one, other))
+        if names or one.seed == other.seed:
+            both = f"{one.folder} and {other.folder} are both {one.row} {one.kind}"
+            problem = f"differ by {names}" if names else "have the same seed"
+            raise UserError(f"{both} but {problem}: leave one out")
 
 
 def _settings_of(run: Job) -> dict[str, Any]:
@@ -142,6 +147,17 @@ def check_scored_alike(cells: Sequence[Cell]) -> None:
         if result.tokeniser != first.tokeniser:
             advice = "score both with the same --bleu-tokenizer (fairseq-mhe evaluate)"
             raise UserError(f"{both} with different BLEU tokenizers: {advice}")
+
+
+def precisions(jobs: Sequence[Job]) -> str:
+    """Return the precision in which all jobs were trained, or which jobs in which precision."""
+    names_of: dict[str, list[str]] = {}
+    for job in jobs:
+        names_of.setdefault(job.training.precision, []).append(job.name)
+    if len(names_of) == 1:
+        return next(iter(names_of))
+    parts = [f"{precision} ({', '.join(names)})" for precision, names in names_of.items()]
+    return " and ".join(parts)
 
 
 def label(cell: Cell, cells: Sequence[Cell]) -> str:

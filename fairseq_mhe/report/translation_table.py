@@ -17,6 +17,7 @@ from fairseq_mhe.report.results import (
     differences,
     gather,
     label,
+    precisions,
     summarise,
 )
 from fairseq_mhe.report.significance import too_weak
@@ -184,9 +185,9 @@ def _notes_on_training(cells: Sequence[Cell]) -> list[str]:
     """Return notes on how the models were trained and on differences that hinder a comparison."""
     notes = []
     results = [result for cell in cells for result in cell.results]
-    precisions = {result.run.training.precision for result in results}
-    if precisions != {"float32"} and len(precisions) == 1:
-        notes.append(f"Trained in {precisions.pop()}.")
+    trained_in = precisions([result.run for result in results])
+    if trained_in != "float32":
+        notes.append(f"Trained in {trained_in}.")
     rows: dict[str, list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: cell.kind != BASELINE):
         rows.setdefault(cell.row, []).append(cell)

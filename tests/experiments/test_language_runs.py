@@ -237,7 +237,7 @@ def test_nlu_table_uses_finished_runs(folder: Path, capsys: Capture) -> None:
     nats = read(folder / RUN / "scores.json")["nats"]
     assert re.search(rf"mhe_mul .*\| +{nats:.3f} \| +{score:.2f} \|.*\| +- \| +- \|", printed)
     assert re.search(rf"always the commonest label +\|.* {100 * 18 / 35:.2f} \|", printed)
-    assert "3 updates of 4 blocks of 64 subwords" in printed
+    assert "3 updates of 4 examples (blocks of 64 subwords)" in printed
     assert read(folder / "nlu-table.json") == {"mhe_mul": {"sst2": [score]}}
 
 
@@ -307,20 +307,27 @@ def test_collaborative_nlu_refuses_a_task_that_was_prepared_anew(
 
 
 def test_the_causal_table_has_perplexity(folder: Path, tmp_path: Path, capsys: Capture) -> None:
-    words = [*BLOCKS, "--updates", "2", "--seeds", "2", "--cpu"]
-    line = ["nlu-table", "transformer_lm_mhe_tiny", *words, "--precision", "bf16"]
-    line += ["--kinds", "mhe_mul", "--out", str(tmp_path), "--data", str(folder / "text")]
+    """Its parameters and cache are those of the trained model, which an option made smaller."""
+    words = [*BLOCKS, "model.decoder_layers=3", "--updates", "2", "--seeds", "2", "--cpu"]
+    words += ["--out", str(tmp_path), "--data", str(folder / "text")]
+    of_all = ["nlu-table", "transformer_lm_mhe_tiny", *words]
+    line = [*of_all, "--precision", "bf16", "--kinds", "mhe_mul"]
     assert cli.main(line) == 0
     printed = capsys.readouterr().out
     run = tmp_path / "transformer_lm_mhe_tiny-mhe_mul-seed2"
     nats = read(run / "scores.json")["nats"]
-    # Of 4 layers a key and a value of one head, 32 wide, in float32.
-    row = rf"\| mhe_mul +\| +[0-9,]+ \| +{4 * 2 * 32 * 4:,} \| +{nats:.4f} \| "
+    # Of 3 layers a key and a value of one head, 32 wide, in float32.
+    parameters = 3 * (3 * 128 * 32 + 3 * 4 * 32 + 128 * 128)
+    row = rf"\| mhe_mul +\| +{parameters:,} \| +{3 * 2 * 32 * 4:,} \| +{nats:.4f} \| "
     assert re.search(row, printed)
     before = (tmp_path / "perplexity.md").read_text()
     assert cli.main([*line, "--finished-only"]) == 0
     assert capsys.readouterr().out == printed
     assert before in printed
+    copy_of_another_precision(run)
+    assert cli.main([*of_all, "--kinds", "mhe_mul,sha", "--finished-only"]) == 0
+    precisions = f"bf16 ({run.name}) and float32 ({run.name.replace('mhe_mul', 'sha')})"
+    assert f"subwords), in {precisions}.\n" in capsys.readouterr().out
     sst2 = ["--tasks", str(folder / "sst2")]
     assert cli.main([*line, *sst2]) == 2
     assert "leave --tasks" in capsys.readouterr().err
@@ -328,6 +335,16 @@ def test_the_causal_table_has_perplexity(folder: Path, tmp_path: Path, capsys: C
     for tasks, named in (([], "--tasks"), (sst2, "not in the subwords"), (sst2 * 2, "one task")):
         assert tabulate(tmp_path, other, *tasks) == 2
         assert named in capsys.readouterr().err
+
+
+def copy_of_another_precision(run: Path) -> None:
+    """Copy a run of mhe_mul as if a machine without bf16 had trained sha."""
+    other = shutil.copytree(run, run.with_name(run.name.replace("mhe_mul", "sha")))
+    config = read(other / "config.json")
+    config["settings"]["attention"] = {"decoder": "sha"}
+    config["settings"]["options"]["attention"] = "sha"
+    del config["settings"]["options"]["bf16"]
+    write_json(other / "config.json", config)
 
 
 def test_slurm_jobs_train_the_unfinished_kinds(

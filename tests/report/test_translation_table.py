@@ -241,4 +241,8 @@ def test_notes_say_where_runs_differ(make_run: MakeRun, tmp_path: Path) -> None:
     ):
         assert fact in text
     assert "mha 1, 2; mhe_mul 1" in written(mha, make_run("mha", 4, seed=2), mhe), "seeds"
-    assert "Other settings" not in written(mha, make_run("mha", 3, row="base")), "another row"
+    base = make_run("mha", 3, row="base")
+    change(base.folder / "config.json", "settings", "options", "bf16", to=True)
+    text = written(mha, base)
+    assert "Other settings" not in text, "another row"
+    assert "Trained in float32 (tiny-mha-seed1) and bf16 (base-mha-seed1)." in text

@@ -100,6 +100,22 @@ def test_finished_runs_of_run_table_are_not_trained_again(
     assert [path.name for path in remaining] == ["checkpoint_last.pt"], "room for other variants"
 
 
+def test_seeds_of_different_precision_have_no_mean(
+    references: Path, words: Words, tmp_path: Path, refused: Refused
+) -> None:
+    """With --precision auto a run that was copied from another machine keeps its precision."""
+    first = references / "tiny-mha-seed1"
+    second = shutil.copytree(first, references / "tiny-mha-seed2")
+    config = json.loads((second / "config.json").read_text())
+    config["settings"]["seed"] = 2
+    config["settings"]["options"] |= {"seed": 2, "bf16": True}
+    (second / "config.json").write_text(json.dumps(config))
+    study = write_study(tmp_path / "mine.yaml", {})
+    line = words(study, references, "--finished-only", "--seeds", "1,2", "--precision", "auto")
+    assert f"{first} and {second} are both tiny mha but differ by bf16" in refused(*line)
+    assert not (references / "mine.md").exists()
+
+
 def test_converted_models_are_scored_untrained_and_after_further_training(
     references: Path, words: Words, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -157,6 +173,10 @@ def test_slurm_jobs_train_the_variants_that_start_from_one_model(
     assert not (out / "mine.md").exists()
     assert cli.main([*line, "--slurm-dry-run"]) == 0
     assert "1 of 3 models" in capsys.readouterr().out
+
+
+def test_a_seed_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    assert read_study(write_study(tmp_path / "mine.yaml", {}, seeds=[1, 2, 1])).seeds == [1, 2]
 
 
 def test_a_share_of_a_training_shortens_warm_up_and_intervals() -> None:
