@@ -220,14 +220,18 @@ class LanguageGrid(Grid):
         subwords = training.options["tokens_per_sample"]
         batches = f"{training.batch} (blocks of {subwords:,} subwords)"
         pretraining = f"{training.updates:,} updates of {batches}, in {precisions(jobs)}"
-        versions = listed(jobs[0].config["versions"])
-        if not self.tasks:
-            return [f"Training: {self._seed_words}, {pretraining}.", f"{versions}."]
         tuned = [job for kind in kinds for job in self.finetunings(kind)]
+        versions = [listed(job.config["versions"]) for job in [*jobs, *tuned]]
+        different_versions = " or ".join(dict.fromkeys(versions))
+        if not self.tasks:
+            return [
+                f"Training: {self._seed_words}, {pretraining}.",
+                f"{different_versions}.",
+            ]
         return [
             f"Pre-training: {pretraining}; nats: validation loss per masked subword.",
             f"Fine-tuning: {self._seed_words}, in {precisions(tuned)}.",
-            f"{versions}.",
+            f"{different_versions}.",
         ]
 
     @property

@@ -2,7 +2,7 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,13 @@ from fairseq_mhe.experiments.table import TranslationGrid, translation_fields
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.report import columns
 from fairseq_mhe.report.plots import plot_study, plot_study_costs
-from fairseq_mhe.report.results import Cell, check_scored_alike, check_seeds, read_result
+from fairseq_mhe.report.results import (
+    Cell,
+    check_scored_alike,
+    check_seeds,
+    precisions,
+    read_result,
+)
 from fairseq_mhe.report.study import notes_on_statistics, variant_rows
 from fairseq_mhe.report.table import Block, Table, filled, seed_words
 from fairseq_mhe.runs import devices
@@ -188,7 +194,9 @@ class StudyGrid(TranslationGrid):
 
     def _notes(self, cells: Mapping[str, Cell]) -> list[str]:
         """Return notes on the scores and on the training."""
-        first = next(iter(cells.values())).results[0]
+        results = [result for cell in cells.values() for result in cell.results]
+        jobs = [result.run for result in results]
+        first = results[0]
         signature = first.scores["bleu"]["signature"]
         training = self.recipe.training
         seeds = seed_words(self.study.seeds).capitalize()
@@ -197,17 +205,13 @@ class StudyGrid(TranslationGrid):
             f"per subword. {seeds}.",
             f"Except for what a variant's name says, all follow the recipe of {self.recipe.row}: "
             f"{training.updates:,} updates of {training.batch}.",
-            f"Trained on {_machines(cells)}.",
+            f"Trained on {_machines(jobs)}, in {precisions(jobs)}.",
         ]
 
 
-def _machines(cells: Mapping[str, Cell]) -> str:
-    """Return the machines and precisions of all trainings; runs may have been copied together."""
-    machines = set()
-    for cell in cells.values():
-        for result in cell.results:
-            facts = result.run.config["trained_on"].values()
-            machines.add(", ".join([*facts, result.run.training.precision]))
+def _machines(jobs: Sequence[Job]) -> str:
+    """Return the machines of all trainings; runs may have been copied together."""
+    machines = {", ".join(job.config["trained_on"].values()) for job in jobs}
     return "; ".join(sorted(machines))
 
 

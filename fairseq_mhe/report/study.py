@@ -122,6 +122,7 @@ def notes_on_statistics(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     else:
         notes.append(
             "One training each: no p of the loss. PRR: BLEU in percent of the reference's, with "
-            "its 95% interval over sentences alone, which does not cover other seeds."
+            "its 95% interval over sentences alone, which does not cover other seeds; ±: half such "
+            "an interval of BLEU."
         )
     return notes
