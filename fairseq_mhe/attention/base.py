@@ -26,7 +26,7 @@ class Attention(nn.Module):
     Hk and Hv divide H; head i reads key head i // (H / Hk) and value head i // (H / Hv).
 
     A kind creates its parameters in :meth:`build`. It overrides :meth:`queries`,
-    :meth:`keys_values` or :meth:`merge` if plain projections (:meth:`project`) are not enough.
+    :meth:`keys_values` or :meth:`merge` if plain projections are not enough.
 
     Args:
         embed_dim, num_heads: C and H.
@@ -45,6 +45,9 @@ class Attention(nn.Module):
     #: True if plain_heads is linear in the parameters: then the mean of folds is the fold of the
     #: mean.
     linear_heads = True
+    #: Whether all heads share one query; whether they share one key and one value.
+    one_query = False
+    one_key_value = False
     #: Whether keys and values are the same tensor, cached once.
     keys_are_values = False
     #: Initial scale of the input projections (see `gain`); None: fairseq's, which depends on width.
@@ -79,7 +82,9 @@ class Attention(nn.Module):
         self.dropout = dropout
         self.dropout_in_inference = False
         self.embed_dim = embed_dim
-        self.num_heads = self.query_heads = self.kv_heads = num_heads
+        self.num_heads = num_heads
+        self.query_heads = 1 if self.one_query else num_heads
+        self.kv_heads = 1 if self.one_key_value else num_heads
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         if self.keys_are_values and self.kdim != self.vdim:
@@ -90,14 +95,18 @@ class Attention(nn.Module):
         if num_heads % self.kv_heads:
             sizes = f"kv_heads {self.kv_heads} does not divide num_heads {num_heads}"
             raise ValueError(f"{sizes}: choose a divisor")
+        self.all_heads_dim = num_heads * self.head_dim  # n d
         self.scaling = self.head_dim**-0.5
         self.build()
 
     # Hooks that a kind overrides.
 
     def build(self) -> None:
-        """Create the parameters; by default one projection for each head, named as in fairseq."""
-        self.project(self.query_heads, kv_heads=self.kv_heads)
+        """Create the parameters; by default plain projections, named as in fairseq."""
+        self.k_proj = self.input_linear(self.kdim, self.kv_heads * self.head_dim)
+        self.v_proj = self.input_linear(self.vdim, self.kv_heads * self.head_dim)
+        self.q_proj = self.input_linear(self.embed_dim, self.query_heads * self.head_dim)
+        self.out_proj = self.output_linear()
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, H or 1, T, dk)."""
@@ -129,15 +138,6 @@ class Attention(nn.Module):
         return PlainHeads.of_projections(self)
 
     # Parts for the hooks.
-
-    def project(self, query_heads: int, kv_heads: int) -> None:
-        """Create fairseq's four projections for these numbers of query and key/value heads."""
-        self.query_heads = query_heads
-        self.kv_heads = kv_heads
-        self.k_proj = self.input_linear(self.kdim, kv_heads * self.head_dim)
-        self.v_proj = self.input_linear(self.vdim, kv_heads * self.head_dim)
-        self.q_proj = self.input_linear(self.embed_dim, query_heads * self.head_dim)
-        self.out_proj = self.output_linear()
 
     def linear(
         self, in_features: int, out_features: int, gain: float = 1.0, bias: bool = True
@@ -171,8 +171,7 @@ class Attention(nn.Module):
         self, in_features: int | None = None, gain: float = 1.0
     ) -> nn.Linear:
         """Return W_O, from n d or ``in_features`` to C numbers; its bias starts at 0."""
-        width = in_features or self.num_heads * self.head_dim
-        layer = self.linear(width, self.embed_dim, gain)
+        layer = self.linear(in_features or self.all_heads_dim, self.embed_dim, gain)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
         return layer

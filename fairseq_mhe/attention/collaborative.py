@@ -21,7 +21,7 @@ from torch.nn.functional import pad
 
 from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.equations import Result, affine, average, heads_of
+from fairseq_mhe.attention.equations import Result, affine, average, heads_of, scores_of
 from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
 
 
@@ -92,13 +92,10 @@ class CollaborativeAttention(Attention):
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
         """Equation 7 with mixed keys, plus the content term of section 3.3."""
         queries, keys = affine(self.q_proj, x), affine(self.k_proj, y)  # (T or S, B, D)
-        scores = []
-        for i, mixing in enumerate(self.mixing):
-            score = torch.einsum("tbd,sbd->bts", queries, keys * mixing)
-            score = score / self.head_dim**0.5
-            if self.content_proj is not None:  # its weight contains the scale already
-                content = affine(self.content_proj, y)[:, :, i]  # (S, B)
-                score = score + content.t().unsqueeze(1)
-            scores.append(score)
+        mixed = [keys * mixing for mixing in self.mixing]
+        scores = scores_of([queries], mixed, self.head_dim)
+        if self.content_proj is not None:  # its weight contains the scale already
+            content = affine(self.content_proj, y).permute(2, 1, 0)  # (n, B, S)
+            scores = [score + content[i].unsqueeze(1) for i, score in enumerate(scores)]
         heads, weights = average(scores, heads_of(self.v_proj, y, self.num_heads), mask)
         return affine(self.out_proj, heads), weights

@@ -24,6 +24,7 @@ from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.filters import TAPS, filtered
 from fairseq_mhe.attention.fused import Attended, attend_scores, scores_of
 from fairseq_mhe.attention.options import shared_init
+from fairseq_mhe.attention.products import product
 
 
 class MHAConv(Attention):
@@ -59,11 +60,11 @@ class MHAConv(Attention):
     ) -> Attended:
         """Attend with filtered queries: score s is the sum of part j's score of key s - j."""
         parts = scores_of(query * self.taps, key, self.scaling)  # (N, n, 3, S)
-        scores = parts[:, :, :1]
+        scores = parts[:, :, :1]  # (N, n, 1, S)
         for j in range(1, TAPS):
             shifted = pad(parts[:, :, j : j + 1], (j, 0))[..., : key.size(2)]
             scores = scores + shifted
-        return attend_scores(scores, value, **options)  # of (N, n, 1, S)
+        return attend_scores(scores, lambda weights: product(weights, value), **options)
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> equations.Result:
         queries = equations.heads_of(self.q_proj, x, self.query_heads)
@@ -79,15 +80,10 @@ class MHEConv(MHAConv):
     """All heads share one query, key and value projection, and differ only in their filters."""
 
     OPTIONS = (*Attention.OPTIONS, shared_init("head"))
-
-    def build(self) -> None:
-        self.query_heads = self.kv_heads = 1
-        super().build()
+    one_query = one_key_value = True
 
 
 class MQAConv(MHAConv):
     """Every head has its own queries and its own filter; all heads read one key and value head."""
 
-    def build(self) -> None:
-        self.kv_heads = 1
-        super().build()
+    one_key_value = True

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import equations
 from fairseq_mhe.attention.base import Attention, split_heads
+from fairseq_mhe.attention.equations import Result, attend_heads, heads_of
 from fairseq_mhe.attention.few_shapes import linear
 from fairseq_mhe.attention.filters import TAPS, filtered
 
@@ -36,7 +36,7 @@ class DepthwiseConvAttention(Attention):
 
     def first_taps(self) -> nn.Parameter:
         """Return initial taps, (3, n d)."""
-        taps = torch.empty(TAPS, self.num_heads * self.head_dim)
+        taps = torch.empty(TAPS, self.all_heads_dim)
         return nn.Parameter(taps.copy_(torch.tensor([1 / 2, 1 / 6, 1 / 6]).unsqueeze(1)))
 
     def queries(self, x: Tensor) -> Tensor:
@@ -76,13 +76,8 @@ class DepthwiseConvAttention(Attention):
             keys, values = keys[:, :, earlier:], values[:, :, earlier:]
         return queries[:, :, earlier:], keys, values
 
-    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> equations.Result:
-        def heads_of(inputs: Tensor, layer: nn.Linear, taps: Tensor) -> Any:
-            result = equations.filtered(inputs @ layer.weight.t(), taps)
-            result = result if layer.bias is None else result + layer.bias
-            return result.chunk(self.num_heads, dim=-1)
-
-        queries = heads_of(x, self.q_proj, self.q_taps)
-        keys = heads_of(y, self.k_proj, self.k_taps)
-        values = heads_of(y, self.v_proj, self.v_taps)
-        return equations.attend_heads(queries, keys, values, mask, self.out_proj)
+    def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
+        queries = heads_of(self.q_proj, x, self.num_heads, self.q_taps)
+        keys = heads_of(self.k_proj, y, self.num_heads, self.k_taps)
+        values = heads_of(self.v_proj, y, self.num_heads, self.v_taps)
+        return attend_heads(queries, keys, values, mask, self.out_proj)

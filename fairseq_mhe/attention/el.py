@@ -21,7 +21,7 @@ class ELAttention(Attention):
     shared_projection_init = "packed"
 
     def build(self) -> None:
-        width = self.num_heads * self.head_dim
+        width = self.all_heads_dim
         if self.kdim != width:
             sizes = f"num_heads {self.num_heads} x head_dim {self.head_dim} = {width}"
             what = f"{sizes} must equal kdim {self.kdim}"

@@ -14,15 +14,19 @@ from torch import Tensor, nn
 Result = tuple[Tensor, Tensor]
 
 
-def affine(layer: nn.Linear, x: Tensor) -> Tensor:
-    """(T, B, in) -> (T, B, out): x W^T + b."""
+def affine(layer: nn.Linear, x: Tensor, taps: Tensor | None = None) -> Tensor:
+    """(T, B, in) -> (T, B, out): x W^T + b; x W^T is filtered by ``taps`` (J, out), if any."""
     product = x @ layer.weight.t()
+    if taps is not None:
+        product = filtered(product, taps)
     return product if layer.bias is None else product + layer.bias
 
 
-def heads_of(layer: nn.Linear, x: Tensor, heads: int) -> Sequence[Tensor]:
-    """(T, B, in) -> one (T, B, d) for each head."""
-    return affine(layer, x).chunk(heads, dim=-1)
+def heads_of(
+    layer: nn.Linear, x: Tensor, heads: int, taps: Tensor | None = None
+) -> Sequence[Tensor]:
+    """(T, B, in) -> one (T, B, d) for each head; ``taps`` (J, heads d) as in `affine`."""
+    return affine(layer, x, taps).chunk(heads, dim=-1)
 
 
 def filtered(x: Tensor, taps: Tensor) -> Tensor:
@@ -46,13 +50,21 @@ def attend_heads(
     ``queries``, ``keys`` and ``values``: one (T or S, B, d) for each head, or for each group of
     adjacent heads.
     """
+    scores = scores_of(queries, keys, queries[0].size(-1))
+    heads, weights = average(scores, values, mask)
+    return affine(output, heads), weights
+
+
+def scores_of(
+    queries: Sequence[Tensor], keys: Sequence[Tensor], width: int
+) -> list[Tensor]:
+    """Return Q_i K_i^T / sqrt(width), (B, T, S) for each head; arguments as `attend_heads`."""
     scores = []
     count = max(len(queries), len(keys))
     for i in range(count):
         q, k = queries[i * len(queries) // count], keys[i * len(keys) // count]
-        scores.append(torch.einsum("tbd,sbd->bts", q, k) / q.size(-1) ** 0.5)
-    heads, weights = average(scores, values, mask)
-    return affine(output, heads), weights
+        scores.append(torch.einsum("tbd,sbd->bts", q, k) / width**0.5)
+    return scores
 
 
 def average(

@@ -6,6 +6,7 @@ queries, S keys, and R = N / B * H / Hk * T query vectors that read the same key
 
 import math
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -60,9 +61,12 @@ def attend(
     few = few_shapes.compiles_each_shape(query) and len(query) == len(key)
     if few and dropout == 0 and not need_weights:
         return Attended(few_shapes.attend(query, key, value, scale=scale, **masks))
-    scores = scores_of(query, key, scale)
     return attend_scores(
-        scores, value, need_weights=need_weights, dropout=dropout, **masks
+        scores_of(query, key, scale),
+        lambda weights: product(weights, value),
+        need_weights=need_weights,
+        dropout=dropout,
+        **masks,
     )
 
 
@@ -73,26 +77,21 @@ def scores_of(query: Tensor, key: Tensor, scale: float) -> Tensor:
 
 
 def attend_scores(
-    scores: Tensor, value: Tensor, *, need_weights: bool = False, **options: Any
-) -> Attended:
-    """Return softmax(scores + mask) V of each head: (N, H, T, S), (B, Hv, S, dv) -> `Attended`.
-
-    ``options``: masks and dropout as in `weights_of`.
-    """
-    weights, dropped = weights_of(scores, **options)
-    return Attended(product(dropped, value), weights if need_weights else None)
-
-
-def weights_of(
     scores: Tensor,
+    average: Callable[[Tensor], Tensor],
     *,
     key_padding_mask: Tensor | None = None,
     attn_mask: Mask | None = None,
     dropout: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """Return softmax(scores + mask), (N, H, T, S), before and after dropout."""
+    need_weights: bool = False,
+) -> Attended:
+    """Return ``average`` of softmax(scores + mask) after dropout; scores: (N, H, T, S).
+
+    ``average``: turns weights (N, H, T, S) into heads (N, H, T, dv).
+    """
     weights = softmax(hide(scores, key_padding_mask, attn_mask))
-    return weights, drop(weights, dropout) if dropout else weights
+    heads = average(drop(weights, dropout) if dropout else weights)
+    return Attended(heads, weights if need_weights else None)
 
 
 def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:

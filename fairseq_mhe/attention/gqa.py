@@ -37,7 +37,5 @@ class MultiQueryAttention(GroupedQueryAttention):
     """Every head has its own queries; all heads read one key head and one value head."""
 
     OPTIONS = Attention.OPTIONS
+    one_key_value = True
     plain_heads = Attention.plain_heads
-
-    def build(self) -> None:
-        self.project(self.num_heads, kv_heads=1)

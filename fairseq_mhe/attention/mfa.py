@@ -28,15 +28,16 @@ class FactorizedQueryAttention(Attention):
         "its queries are normalised, which no projection does"
     )
     linear_heads = False
+    one_key_value = True
     query_rank: int  # r
     query_norm: str
 
     def build(self) -> None:
         if self.query_norm == "none":
             self.not_foldable_because = None
-        self.project(self.num_heads, kv_heads=1)
+        super().build()
         self.q_down_proj = self.input_linear(self.embed_dim, self.query_rank)  # A
-        self.q_proj = self.linear(self.query_rank, self.num_heads * self.head_dim)  # B
+        self.q_proj = self.linear(self.query_rank, self.all_heads_dim)  # B
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, d): norm(X A) B_i."""

@@ -27,10 +27,11 @@ class _HeadEmbeddingAttention(Attention):
     """All heads share one query, key and value projection; each head has three embeddings."""
 
     OPTIONS = (*Attention.OPTIONS, options.shared_init("packed"), options.EMBEDDING_STD)
+    one_query = one_key_value = True
     head_embedding_std: float
 
     def build(self) -> None:
-        self.project(1, kv_heads=1)
+        super().build()
         shape, std = (self.num_heads, self.head_dim), self.head_embedding_std
         self.query_embedding = self.normal(*shape, std=std)  # (n, d), e^Q
         self.key_embedding = self.normal(*shape, std=std)  # (n, d), e^K
@@ -74,14 +75,11 @@ class MHEMul(_HeadEmbeddingAttention):
     def plain_heads(self) -> PlainHeads:
         """W_Q takes both factors of the scores, W_O takes the factor of the value."""
         heads = PlainHeads.of_projections(self)
-        embeddings = self.query_embedding, self.key_embedding, self.value_embedding
-        query, key, value = (self.psi(1, e) for e in embeddings)
-        return replace(
-            heads,
-            query_factors=query * key,  # (n, d)
-            query_bias=heads.query_bias * query * key,  # (n, d)
-            output=heads.output * value.unsqueeze(1),  # (n, C, d)
-        )
+        factors = self.psi(self.psi(1, self.query_embedding), self.key_embedding)
+        bias = heads.query_bias * factors  # (n, d)
+        value = self.psi(1, self.value_embedding).unsqueeze(1)  # (n, 1, d)
+        output = heads.output * value  # (n, C, d)
+        return replace(heads, query_factors=factors, query_bias=bias, output=output)
 
 
 class MHEAdd(_HeadEmbeddingAttention):

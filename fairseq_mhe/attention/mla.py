@@ -34,7 +34,7 @@ class LatentAttention(Attention):
     latent_dim: int
 
     def build(self) -> None:
-        width = self.num_heads * self.head_dim
+        width = self.all_heads_dim
         self.down_proj = self.input_linear(self.kdim, self.latent_dim)  # (r, kdim), W_D
         self.k_up_proj = self.linear(self.latent_dim, width, bias=False)  # (n d, r), W_UK
         self.v_up_proj = self.linear(self.latent_dim, width, bias=False)  # (n d, r), W_UV

@@ -18,10 +18,8 @@ from fairseq_mhe.attention.plain_heads import PlainHeads
 class SingleHeadAttention(Attention):
     """One head; the sum of W_O's n blocks replaces n copies of the head."""
 
+    one_query = one_key_value = True
     shared_projection_init = "packed"
-
-    def build(self) -> None:
-        self.project(1, kv_heads=1)
 
     def merge(self, heads: Tensor) -> Tensor:
         """(B, 1, T, d) -> (T, B, C)."""

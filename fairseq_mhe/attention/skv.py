@@ -28,7 +28,7 @@ class SharedKeyValueAttention(Attention):
 
     def build(self) -> None:
         self.kv_proj = self.input_linear(self.kdim, self.kv_heads * self.head_dim)
-        self.q_proj = self.input_linear(self.embed_dim, self.num_heads * self.head_dim)
+        self.q_proj = self.input_linear(self.embed_dim, self.all_heads_dim)
         self.out_proj = self.output_linear()
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

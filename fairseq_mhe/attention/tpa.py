@@ -15,18 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import options
-from fairseq_mhe.attention.base import Attention, split_heads
+from fairseq_mhe.attention.base import PACKED_GAIN, Attention, split_heads
 from fairseq_mhe.attention.equations import Result, affine, attend_heads, heads_of
-from fairseq_mhe.attention.fused import Attended, weights_of
+from fairseq_mhe.attention.fused import Attended, attend_scores
 
 
 class TensorProductAttention(Attention):
     """Heads weigh R shared keys and R shared values of each position by numbers of their own."""
 
     OPTIONS = (*Attention.OPTIONS, options.TPA_RANK)
-    not_foldable_because = (
-        "its keys and values are products of two projections of the input"
-    )
+    not_foldable_because = "its keys and values are products of two projections"
     shared_projection_init = "head"
     tpa_rank: int
 
@@ -36,8 +34,7 @@ class TensorProductAttention(Attention):
         self.k_head_proj = self.linear(self.kdim, numbers)  # a of the keys
         self.v_proj = self.input_linear(self.vdim, vectors)
         self.v_head_proj = self.linear(self.vdim, numbers)
-        width = self.num_heads * self.head_dim
-        self.q_proj = self.linear(self.embed_dim, width, 2**-0.5)
+        self.q_proj = self.linear(self.embed_dim, self.all_heads_dim, PACKED_GAIN)
         self.out_proj = self.output_linear()
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,24 +44,22 @@ class TensorProductAttention(Attention):
         return split_heads(keys, 1), split_heads(values, 1)
 
     def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *,
-        need_weights: bool = False,
-        **options: Any,
+        self, query: Tensor, key: Tensor, value: Tensor, **options: Any
     ) -> Attended:
         """Attend with queries (N, n, T, d) to keys and values (B, 1, S, R d + n R)."""
         query = query.unflatten(0, (len(key), -1))  # (B, N / B, n, T, d)
         vectors, numbers = self.factors(key)  # (B, R, S, d), (B, 1, n, 1, R, S)
         products = torch.einsum("bmntd,brsd->bmntrs", query, vectors) * numbers
         scores = products.sum(dim=4).flatten(0, 1) * (self.scaling / self.tpa_rank)
-        weights, dropped = weights_of(scores, **options)  # (N, n, T, S)
-        vectors, numbers = self.factors(value)
-        parts = dropped.unflatten(0, (len(key), -1)).unsqueeze(4) * numbers
-        heads = torch.einsum("bmntrs,brsd->bmntd", parts, vectors) / self.tpa_rank
-        return Attended(heads.flatten(0, 1), weights if need_weights else None)
+
+        def average(weights: Tensor) -> Tensor:
+            """(N, n, T, S) -> (N, n, T, d)."""
+            vectors, numbers = self.factors(value)
+            parts = weights.unflatten(0, (len(key), -1)).unsqueeze(4) * numbers
+            heads = torch.einsum("bmntrs,brsd->bmntd", parts, vectors) / self.tpa_rank
+            return heads.flatten(0, 1)
+
+        return attend_scores(scores, average, **options)
 
     def factors(self, cached: Tensor) -> tuple[Tensor, Tensor]:
         """(B, 1, S, R d + n R) -> vectors (B, R, S, d) and numbers (B, 1, n, 1, R, S)."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairseq_mhe.attention import options
 from fairseq_mhe.attention.base import Attention, join_heads, split_heads
-from fairseq_mhe.attention.equations import Result, affine, average
+from fairseq_mhe.attention.equations import Result, affine, average, scores_of
 from fairseq_mhe.attention.plain_heads import PlainHeads, Projection
 
 
@@ -28,6 +28,7 @@ class TuckerAttention(Attention):
 
     OPTIONS = (*Attention.OPTIONS, *options.TUCKER_RANKS)
     linear_heads = False
+    one_key_value = True
     shared_projection_init = "head"
     tucker_head_rank: int  # a
     tucker_query_rank: int  # b
@@ -35,7 +36,6 @@ class TuckerAttention(Attention):
 
     def build(self) -> None:
         a, b, c = self.tucker_head_rank, self.tucker_query_rank, self.tucker_key_rank
-        self.kv_heads = 1
         self.q_proj = self.input_linear(self.embed_dim, b)
         self.k_proj = self.input_linear(self.kdim, c)
         self.v_proj = self.input_linear(self.vdim, b)
@@ -74,13 +74,9 @@ class TuckerAttention(Attention):
         return PlainHeads.of(self, query, key, value, output)
 
     def equation(self, x: Tensor, y: Tensor, mask: Tensor) -> Result:
-        """All sums over the ranks written out."""
         q, k, v = affine(self.q_proj, x), affine(self.k_proj, y), affine(self.v_proj, y)
-        scores, outputs = [], []
-        for u, w in zip(self.score_weights, self.output_weights, strict=True):
-            score_matrix = torch.einsum("a,abc->bc", u, self.score_matrices)
-            score = torch.einsum("tbq,qk,sbk->bts", q, score_matrix, k)
-            scores.append(score / self.head_dim**0.5)
-            outputs.append(torch.einsum("a,abc->bc", w, self.output_matrices))
+        m = torch.tensordot(self.score_weights, self.score_matrices, 1)  # (n, b, c)
+        scores = scores_of([q @ m_i for m_i in m], [k], self.head_dim)
         heads, weights = average(scores, [v], mask)  # (T, B, n b)
-        return affine(self.out_proj, heads @ torch.cat(outputs)), weights
+        n = torch.tensordot(self.output_weights, self.output_matrices, 1)  # (n, b, c)
+        return affine(self.out_proj, heads @ n.flatten(0, 1)), weights
