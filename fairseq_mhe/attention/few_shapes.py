@@ -89,12 +89,9 @@ class _Attend(torch.autograd.Function):
         k = _padded(key, batch, keys)  # (B', Hk, S', dk)
         v = _padded(value, batch, keys)  # (B', Hv, S', dv)
         scores = product(q, k.transpose(2, 3)).float()  # (B', H, T', S')
-        if mask is None:
-            mask = scores.new_zeros(1, 1, 1, key.size(2))
-        mask = F.pad(mask, (0, keys - key.size(2)), value=float("-inf"))
-        missing_queries = queries - length if mask.size(2) > 1 else 0
-        missing_sentences = batch - sentences if len(mask) > 1 else 0
-        scores += F.pad(mask, (0, 0, 0, missing_queries, 0, 0, 0, missing_sentences))
+        if mask is not None:
+            scores[:sentences, :, :length, : key.size(2)] += mask
+        scores[..., key.size(2) :] = float("-inf")
         weights = scores.softmax(-1)
         rounded = weights.to(query.dtype)
         ctx.save_for_backward(q, k, v, weights, rounded)
