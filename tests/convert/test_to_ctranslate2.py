@@ -11,6 +11,7 @@ from typing import Any
 import ctranslate2
 import pytest
 import torch
+from ctranslate2.converters.fairseq import set_multi_head_attention
 from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
 from fairseq.modules import MultiheadAttention
 
@@ -18,7 +19,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.convert import to_ctranslate2
 from fairseq_mhe.convert.compare import open_material
-from fairseq_mhe.convert.shared_heads import set_shared_heads
+from fairseq_mhe.convert.shared_heads import share_heads
 from fairseq_mhe.deploy.ctranslate2_engine import exact_int8
 from tests.fixtures.checkpoints import save, trained
 from tests.fixtures.models import make_model
@@ -107,7 +108,8 @@ def test_heads_that_differ_in_one_number_are_not_shared(name: str) -> None:
             parameter.fill_(0.5)
         module.get_parameter(name)[3] += difference  # a row of the second head
         spec = MultiHeadAttentionSpec(self_attention=False)
-        set_shared_heads(spec, module)
+        set_multi_head_attention(spec, module)
+        share_heads(spec, 4)
         assert hasattr(spec, "num_heads_kv") == (difference == 0)
 
 
