@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fairseq_mhe.attention.masks import Mask, joined
 from fairseq_mhe.attention.products import product, sum_of_products
 
 #: What sizes are padded to: rows of linear layers; sentences, queries and keys of attention.
@@ -51,19 +50,12 @@ class Linear(nn.Linear):
 
 
 def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    scale: float,
-    key_padding_mask: Tensor | None,
-    attn_mask: Mask | None,
+    query: Tensor, key: Tensor, value: Tensor, *, scale: float, mask: Tensor | None
 ) -> Tensor:
     """Return softmax(Q K^T * scale + mask) V of each head, (B, H, T, dv).
 
-    Shapes: (B, H, T, dk), (B, Hk, S, dk), (B, Hv, S, dv); masks as in `attend_reference`.
+    Shapes: (B, H, T, dk), (B, Hk, S, dk), (B, Hv, S, dv); mask (B or 1, 1, T or 1, S) in float32.
     """
-    mask = joined(key_padding_mask, attn_mask, torch.float32)
     result: Tensor = _Attend.apply(query, key, value, mask, scale)
     return result
 
@@ -80,7 +72,7 @@ class _Attend(torch.autograd.Function):
         mask: Tensor | None,
         scale: float,
     ) -> Tensor:
-        """``mask``: None, or added to the scores, (B or 1, 1, T or 1, S)."""
+        """Arguments are those of `attend`."""
         sentences, _, length, _ = query.shape
         batch = _round_up(sentences, _SENTENCES)
         queries = _round_up(length, _QUERIES)

@@ -60,7 +60,8 @@ def attend(
         return Attended(heads[..., : value.size(3)])
     few = few_shapes.compiles_each_shape(query) and len(query) == len(key)
     if few and dropout == 0 and not need_weights:
-        return Attended(few_shapes.attend(query, key, value, scale=scale, **masks))
+        mask = joined(key_padding_mask, attn_mask, torch.float32)
+        return Attended(few_shapes.attend(query, key, value, scale=scale, mask=mask))
     return attend_scores(
         scores_of(query, key, scale),
         lambda weights: product(weights, value),
