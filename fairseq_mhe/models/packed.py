@@ -11,11 +11,12 @@ from torch.nn import functional as F
 from fairseq_mhe.attention.few_shapes import Linear
 from fairseq_mhe.common.cpu import has_fast_bf16
 
-#: Packing in float32 pays from this size of weight. (torch 2.13, one core of an AMD EPYC, 5 to 320
-#: rows: 512 x 192 runs 1.4 to 2.3 times as fast, 256 x 256 1 to 2 times; 512 x 64 at times 0.7.)
-WORTH_PACKING_EXACTLY = 512 * 192
-#: Weights of this size get the chosen precision; rounding smaller ones would save little time.
-WORTH_PACKING = 512 * 512
+#: Packing pays from this size of weight. (torch 2.13, one core of an AMD EPYC, 5 to 320 rows:
+#: with AVX-512 512 x 192 runs 1.4 to 2.3 times as fast in float32, 256 x 256 1 to 2 times, 512 x 64
+#: at times 0.7. With AVX2 512 x 192 runs 0.6 to 1 times as fast in float32, 0.8 to 1.4 in int8.)
+WORTH_PACKING = 512 * 192
+#: Weights of this size are rounded to bf16; smaller ones are packed in float32.
+WORTH_BF16 = 512 * 512
 #: Least width of `Bf16Logits`: below, finding the greatest logits takes longer than bf16 saves.
 WIDE_LOGITS = 512
 #: How many of a token's logits `Bf16Logits` computes in float32. Beam search continues a hypothesis
@@ -169,8 +170,6 @@ def bf16_available() -> bool:
 def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     """Replace linear layers with large weights by packed ones, which keep the parameters.
 
-    Middle-sized layers are packed in float32.
-
     ``precision``: float32 (changes nothing without oneDNN), bf16, int8, or auto: bf16 if the
     processor has instructions for it. Raises ValueError for others, or if bf16 or int8 cannot run.
     """
@@ -182,17 +181,19 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
         for name, child in parent.named_children():
             if type(child) not in (nn.Linear, Linear):
                 continue
-            size = child.weight.numel()
-            if size >= WORTH_PACKING:
-                chosen = layer_class
-                if layer_class is Bf16Linear and name == "fc1":
-                    chosen = Bf16Inner
-                elif layer_class is Bf16Linear and name == "output_projection":
-                    is_wide = child.in_features >= WIDE_LOGITS
-                    chosen = Bf16Logits if is_wide else PackedLinear
+            if child.weight.numel() >= WORTH_PACKING:
+                is_bf16 = layer_class is Bf16Linear
+                chosen = _bf16_class(name, child) if is_bf16 else layer_class
                 setattr(parent, name, chosen(child))
-            elif size >= WORTH_PACKING_EXACTLY and onednn.is_available():
-                setattr(parent, name, PackedLinear(child))
+
+
+def _bf16_class(name: str, layer: nn.Linear) -> type[PackedLinear]:
+    """Return the packed layer for a model's ``layer`` of this name if the precision is bf16."""
+    if layer.weight.numel() < WORTH_BF16:
+        return PackedLinear
+    if name == "output_projection":
+        return Bf16Logits if layer.in_features >= WIDE_LOGITS else PackedLinear
+    return Bf16Inner if name == "fc1" else Bf16Linear
 
 
 def _layer_class(weight: Tensor, precision: str) -> type[nn.Module] | None:

@@ -76,6 +76,7 @@ def test_the_greatest_logits_are_exact_in_bf16() -> None:
 @torch.no_grad()
 def test_auto_is_bf16_where_the_processor_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "WORTH_PACKING", 1)
+    monkeypatch.setattr(packed, "WORTH_BF16", 1)
     bf16 = {Bf16Inner, Bf16Linear}
     for flags, least_width, kinds in [
         ("avx512f", 1, {PackedLinear}),
@@ -89,6 +90,20 @@ def test_auto_is_bf16_where_the_processor_has_it(monkeypatch: pytest.MonkeyPatch
         model.make_generation_fast_()
         assert {type(part) for part in model.modules() if isinstance(part, nn.Linear)} == kinds
         torch.testing.assert_close(model(**batch)[0], expected, rtol=0.02, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("precision", "kind"),
+    [
+        ("float32", PackedLinear),
+        ("int8", Int8Linear),
+        pytest.param("bf16", PackedLinear, marks=NEEDS_BF16),
+    ],
+)
+def test_mhes_queries_keys_and_values_of_row_base_are_packed(precision: str, kind: Any) -> None:
+    model = nn.ModuleDict({"in_proj": nn.Linear(512, 3 * 64), "q_proj": nn.Linear(512, 64)})
+    packed.pack_linears(model, precision)
+    assert [type(layer) for layer in model.values()] == [kind, nn.Linear]
 
 
 def wide(**options: Any) -> nn.Module:
@@ -115,6 +130,7 @@ def test_a_packed_model_computes_the_same_and_can_be_copied(
     precision: str, attention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packed, "WORTH_PACKING", 1)
+    monkeypatch.setattr(packed, "WORTH_BF16", 1)
     model = make_model(attention=attention, generation_precision=precision)
     batch = make_batch()
     expected = model(**batch)[0]
