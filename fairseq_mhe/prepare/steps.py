@@ -115,14 +115,8 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
     """Run the step "binarise": from ``texts`` (fairseq's name -> file in subwords) to bin/."""
 
     def action(work: Path) -> Counts:
-        fairseq_mhe.register()
-        from fairseq.data import Dictionary
-
-        dictionary = Dictionary()
         train = [manifest.folder / text for text in _train_texts(texts.values())]
-        for word, count in subword.count_words(train, manifest.workers).items():
-            dictionary.add_symbol(word, count)
-        dictionary.finalize()
+        dictionary = _dictionary_of(train, manifest.workers)
         # The suffix of train.en-de.de is .de; the name train of running text has none.
         for suffix in {Path(name).suffix for name in texts}:
             dictionary.save(str(work / "bin" / f"dict{suffix}.txt"))
@@ -148,6 +142,18 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
     # The names depend on the direction of translation: the other one repeats this step.
     made_from = {"inputs": manifest.checksums(texts.values()), "names": list(texts)}
     manifest.run("binarise", made_from, action)
+
+
+def _dictionary_of(texts: Sequence[Path], workers: int) -> Dictionary:
+    """Return fairseq's dictionary of the words of texts."""
+    fairseq_mhe.register()
+    from fairseq.data import Dictionary
+
+    dictionary = Dictionary()
+    for word, count in subword.count_words(texts, workers).items():
+        dictionary.add_symbol(word, count)
+    dictionary.finalize()
+    return dictionary
 
 
 def _longest_line(text: Path, lengths: Sequence[int]) -> tuple[int, str]:
