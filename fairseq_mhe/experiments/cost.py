@@ -71,7 +71,8 @@ def _report(args: Namespace) -> Json:
     cache = cache_bytes(model)
     lengths = (args.source, args.target)
     return {
-        "row": row,
+        "model": args.model,
+        "row": row,  # of a trained model: the one with the fewest sizes that differ
         "attention": kinds,
         "source_tokens": args.source,
         "target_tokens": args.target,
@@ -149,7 +150,7 @@ def _cost_table(report: Json) -> str:
         f"with a beam of {report['beam']}.",
         "cross": f"Cross-attention caches {cache['per_source_token']:,} bytes a source token.",
     }
-    title = f"{report['row']} with a vocabulary of {report['vocabulary']:,}"
+    title = f"{report['model']} with a vocabulary of {report['vocabulary']:,}"
     of_parts = [note for part, note in notes.items() if part in names]
     table = Table(title, [Block(columns.COST, rows)], of_parts)
     return table.markdown().rstrip()

@@ -79,6 +79,8 @@ def test_the_cost_of_a_run_has_its_vocabulary_and_sizes(capsys: Capture) -> None
     words = (SMALL / "data/bin/dict.de.txt").read_text(encoding="utf-8").splitlines()
     assert counted["vocabulary"] == len(words) + 4  # and the special symbols
     assert set(counted["attention"].values()) == {"mhe_mul"}
+    # A row in the heading would be wrong for a model of other sizes.
+    assert printed(capsys, "cost", str(run)).startswith(f"# {run} with a vocabulary of ")
 
 
 def test_options_of_cost_reach_the_model(capsys: Capture) -> None:
