@@ -39,6 +39,10 @@ _REFUSED = {
     "max_update ends training": ("max_epoch", "stop_time_hours", "stop_min_lr"),
     "sharded checkpoints are not supported": ("checkpoint_suffix", "use_sharded_state"),
     "a run resumes from checkpoint_last.pt": ("no_save", "no_last_checkpoints"),
+    "a run resumes from checkpoint_last.pt (finetune_from_model starts from another model)": (
+        *("restore_file", "continue_once", "reset_optimizer", "reset_lr_scheduler"),
+        *("reset_dataloader", "reset_meters"),
+    ),
 }
 #: What OmegaConf, PyYAML and conversions raise for a file of another form.
 _WRONG_FORM = (

@@ -171,6 +171,9 @@ def test_a_users_recipe_may_hold_any_option_of_fairseq(tmp_path: Path) -> None:
         ("generation: {lenpen: .nan}", "lenpen"),
         ("generation: {max_len_a: 0, max_len_b: 0}", "max_len_b"),
         ("common: {seed: 1}", "seed"),
+        # fairseq trains from scratch if the file is missing, and repeats resets at each resume.
+        ("checkpoint: {restore_file: other.pt}", "finetune_from_model"),
+        ("checkpoint: {reset_optimizer: true}", "reset_optimizer"),
         ("checkpoint: {keep_intervals: 3}", "checkpoint.keep_intervals"),
         ("checkpoint: {max_tokens: 3}", "max_tokens"),  # a second group sets it
         ("dataset: {max_tokens: '${nothing}'}", "nothing"),
