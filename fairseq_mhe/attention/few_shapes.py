@@ -81,9 +81,11 @@ class _Attend(torch.autograd.Function):
         k = _padded(key, batch, keys)  # (B', Hk, S', dk)
         v = _padded(value, batch, keys)  # (B', Hv, S', dv)
         scores = product(q, k.transpose(2, 3)).float()  # (B', H, T', S')
-        if mask is not None:
-            scores[:sentences, :, :length, : key.size(2)] += mask
-        scores[..., key.size(2) :] = float("-inf")
+        if mask is None:
+            mask = scores.new_zeros(1, 1, 1, key.size(2))
+        # Padded queries and sentences may read padded keys: nobody reads what they compute.
+        mask = F.pad(mask, (0, keys - key.size(2)), value=float("-inf"))
+        scores[:sentences, :, :length] += mask
         weights = scores.softmax(-1)
         rounded = weights.to(query.dtype)
         ctx.save_for_backward(q, k, v, weights, rounded)

@@ -178,8 +178,6 @@ def _check_words(task: TranslationTask, data: DataFolder, source: Source) -> Non
                 f"{folder / name} is not there: make sure that {source.path} was trained on it"
             )
             return
-        if (folder / name).samefile(data.binary / name):
-            continue
         if Dictionary.load(str(folder / name)) != dictionary:
             raise UserError(
                 f"{data.folder} does not belong to {source.path}: its {name} is not that of the "
