@@ -56,7 +56,7 @@ def read_manifest(data: Path, form: str = "") -> dict[str, Any]:
 
 
 def _text_spec_of_0_3(manifest: Facts) -> Facts:
-    """Return the `TextSpec` of a folder of version 0.2 or 0.3, which stored it in two places."""
+    """Return the text_spec of a folder of version 0.2 or 0.3, which stored it in two places."""
     names = ("source_lang", "target_lang", "tokenizer", "subword")
     spec = {name: manifest[name] for name in names}
     for name in ("punctuation", "lowercase"):
