@@ -1,4 +1,4 @@
-"""The command ``fairseq-mhe`` itself: its imports, its overview, unknown options."""
+"""The command ``fairseq-mhe`` itself: its imports, its overview, run folders."""
 
 import json
 import re
@@ -44,17 +44,6 @@ def test_without_a_subcommand_it_lists_all_and_the_main_ones_first(
     listed = re.findall(r"^    ([a-z0-9-]+)", overview, re.MULTILINE)
     assert listed[:6] == ["quickstart", "prepare", "train", "run-table", "table", "translate"]
     assert listed == list(cli.SUBCOMMANDS)
-
-
-@pytest.mark.parametrize(("option", "near"), [("--jsn", "--json"), ("--nonsense", "")])
-def test_an_unknown_option_is_named_with_the_nearest_one(
-    option: str, near: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["cost", option])
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert option in error
-    assert error.endswith(f"did you mean {near}?" if near else option)
 
 
 def test_a_run_folder_stands_for_its_model_and_its_data(tmp_path: Path) -> None:

@@ -31,12 +31,15 @@ from tests.fixtures.small_runs import SMALL, run_of
 State = dict[str, Any]
 SIZES = [f"--{name.replace('_', '-')}={value}" for name, value in BOTH_SIDES.items() if value > 1]
 
+#: The model never predicts </s>, so that the limit of 200 words would take most of the time.
+BRIEF = '{"beam":2,"max_len_b":9}'
+
 
 def bleu_training(data: Path, folder: Path, updates: int) -> str:
     """Train with --eval-bleu, or resume, up to ``updates``; return what fairseq-train printed."""
     words = "--arch transformer_mhe_tiny --share-all-embeddings --optimizer adam --lr 0.001"
     words += " --user-dir fairseq_mhe --batch-size 20 --cpu --seed 1 --log-format simple"
-    words += " --eval-bleu --eval-bleu-args {} --best-checkpoint-metric bleu"
+    words += f" --eval-bleu --eval-bleu-args {BRIEF} --best-checkpoint-metric bleu"
     words += f" --maximize-best-checkpoint-metric --max-update {updates}"
     place = ["--save-dir", folder]
     done = fairseq("train", data, *words.split(), *SIZES, *place)
@@ -56,8 +59,8 @@ def test_a_training_with_eval_bleu_resumes_and_its_checkpoint_is_used(
     assert "@ 3 updates)" in bleu_training(data, folder, updates=4)
     assert inspect(last)["updates"] == 4
     average_checkpoints([last], tmp_path / "mean.pt")
-    for command in ("generate", "validate"):
-        words = ["--path", last, "--user-dir", "fairseq_mhe", "--cpu", "--batch-size", "60"]
+    for command, more in (("generate", ["--beam", "2", "--max-len-b", "9"]), ("validate", [])):
+        words = ["--path", last, "--user-dir", "fairseq_mhe", "--cpu", "--batch-size", "60", *more]
         overrides = ["--task", "translation", "--model-overrides", "{'dropout': 0.2}"]
         done = fairseq(command, data, *words, *overrides)
         assert done.returncode == 0, done.stderr

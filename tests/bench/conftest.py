@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fairseq_mhe.bench import meters, models
 from fairseq_mhe.bench import run as command
 from fairseq_mhe.bench.benchmark import Benchmark
 from fairseq_mhe.bench.variants import Variant
@@ -47,6 +48,8 @@ def inline_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(command, "ProcessPoolExecutor", InlinePool)
     monkeypatch.setattr(command, "end_with_parent", lambda: None)
     monkeypatch.setattr(Variant, "begin", lambda self: None)  # sets variables of the process
+    monkeypatch.setattr(meters, "_CPU_SIDE", 64)  # a larger product in bf16 may take seconds
+    monkeypatch.setattr(models, "_PAIRS", 200)  # enough for tests, not for similar lengths
     # Each measurement collects garbage first; frozen, the tests' own objects are not searched.
     gc.freeze()
     yield

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from fairseq_mhe.bench.generation import CTranslate2Benchmark, GenerationBenchmark
+from fairseq_mhe.bench.generation import CTranslate2Benchmark, GenerationBenchmark, shapes
 from fairseq_mhe.bench.variants import Variant
 from tests.bench.conftest import OURS, STOCK, small
 
@@ -48,3 +48,13 @@ def test_ctranslate2_translates_whole_sentences_to_the_given_length() -> None:
     facts = benchmark.facts()
     assert facts["units"] == 3
     assert facts["weight_bytes"] > 0
+
+
+def test_sentences_of_news_are_sorted_into_batches() -> None:
+    options = small(GenerationBenchmark, sentences=9, beams=[1], batch_sizes=[2])
+    (cell,) = GenerationBenchmark.cells(options)
+    batches = shapes(cell)
+    counts, lengths = zip(*batches, strict=True)
+    assert (sum(counts), max(counts)) == (9, 2)
+    assert sorted(lengths, reverse=True) == list(lengths)
+    assert 4 <= min(lengths) < max(lengths) <= 120

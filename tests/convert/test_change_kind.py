@@ -17,7 +17,7 @@ from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.convert.change_kind import TARGETS, convert
 from fairseq_mhe.convert.compare import open_material
 from tests.fixtures.checkpoints import fold_source, save, trained
-from tests.fixtures.models import logits, make_model, same_hypotheses
+from tests.fixtures.models import logits, same_hypotheses
 from tests.fixtures.processes import fairseq
 
 ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
@@ -54,32 +54,6 @@ def test_trained_weights_lose_little(
     assert material.loss(converted.model) == pytest.approx(report["loss"])
     facts = converted.state["fairseq_mhe"]
     assert (facts["made_by"], facts["weighted_by"]) == ("convert", str(data))
-
-
-@pytest.mark.parametrize(
-    ("words", "output", "named"),
-    [
-        (["--to", "mha"], "out.pt", "mhe_mul"),
-        (["--to", "collaborative", "--collaborative-dim", f"{10**15}"], "out.pt", "memory"),
-        (["--to", "mqa", "--attention-kv-heads=2"], "out.pt", "--attention-kv-heads"),
-        (["--to", "mqa", "--data", "nowhere"], "out.pt", "nowhere"),
-        (["--to", "mqa"], "folder/../a.pt", "is an input"),
-    ],
-)
-def test_bad_options_and_paths_end_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], output: str, named: str
-) -> None:
-    path = save(tmp_path / "a.pt", make_model(attention="mha"), attention="mha")
-    before = path.read_bytes()
-    (tmp_path / "folder").mkdir()
-    try:
-        status = cli.main(["convert", *words, str(path), f"{tmp_path}/{output}"])
-    except SystemExit as error:  # argparse
-        status = error.code
-    assert status == 2
-    assert named in capsys.readouterr().err.rstrip("\n").split("\n")[-1]
-    assert {p.name for p in tmp_path.iterdir()} == {"a.pt", "folder"}
-    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """``cost``: counts of built models, beside the paper's and formulas by hand."""
 
 import json
-import shlex
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.report.published import BERT_BASE, TRANSLATION
-from tests.fixtures.refusals import Refused
 from tests.fixtures.small_runs import SMALL, run_of
 
 Capture = pytest.CaptureFixture[str]
@@ -89,22 +87,6 @@ def test_options_of_cost_reach_the_model(capsys: Capture) -> None:
     assert counted["attention"] == {"encoder": "gqa", "decoder": "gqa", "cross": "collaborative"}
     assert counted["cache_bytes"]["per_target_token"] == 2 * 2 * 4 * 32 * 4
     assert counted["cache_bytes"]["per_source_token"] == 2 * (8 + 4 * 32) * 4
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("base mhe", "unknown attention 'mhe'"),
-        ("transformer_lm_mhe_wiki103 mha", "cutoff larger than vocab size"),
-        ("base mha --kv-heads 2", "--attention-kv-heads"),
-        ("roberta_mhe_tiny mha --cross-attention mqa", "roberta_mhe_tiny"),
-        ("nowhere mha", "nowhere"),
-        ("tiny", "give a kind of attention"),
-        (f"{shlex.quote(str(run_of('mhe_mul')))} mha", "has its own attention"),
-    ],
-)
-def test_bad_input_ends_in_one_line(line: str, message: str, refused: Refused) -> None:
-    assert message in refused("cost", *shlex.split(line))
 
 
 def test_language_models_are_counted(capsys: Capture) -> None:

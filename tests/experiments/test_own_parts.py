@@ -48,29 +48,51 @@ def test_a_users_kind_trained_by_a_users_recipe_is_in_the_table(
     assert "BLEU" in command("fairseq_mhe_cli", *again, **{OWN_USER_DIR: str(user_dir)})
 
 
+DATA = SMALL / "data" / "bin"
+#: What makes a training of two updates small.
+CHANGES = {
+    "common": {"cpu": True, "user_dir": PACKAGE, "log_interval": 1, "log_format": "json"},
+    "model": {"encoder_layers": 1, "decoder_layers": 1},
+    "dataset": {"max_tokens": 100, "disable_validation": True},
+    "optimization": {"max_update": 2, "update_freq": [1]},
+    "lr_scheduler": {"warmup_updates": 1},
+}
+
+
+def hydra_words(folder: Path, attention: str) -> list[str]:
+    """Return the arguments of fairseq-hydra-train."""
+    words = ["--config-dir", str(PACKAGE), "+recipes=tiny", f"++model.attention={attention}"]
+    words += [f"task.data={hydra_quoted(DATA)}", f"hydra.run.dir={hydra_quoted(folder)}"]
+    words.append(f"++checkpoint.save_dir={hydra_quoted(folder / 'saved')}")
+    for group, values in CHANGES.items():
+        for name, value in values.items():
+            quoted = hydra_quoted(value) if isinstance(value, Path) else value
+            words.append(f"++{group}.{name}={quoted}")
+    return words
+
+
 def test_hydra_trains_as_the_command_line_does(tmp_path: Path) -> None:
-    """Two updates of one layer have equal losses in fairseq-train and fairseq-hydra-train.
+    """Two updates have equal losses by both commands, and the model of hydra's translates.
 
     tests/runs/test_recipes.py compares what both read of all recipes.
     """
-    data = SMALL / "data" / "bin"
-    changes = {
-        "common": {"cpu": True, "user_dir": PACKAGE, "log_interval": 1, "log_format": "json"},
-        "model": {"attention": "mhe_mul", "encoder_layers": 1, "decoder_layers": 1},
-        "dataset": {"max_tokens": 100, "disable_validation": True},
-        "optimization": {"max_update": 2, "update_freq": [1]},
-        "checkpoint": {"no_save": True, "save_dir": tmp_path},  # no checkpoint to resume from
-        "lr_scheduler": {"warmup_updates": 1},
-    }
-    words = [str(data), *recipe("tiny").training.shortened(2).words()]
-    words += as_words({name: value for group in changes.values() for name, value in group.items()})
-    hydra = ["--config-dir", str(PACKAGE), "+recipes=tiny", f"task.data={hydra_quoted(data)}"]
-    hydra.append(f"hydra.run.dir={hydra_quoted(tmp_path)}")
-    for group, values in changes.items():
-        for name, value in values.items():
-            quoted = hydra_quoted(value) if isinstance(value, Path) else value
-            hydra.append(f"++{group}.{name}={quoted}")
-    logs = [command("fairseq_cli.train", *words), command("fairseq_cli.hydra_train", *hydra)]
+    words = [str(DATA), *recipe("tiny").training.shortened(2).words(), "--no-save"]
+    changes = {name: value for group in CHANGES.values() for name, value in group.items()}
+    words += as_words({**changes, "attention": "mhe_mul"})
+    logs = [command("fairseq_cli.train", *words)]
+    logs.append(command("fairseq_cli.hydra_train", *hydra_words(tmp_path, "mhe_mul")))
     losses = [re.findall(r'"loss": "([\d.]+)"', log) for log in logs]
     assert losses[0] == losses[1]
     assert len(losses[0]) == 2
+    model = str(tmp_path / "saved" / "checkpoint_last.pt")
+    words = [str(DATA), "--user-dir", str(PACKAGE), "--path", model, "--cpu", "--max-len-b", "9"]
+    assert command("fairseq_cli.generate", *words).count("\nH-") == 20
+
+
+def test_a_bad_option_of_hydra_train_is_no_traceback(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "fairseq_cli.hydra_train", *hydra_words(tmp_path, "mhe_mull")]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    problem = "fairseq-mhe: error: unknown attention 'mhe_mull'"
+    assert done.stderr.splitlines()[-1].startswith(problem)
+    assert "Traceback" not in done.stderr

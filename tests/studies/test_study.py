@@ -18,7 +18,7 @@ from fairseq_mhe.experiments.study import Variant, read_study
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.runs.recipes import recipe
-from tests.fixtures.refusals import Refused, refuses
+from tests.fixtures.refusals import refuses
 from tests.fixtures.runs import REPOSITORY
 from tests.fixtures.trained import TABLE_SIZE, snapshot
 
@@ -220,21 +220,6 @@ def test_every_variant_of_a_study_can_be_built(name: str) -> None:
         for variant in study.variants:
             mixed = len(set(variant.attention.values())) > 1
             assert bool(variant.overrides) + mixed <= 1, "one change"
-
-
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        (["--only", "nothing"], "--only nothing"),
-        (["--finished-only"], "no model of "),
-        (["--kinds", "mha"], "--kinds"),
-    ],
-)
-def test_bad_options_are_one_line(
-    words: Words, tmp_path: Path, refused: Refused, more: list[str], named: str
-) -> None:
-    assert named in refused(*words(STUDIES["gap-study"], tmp_path, *more))
-    assert not list(tmp_path.rglob("train.log"))
 
 
 @pytest.mark.parametrize(
