@@ -18,7 +18,7 @@ from fairseq_mhe.experiments.study import Variant, read_study
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.runs.recipes import recipe
-from tests.fixtures.refusals import refuses
+from tests.fixtures.refusals import Refused, refuses
 from tests.fixtures.runs import REPOSITORY
 from tests.fixtures.trained import TABLE_SIZE, snapshot
 
