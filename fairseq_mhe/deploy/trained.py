@@ -18,6 +18,7 @@ from fairseq.tasks.translation import TranslationTask
 from safetensors import safe_open
 from safetensors.torch import save_model
 
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, plain, source_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import (
@@ -180,14 +181,17 @@ def open_engine(
 def _converted(trained: Trained) -> Iterator[Path]:
     """Give the block the model in CTranslate2's format, which the user's cache keeps.
 
-    The conversion and its check take seconds. Without a writable cache they are made each time.
+    The conversion and its check take seconds. Without a writable cache they are made each time, and
+    for a user's own kind, since the class may have changed.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     cache /= "fairseq-mhe"
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
+    modules = [KINDS[kind].__module__ for kind in trained.source.attention.values()]
+    is_ours = all(module.startswith("fairseq_mhe.") for module in modules)
     with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as temporary:
-        folder = cache if os.access(cache, os.W_OK) else Path(temporary)
+        folder = cache if is_ours and os.access(cache, os.W_OK) else Path(temporary)
         model = folder / f"ctranslate2-{_digest(trained)}"
         if not _is_whole(model):
             shutil.rmtree(model, ignore_errors=True)

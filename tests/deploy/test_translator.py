@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import save_checkpoint
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.convert import to_ctranslate2
@@ -84,6 +85,22 @@ def test_auto_converts_a_model_once(exported: Path, tmp_path: Path, monkeypatch:
     nowhere.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(nowhere))
     assert load(exported).engine == "ctranslate2"
+
+
+def test_a_users_own_kind_is_converted_at_each_load(
+    exported: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """After a change of its class a kept conversion would go on to translate as before."""
+
+    class Own(KINDS["mhe_mul"]):  # type: ignore[misc]
+        plain_heads = KINDS["mhe_mul"].plain_heads
+
+    conversions = Mock(side_effect=trained.write_ctranslate2)
+    monkeypatch.setattr(trained, "write_ctranslate2", conversions)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(KINDS, "mhe_mul", Own)
+    assert [load(exported).engine, load(exported).engine] == ["ctranslate2"] * 2
+    assert conversions.call_count == 2
 
 
 @pytest.mark.parametrize(
