@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import add_options, from_options, positive, seeds
+from fairseq_mhe.common.arguments import add_options, positive, seeds
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, read_json
 from fairseq_mhe.common.tables import listed
@@ -70,9 +70,8 @@ def nlu_table(args: Namespace) -> None:
     tasks = [open_task(folder) for folder in args.tasks]
     recipe = read_recipe(args)
     _check_tasks(recipe, data, tasks, args.epochs)
-    slurm: SlurmOptions = from_options(SlurmOptions, args)
     grid = LanguageGrid(
-        **grid_fields(args, slurm),
+        **grid_fields(args),
         recipe=recipe,
         data=data,
         tasks=tasks,
@@ -80,7 +79,7 @@ def nlu_table(args: Namespace) -> None:
         seeds=args.seeds,
         finetuning=FinetuningRecipe(epochs=args.epochs),
     )
-    run_grid(grid, slurm)
+    run_grid(grid)
 
 
 def _check_tasks(
@@ -125,40 +124,28 @@ class LanguageGrid(Grid):
 
     def plan(self) -> list[Job]:
         """Plan all pre-trainings, and the fine-tunings of the models that are pre-trained."""
-        pretrainings = [job for kind in self.kinds for job in self.pretrainings(kind)]
-        finetunings = [job for kind in self.kinds for job in self.finetunings(kind)]
+        pretrainings = []
+        for kind, seed in itertools.product(self.kinds, self._seeds_of_pretraining):
+            job = pretraining(self.recipe, kind, seed, self.data, self.out, self.devices)
+            pretrainings.append(job)
+        models = [job.folder for job in pretrainings if self.finished(job)]
+        finetunings = []
+        for model, task, seed in itertools.product(models, self.tasks, self.seeds):
+            job = plan_finetuning(
+                model, task, seed, self.out, self.finetuning, self.devices
+            )
+            finetunings.append(job)
         return [*pretrainings, *finetunings]
 
-    def pretrainings(self, kind: str) -> list[Job]:
-        """Return a kind's pre-training jobs: with tasks one, of seed 1, else one for each seed."""
-        jobs = []
-        for seed in self._seeds_of_pretraining:
-            job = pretraining(self.recipe, kind, seed, self.data, self.out, self.devices)
-            jobs.append(job)
-        return jobs
-
-    def finetunings(self, kind: str) -> list[Job]:
-        """Return a kind's fine-tuning jobs, one for each task and seed; none before its model."""
-        model = self.pretrainings(kind)[0]
-        if not self.finished(model):
-            return []
-        jobs = []
-        for task, seed in itertools.product(self.tasks, self.seeds):
-            job = plan_finetuning(
-                model.folder, task, seed, self.out, self.finetuning, self.devices
-            )
-            jobs.append(job)
-        return jobs
-
-    def finished_kinds(self) -> list[str]:
-        """Return the kinds of which all jobs have scores."""
-        finished = []
+    def finished_kinds(self) -> dict[str, list[Job]]:
+        """Return the jobs of each kind of which all jobs have scores."""
+        finished, _ = self.split()
+        of_kinds = {}
         for kind in self.kinds:
-            # Without a scored model there are no fine-tuning jobs to look at.
-            jobs = [*self.pretrainings(kind), *self.finetunings(kind)]
-            if all(map(self.finished, jobs)):
-                finished.append(kind)
-        return finished
+            jobs = [job for job in finished if job.kind == kind]
+            if len(jobs) == self.total // len(self.kinds):
+                of_kinds[kind] = jobs
+        return of_kinds
 
     def slurm_jobs(self) -> list[SlurmJob]:
         """Return one SLURM job for each kind: it trains all models of the kind."""
@@ -173,8 +160,8 @@ class LanguageGrid(Grid):
         finished = self.finished_kinds()
         if not finished:
             return False
-        rows = [self._values(kind) for kind in finished]
-        notes = self._notes(finished)
+        rows = [self._values(kind, jobs) for kind, jobs in finished.items()]
+        notes = self._notes([job for jobs in finished.values() for job in jobs])
         if unfinished := [kind for kind in self.kinds if kind not in finished]:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
         path = self.out / ("nlu-table.md" if self.tasks else "perplexity.md")
@@ -195,33 +182,37 @@ class LanguageGrid(Grid):
         print(f"{table.markdown()}{path}")
         return True
 
-    def _values(self, kind: str) -> Json:
+    def _values(self, kind: str, jobs: Sequence[Job]) -> Json:
         """Return the values of a kind for `task_blocks`, or for `perplexity_block`."""
         options = {**self.recipe.training.options}
         model = build_on_meta(options.pop("arch"), kind, **options)
         row = {"attention": kind, "attention_parameters": attention_parameters(model)}
-        nats = [read_json(job.scores)["nats"] for job in self.pretrainings(kind)]
-        if not self.tasks:
-            cache = cache_bytes(model).per_target_token
-            return {**row, "nats": nats, "kv_bytes_per_token": cache}
-        scores = defaultdict(list)
-        for job in self.finetunings(kind):
-            score = read_json(job.scores)["scores"]["score"]
-            scores[job.settings["task"]].append(score)
-        return {**row, "scores": scores, "nats": nats[0]}
+        nats: list[float] = []
+        scores: dict[str, list[float]] = defaultdict(list)
+        for job in jobs:
+            results = read_json(job.scores)
+            if "task" in results:
+                scores[results["task"]].append(results["scores"]["score"])
+            else:
+                nats.append(results["nats"])
+        if self.tasks:
+            return {**row, "scores": scores, "nats": nats[0]}
+        cache = cache_bytes(model).per_target_token
+        return {**row, "nats": nats, "kv_bytes_per_token": cache}
 
-    def _notes(self, kinds: Sequence[str]) -> list[str]:
-        """Return notes on the numbers and on the training of the kinds in the table.
+    def _notes(self, jobs: Sequence[Job]) -> list[str]:
+        """Return notes on the numbers and on the training of the jobs in the table.
 
         All follow one recipe, but on different machines its precision may differ.
         """
-        jobs = [job for kind in kinds for job in self.pretrainings(kind)]
+        pretrained = [job for job in jobs if "task" not in job.settings]
+        tuned = [job for job in jobs if "task" in job.settings]
         training = jobs[0].training
         subwords = training.options["tokens_per_sample"]
         batches = f"{training.batch} (blocks of {subwords:,} subwords)"
-        pretraining = f"{training.updates:,} updates of {batches}, in {precisions(jobs)}"
-        tuned = [job for kind in kinds for job in self.finetunings(kind)]
-        versions = [listed(job.config["versions"]) for job in [*jobs, *tuned]]
+        precision = precisions(pretrained)
+        pretraining = f"{training.updates:,} updates of {batches}, in {precision}"
+        versions = [listed(job.config["versions"]) for job in [*pretrained, *tuned]]
         different_versions = " or ".join(dict.fromkeys(versions))
         if not self.tasks:
             return [

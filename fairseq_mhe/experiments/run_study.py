@@ -1,5 +1,6 @@
 """``run-table --study FILE``: train and score the variants of a study, and report them."""
 
+import itertools
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.experiments.start import make_start
 from fairseq_mhe.experiments.study import Study, Variant, read_study
-from fairseq_mhe.experiments.table import TranslationGrid, translation_fields
+from fairseq_mhe.experiments.table import TranslationGrid, run_name, translation_fields
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.report import columns
 from fairseq_mhe.report.plots import plot_study, plot_study_costs
@@ -30,7 +31,7 @@ from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import TranslationRecipe
 from fairseq_mhe.runs.recipes import NAMES, Recipe
-from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
+from fairseq_mhe.runs.slurm import SlurmJob
 
 #: The corpus of a study that needs no download: it is prepared in OUT/data.
 _EMBEDDED = "home_assistant_en_de"
@@ -40,9 +41,8 @@ def run_study(args: Namespace) -> None:
     """Train and score the unfinished variants and print the report, or submit them to SLURM."""
     if args.kinds:
         raise UserError("the variants of a study say their kinds: leave --kinds out")
-    slurm: SlurmOptions = from_options(SlurmOptions, args)
     # A SLURM job trains its own variants alone, since other jobs train the references.
-    study = read_study(args.study).selected(args.only, references=not slurm.no_table)
+    study = read_study(args.study).selected(args.only, references=not args.no_table)
     if args.rows:
         study = replace(study, base=args.rows)
     if args.seeds:
@@ -55,15 +55,14 @@ def run_study(args: Namespace) -> None:
         training = recipe.training.part(variant.updates)
         recipes[variant.name] = replace(recipe, training=training)
     grid = StudyGrid(
-        **translation_fields(args, _data(study, args), slurm),
+        **translation_fields(args, _data(study, args)),
         study=study,
         recipe=options.read(row, NAMES),
         recipes=recipes,
-        converts=not (slurm.submits or slurm.finished_only),
     )
     grid.scoring.check(grid.data)
     grid.say_batches([grid.recipe])
-    run_grid(grid, slurm)
+    run_grid(grid)
 
 
 def _data(study: Study, args: Namespace) -> Path:
@@ -85,7 +84,6 @@ class StudyGrid(TranslationGrid):
     study: Study
     recipe: Recipe
     recipes: Mapping[str, Recipe]  # name of a variant -> its recipe
-    converts: bool  # whether to convert the models from which variants start
 
     @property
     def total(self) -> int:
@@ -93,32 +91,29 @@ class StudyGrid(TranslationGrid):
 
     def plan(self) -> list[Job]:
         """Plan the jobs of all variants, seed by seed; leave out those without a start yet."""
-        jobs = [job for variant in self.study.variants for job in self.jobs_of(variant)]
-        return sorted(jobs, key=lambda job: self.study.seeds.index(job.seed))
-
-    def jobs_of(self, variant: Variant) -> list[Job]:
-        """Plan a variant's job for each seed; leave out seeds without a start yet."""
-        grid: StudyGrid = self
-        if variant.precision:
-            fixed = replace(self.devices, precision=variant.precision)
-            grid = replace(self, devices=fixed)
-        recipe = self.recipes[variant.name]
         jobs = []
-        for seed in self.study.seeds:
+        for seed, variant in itertools.product(self.study.seeds, self.study.variants):
             start = self._start(variant, seed) if variant.start else {}
             if start or not variant.start:
-                job = grid.job(recipe, variant.name, variant.attention, seed, start)
+                job = self.job(
+                    self.recipes[variant.name],
+                    variant.name,
+                    variant.attention,
+                    seed,
+                    start,
+                    variant.precision,
+                )
                 jobs.append(job)
         return jobs
 
     def _start(self, variant: Variant, seed: int) -> dict[str, str]:
         """Return the checkpoint from which a variant starts; make it if its model is trained."""
         path = self.out / f"start-{variant.name}-seed{seed}" / "start.pt"
-        first = f"{self.recipe.row}-{variant.start['variant']}-seed{seed}"
-        model = self.out / first / "model.pt"
+        model = self.out / run_name(self.recipe, variant.origin, seed) / "model.pt"
         if not model.is_file():
             return {}
-        if not (self.converts or path.with_name("conversion.json").exists()):
+        trains = not (self.slurm.submits or self.slurm.finished_only)
+        if not trains and not path.with_name("conversion.json").exists():
             return {}
         options = {key: v for key, v in variant.start.items() if key != "variant"}
         (kind,) = set(variant.attention.values())
@@ -135,27 +130,29 @@ class StudyGrid(TranslationGrid):
 
         It trains all variants that start from its model, so that no job waits for another one.
         """
+        finished, _ = self.split()
+        names_of_finished = {job.name for job in finished}
         jobs = []
-        for seed in self.study.seeds:
-            grid = replace(self, study=replace(self.study, seeds=[seed]))
-            for family in self.study.families():
-                planned = [job for variant in family for job in grid.jobs_of(variant)]
-                finished = [job for job in planned if self.finished(job)]
-                names = ",".join(variant.name for variant in family)
-                part = ["--only", names, "--seeds", str(seed)]
-                part += ["--data", str(self.data.folder)]
-                name = f"{self.recipe.row}-{names}-seed{seed}"
-                is_finished = len(finished) == len(family)
-                jobs.append(self.slurm_job(name, part, is_finished))
+        for seed, family in itertools.product(self.study.seeds, self.study.families()):
+            runs = {run_name(self.recipe, variant.name, seed) for variant in family}
+            names = ",".join(variant.name for variant in family)
+            part = ["--only", names, "--seeds", str(seed)]
+            part += ["--data", str(self.data.folder)]
+            name = run_name(self.recipe, names, seed)
+            jobs.append(self.slurm_job(name, part, runs <= names_of_finished))
         return jobs
 
     def cells(self) -> dict[str, Cell]:
         """Return the results of each variant that is finished with all seeds."""
+        finished, _ = self.split()
+        jobs = {job.name: job for job in finished}
         cells = {}
         for variant in self.study.variants:
-            jobs = self.jobs_of(variant)
-            if len(jobs) == len(self.study.seeds) and all(map(self.finished, jobs)):
-                results = [read_result(job, self.scoring.subset) for job in jobs]
+            runs = [
+                run_name(self.recipe, variant.name, seed) for seed in self.study.seeds
+            ]
+            if set(runs) <= jobs.keys():
+                results = [read_result(jobs[run], self.scoring.subset) for run in runs]
                 cells[variant.name] = Cell(self.recipe.row, variant.name, tuple(results))
         return cells
 

@@ -48,8 +48,10 @@ def train(args: Namespace) -> None:
         options = "--subset and --bleu-tokenizer"
         raise UserError(f"{options} apply to scoring: add --evaluate, or leave them out")
     recipe = from_options(TranslationRecipe, args).read(args.row, NAMES)
+    fields = translation_fields(args, args.data)
+    fields["slurm"] = SlurmOptions(no_table=True)
     grid = Cells(
-        **translation_fields(args, args.data),
+        **fields,
         recipes=[recipe],
         kinds=[args.attention],
         seeds=[args.seed],
@@ -59,7 +61,7 @@ def train(args: Namespace) -> None:
         grid.scoring.check(grid.data)
     (job,) = grid.plan()
     grid.say_batches([recipe])
-    run_grid(grid, SlurmOptions(no_table=True))
+    run_grid(grid)
     if args.evaluate:
         print_scores(job, grid.scoring.subset)
     else:
@@ -95,8 +97,7 @@ def run_table(args: Namespace) -> None:
         raise UserError(
             f"{problem}: give --study FILE, or the data folder of rows and kinds"
         )
-    slurm: SlurmOptions = from_options(SlurmOptions, args)
-    fields = translation_fields(args, args.data, slurm)
+    fields = translation_fields(args, args.data)
     recipes = _chosen_recipes(args)
     grid = Cells(
         **fields,
@@ -104,12 +105,11 @@ def run_table(args: Namespace) -> None:
         kinds=args.kinds or ["mha", "mhe_mul"],
         seeds=args.seeds or [1],
         title=_title(args, fields["data"], recipes),
-        tabulates=not slurm.no_table,
     )
     grid.scoring.check(grid.data)
     grid.plan()  # for its UserError, before anything is said
     grid.say_batches(recipes)
-    run_grid(grid, slurm)
+    run_grid(grid)
 
 
 def _chosen_recipes(args: Namespace) -> list[Recipe]:

@@ -4,7 +4,7 @@ import itertools
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,26 +24,40 @@ from fairseq_mhe.runs.grid import Grid
 from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
 from fairseq_mhe.runs.recipes import Recipe, read_recipe
 from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
+from fairseq_mhe.runs.training import Training
 from fairseq_mhe.runs.translation import ScoringOptions
 
 #: Converter of an option: kinds of attention, separated by commas, or "all".
 kinds = some_of(KINDS)
 
 
-def grid_fields(args: Namespace, slurm: SlurmOptions | None = None) -> Json:
+def grid_fields(args: Namespace) -> Json:
     """Return the fields of a grid that all commands set alike.
 
     SLURM jobs start later: they get a copy of a user's recipe, which may change until then.
     """
     out = output_folder(args.out)
     words = ["fairseq-mhe", *args.typed]
-    if slurm and slurm.submits and args.recipe:
+    has_slurm = "slurm" in args  # not train, the quickstarts, pretrain and finetune
+    slurm = from_options(SlurmOptions, args) if has_slurm else SlurmOptions()
+    if slurm.submits and args.recipe:
         recipe = read_recipe(args.recipe, args.overrides)
         path = out / "slurm" / f"{recipe.row}.yaml"
         write_text(path, recipe.composed)
         words += ["--recipe", str(path)]
     devices = from_options(DeviceOptions, args)
-    return {"out": out, "devices": devices, "command": shlex.join(words)}
+    return {"out": out, "devices": devices, "command": shlex.join(words), "slurm": slurm}
+
+
+def translation_fields(args: Namespace, data: Path) -> Json:
+    """Return the fields of a `TranslationGrid`."""
+    scoring = from_options(ScoringOptions, args)
+    return {**grid_fields(args), "data": open_data(data), "scoring": scoring}
+
+
+def run_name(recipe: Recipe, name: str, seed: int) -> str:
+    """Return the name of the run folder of a kind or variant."""
+    return f"{recipe.row}-{name}-seed{seed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +73,16 @@ class TranslationGrid(Grid):
         attention: Mapping[str, str],
         seed: int,
         start: Mapping[str, str] = {},
+        precision: str | None = None,
     ) -> Job:
         """Plan the job in the folder ROW-NAME-seedN; UserError if it holds other settings.
 
-        ``attention``: place -> kind; ``start``: path and SHA-256 of a checkpoint to start from.
+        ``attention``: place -> kind; ``start``: path and SHA-256 of a checkpoint to start from;
+        ``precision``: in place of the command's.
         """
-        folder = self.out / f"{recipe.row}-{name}-seed{seed}"
-        training = with_precision(recipe.training, folder, self.devices)
+        folder = self.out / run_name(recipe, name, seed)
+        devices = replace(self.devices, precision=precision or self.devices.precision)
+        training = with_precision(recipe.training, folder, devices)
         settings = settings_of(recipe.row, attention, seed, training, self.data.identity)
         input_paths = {"data": str(self.data.folder)}
         if start:
@@ -73,22 +90,18 @@ class TranslationGrid(Grid):
             input_paths["start"] = start["path"]
         job = plan_job(folder, settings, input_paths, recipe.decoding)
         if not job.metrics.exists():
-            self._check_longest(training.shared_by(self._workers), training.updates)
+            self._check_longest(training)
         return job
-
-    @property
-    def _workers(self) -> int:
-        return self.devices.gpus or self.devices.processes or 1
 
     @cached_property
     def _longest(self) -> int:
         return max(self.data.longest("train"))
 
-    def _check_longest(self, sizes: Mapping[str, object], updates: int) -> None:
+    def _check_longest(self, training: Training) -> None:
         """Raise UserError if a sentence of train does not fit in a mini-batch."""
-        most = sizes.get("max_tokens")
         longest = self._longest
-        if updates and isinstance(most, int) and longest > most:
+        most = training.shared_by(self.devices.workers).get("max_tokens", longest)
+        if training.updates and longest > most:
             raise UserError(
                 f"a sentence of {self.data.folder} has {longest} tokens, which do not fit in a "
                 f"mini-batch of {most}: give --max-tokens {longest} or more, on fewer devices"
@@ -96,10 +109,11 @@ class TranslationGrid(Grid):
 
     def say_batches(self, recipes: Sequence[Recipe]) -> None:
         """Print each row's updates and batch; UserError if devices cannot share a batch."""
+        workers = self.devices.workers
         for recipe in recipes:
             training = recipe.training
-            size, (update_freq,) = training.shared_by(self._workers).values()
-            sizes = f"{size:,} x {self._workers} x update-freq {update_freq}"
+            size, (update_freq,) = training.shared_by(workers).values()
+            sizes = f"{size:,} x {workers} x update-freq {update_freq}"
             batch = f"{training.batch_tokens:,} = {sizes}"
             say(f"  {recipe.row}: {training.updates:,} updates, batches of {batch}")
 
@@ -112,11 +126,6 @@ class Cells(TranslationGrid):
     kinds: Sequence[str]
     seeds: Sequence[int]
     title: str = ""
-    tabulates: bool = False  # whether to write the table after each finished job
-
-    @property
-    def total(self) -> int:
-        return len(self.recipes) * len(self.kinds) * len(self.seeds)
 
     def plan(self) -> list[Job]:
         jobs = []
@@ -125,7 +134,7 @@ class Cells(TranslationGrid):
         return jobs
 
     def after(self, job: Job) -> None:
-        if self.tabulates:
+        if not self.slurm.no_table:
             self.write()
 
     def slurm_jobs(self) -> list[SlurmJob]:
@@ -159,11 +168,3 @@ class Cells(TranslationGrid):
     def show(self, table: Table) -> None:
         """Print the table."""
         print(table.markdown(), end="")
-
-
-def translation_fields(
-    args: Namespace, data: Path, slurm: SlurmOptions | None = None
-) -> Json:
-    """Return the fields of a `TranslationGrid`."""
-    scoring = from_options(ScoringOptions, args)
-    return {**grid_fields(args, slurm), "data": open_data(data), "scoring": scoring}

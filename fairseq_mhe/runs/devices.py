@@ -34,6 +34,11 @@ class DeviceOptions:
         choices=("auto", "float32", "bf16", "fp16"),
     )
 
+    @property
+    def workers(self) -> int:
+        """The processes that train a model together, each on its GPU or on the CPU."""
+        return self.gpus or self.processes or 1
+
 
 @dataclass(frozen=True)
 class Device:
@@ -92,9 +97,9 @@ def choose_device(options: DeviceOptions, models: int) -> Device:
         raise UserError(
             f"--gpus asks for GPUs and {other} for none: leave one of them out"
         )
+    workers = options.workers
     if options.processes:
-        threads = _threads(options.processes)
-        return Device(False, 1, threads, workers=options.processes)
+        return Device(False, 1, _threads(workers), workers)
     available = torch.cuda.device_count()
     if options.gpus and options.gpus > available:
         raise UserError(
@@ -102,7 +107,6 @@ def choose_device(options: DeviceOptions, models: int) -> Device:
             "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or train on the CPU with --cpu"
         )
     gpu = on_gpu(options)
-    workers = options.gpus or 1
     slots = min(models, available // workers if gpu else cores())
     return Device(gpu, slots, _threads(slots * workers), workers)
 

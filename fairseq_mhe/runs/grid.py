@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.job import Job
-from fairseq_mhe.runs.slurm import SlurmJob
+from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
 from fairseq_mhe.runs.translation import ScoringOptions, is_scored
 
 
@@ -19,13 +19,14 @@ class Grid(ABC):
     out: Path
     devices: DeviceOptions
     command: str  # what the user typed; SLURM jobs repeat it
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
     scoring: ScoringOptions = field(default_factory=ScoringOptions)  # of translations
     trains_only: bool = False  # whether a job is finished without scores
 
     @property
-    @abstractmethod
     def total(self) -> int:
-        """The number of all jobs."""
+        """The number of all jobs, with those that cannot be planned yet."""
+        return len(self.plan())
 
     @abstractmethod
     def plan(self) -> Sequence[Job]:
@@ -84,10 +85,6 @@ class Jobs(Grid):
     """Jobs that are all planned already, without a table."""
 
     jobs: Sequence[Job]
-
-    @property
-    def total(self) -> int:
-        return len(self.jobs)
 
     def plan(self) -> Sequence[Job]:
         return self.jobs

@@ -14,7 +14,6 @@ from fairseq_mhe.runs.devices import Device, choose_device
 from fairseq_mhe.runs.grid import Grid
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.processes import Child, logged_warnings
-from fairseq_mhe.runs.slurm import SlurmOptions
 
 #: Seconds of training after which the time for all jobs is estimated.
 _ESTIMATE_AFTER = 60.0
@@ -38,12 +37,12 @@ class _Running:
             child.stop()
 
 
-def run_grid(grid: Grid, options: SlurmOptions | None = None) -> None:
+def run_grid(grid: Grid) -> None:
     """Train and score the unfinished jobs and print the table, or submit the jobs to SLURM.
 
     A failing job does not end the others; UserError tells at the end that jobs failed.
     """
-    options = options or SlurmOptions()
+    options = grid.slurm
     if options.submits:
         slurm.submit(grid.slurm_jobs(), grid.out, options, grid.devices)
         return
