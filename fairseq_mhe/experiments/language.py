@@ -19,11 +19,10 @@ from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
 from fairseq_mhe.runs.grid import Jobs
 from fairseq_mhe.runs.job import Job, plan_job, settings_of, with_precision
 from fairseq_mhe.runs.pool import run_grid
-from fairseq_mhe.runs.recipe_options import AnyRecipe
-from fairseq_mhe.runs.recipes import FOLDER, Recipe
+from fairseq_mhe.runs.recipe_options import LanguageRecipe
+from fairseq_mhe.runs.recipes import LANGUAGE_RECIPES, Recipe
 
-_ARCHS = [arch for arch in LANGUAGE_ARCHS if (FOLDER / f"{arch}.yaml").is_file()]
-ARCH_HELP = f"architecture of the model: {', '.join(_ARCHS)}; leave it out with --recipe"
+ARCH_HELP = f"architecture of the model: {', '.join(LANGUAGE_RECIPES)}; leave it out with --recipe"
 TASK_SCRIPTS = "data-prep/glue.sh, superglue.sh or squad.sh"
 
 
@@ -38,12 +37,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 def add_data(parser: ArgumentParser) -> None:
     help_ = "text folder, as data-prep/text.sh makes it"
     parser.add_argument("--data", type=Path, required=True, help=help_)
-
-
-def read_recipe(args: Namespace) -> Recipe:
-    """Return the recipe of a language model that the options choose."""
-    options: AnyRecipe = from_options(AnyRecipe, args)
-    return options.read(args.arch, _ARCHS)
 
 
 def pretraining(
@@ -74,7 +67,7 @@ def pretrain_arguments(parser: ArgumentParser) -> None:
     add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
     add_seed(parser)
     add_data(parser)
-    add_options(parser, AnyRecipe)
+    add_options(parser, LanguageRecipe)
     add_arguments(parser)
 
 
@@ -83,7 +76,8 @@ def pretrain(args: Namespace) -> None:
     data = open_data(args.data, TEXT)
     fields = grid_fields(args)
     out, devices = fields["out"], fields["devices"]
-    job = pretraining(read_recipe(args), args.attention, args.seed, data, out, devices)
+    recipe = from_options(LanguageRecipe, args).read(args.arch)
+    job = pretraining(recipe, args.attention, args.seed, data, out, devices)
     _finish(job, **fields)
 
 

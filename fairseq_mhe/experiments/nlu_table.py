@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import add_options, positive, seeds
+from fairseq_mhe.common.arguments import add_options, from_options, positive, seeds
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, read_json
 from fairseq_mhe.common.tables import listed
@@ -17,7 +17,6 @@ from fairseq_mhe.experiments.language import (
     add_arguments,
     add_data,
     pretraining,
-    read_recipe,
 )
 from fairseq_mhe.experiments.table import grid_fields, kinds
 from fairseq_mhe.models.build import build_on_meta
@@ -38,7 +37,7 @@ from fairseq_mhe.runs.finetuning import FinetuningRecipe, plan_finetuning
 from fairseq_mhe.runs.grid import Grid
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.pool import run_grid
-from fairseq_mhe.runs.recipe_options import AnyRecipe
+from fairseq_mhe.runs.recipe_options import LanguageRecipe
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.slurm import SlurmJob, SlurmOptions
 from fairseq_mhe.runs.task_scores import commonest_score
@@ -57,7 +56,7 @@ def nlu_table_arguments(parser: ArgumentParser) -> None:
     help_ = "seeds of fine-tuning, or of a causal model's training (default: %(default)s)"
     add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
     add_data(parser)
-    add_options(parser, AnyRecipe)
+    add_options(parser, LanguageRecipe)
     help_ = "epochs of fine-tuning (default: the task's)"
     add("--epochs", type=positive, metavar="N", help=help_)
     add_arguments(parser)
@@ -68,7 +67,7 @@ def nlu_table(args: Namespace) -> None:
     """Train and score the unfinished models and print the table, or submit them to SLURM."""
     data = open_data(args.data, TEXT)
     tasks = [open_task(folder) for folder in args.tasks]
-    recipe = read_recipe(args)
+    recipe = from_options(LanguageRecipe, args).read(args.arch)
     _check_tasks(recipe, data, tasks, args.epochs)
     grid = LanguageGrid(
         **grid_fields(args),

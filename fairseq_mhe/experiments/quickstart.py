@@ -18,8 +18,7 @@ from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import DeviceOptions
 from fairseq_mhe.runs.finetuning import FinetuningRecipe
 from fairseq_mhe.runs.pool import run_grid
-from fairseq_mhe.runs.recipe_options import AnyRecipe, TranslationRecipe
-from fairseq_mhe.runs.recipes import ALL_NAMES, NAMES
+from fairseq_mhe.runs.recipe_options import LanguageRecipe, TranslationRecipe
 
 
 def quickstart_arguments(parser: ArgumentParser) -> None:
@@ -46,7 +45,7 @@ def quickstart(args: Namespace) -> None:
     folder = fields["out"] / (f"data-limit{args.limit}" if args.limit else "data")
     HomeAssistant(out=folder, limit=args.limit).prepare()
     names = ", ".join(args.attention)
-    tiny = TranslationRecipe(updates=args.updates).read("tiny", NAMES)
+    tiny = TranslationRecipe(updates=args.updates).read("tiny")
     updates = f"{tiny.training.updates:,} updates"
     say(f"2 of 2: train, translate and score {names}; {updates} each")
     data = open_data(folder)
@@ -85,9 +84,9 @@ def quickstart_lm_arguments(parser: ArgumentParser) -> None:
 def quickstart_lm(args: Namespace) -> None:
     """Prepare text and task, train and score the unfinished models, and print the table."""
     fields = grid_fields(args)
-    recipe = AnyRecipe(
+    recipe = LanguageRecipe(
         updates=args.updates, overrides=["task.tokens_per_sample=64"]
-    ).read("roberta_mhe_tiny", ALL_NAMES)
+    ).read("roberta_mhe_tiny")
     text, task = prepare_language(
         fields["out"], recipe.training.options["tokens_per_sample"]
     )

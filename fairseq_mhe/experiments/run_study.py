@@ -30,7 +30,7 @@ from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.pool import run_grid
 from fairseq_mhe.runs.recipe_options import TranslationRecipe
-from fairseq_mhe.runs.recipes import NAMES, Recipe
+from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.slurm import SlurmJob
 
 #: The corpus of a study that needs no download: it is prepared in OUT/data.
@@ -51,13 +51,13 @@ def run_study(args: Namespace) -> None:
     row = None if options.recipe else study.base
     recipes = {}
     for variant in study.variants:
-        recipe = options.read(row, NAMES, variant.overrides)
+        recipe = options.read(row, variant.overrides)
         training = recipe.training.part(variant.updates)
         recipes[variant.name] = replace(recipe, training=training)
     grid = StudyGrid(
         **translation_fields(args, _data(study, args)),
         study=study,
-        recipe=options.read(row, NAMES),
+        recipe=options.read(row),
         recipes=recipes,
     )
     grid.scoring.check(grid.data)

@@ -47,7 +47,7 @@ def train(args: Namespace) -> None:
     if not args.evaluate and from_options(ScoringOptions, args) != ScoringOptions():
         options = "--subset and --bleu-tokenizer"
         raise UserError(f"{options} apply to scoring: add --evaluate, or leave them out")
-    recipe = from_options(TranslationRecipe, args).read(args.row, NAMES)
+    recipe = from_options(TranslationRecipe, args).read(args.row)
     fields = translation_fields(args, args.data)
     fields["slurm"] = SlurmOptions(no_table=True)
     grid = Cells(
@@ -118,7 +118,7 @@ def _chosen_recipes(args: Namespace) -> list[Recipe]:
     names: list[str | None] = [None] if args.recipe else [*PAPER_ROWS]
     if args.rows is not None:
         names = list(dict.fromkeys(args.rows.lower().split(",")))
-    return [options.read(name, NAMES) for name in names]
+    return [options.read(name) for name in names]
 
 
 def _title(args: Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, read_json
 from fairseq_mhe.models.families import TRANSLATION
-from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import (
     MIN_BASELINE_BLEU,
@@ -122,9 +121,7 @@ def check_seeds(results: Sequence[Result]) -> None:
 
 def _settings_of(run: Job) -> dict[str, Any]:
     """Return the settings on which a run's scores depend, but its kind of attention and seed."""
-    settings = dict(run.settings["options"])
-    for name in ("seed", "attention", *PLACES.values()):
-        settings.pop(name, None)
+    settings = run.training.recipe_options
     settings["data"] = run.settings["data"]["fingerprint"][:8]
     settings["start"] = "a checkpoint" if "start" in run.settings else "scratch"
     for name, value in run.config["decoding"].items():

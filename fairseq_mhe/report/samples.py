@@ -10,8 +10,11 @@ from fairseq_mhe.report.results import Cell, label
 _COUNT = 5
 
 
-def samples(cells: Sequence[Cell]) -> str:
-    """Return five lines of the data set, evenly spread, with the first seed's translations."""
+def write_samples(cells: Sequence[Cell], folder: Path) -> str:
+    """Write samples.md and return it without its heading.
+
+    It has five lines of the data set, evenly spread, with the first seed's translations.
+    """
     texts = cells[0].results[0].texts
     total = len(texts["sources"])
     count = min(_COUNT, total)
@@ -25,11 +28,6 @@ def samples(cells: Sequence[Cell]) -> str:
         for name, of_name in lines.items():
             block.append(f"  - {name}: {one_line(of_name[index])}")
         blocks.append("\n".join(block))
-    return "\n".join(blocks) + "\n"
-
-
-def write_samples(cells: Sequence[Cell], folder: Path) -> str:
-    """Write samples.md into a folder; return the samples."""
-    text = samples(cells)
+    text = "\n".join(blocks) + "\n"
     write_text(folder / "samples.md", f"# Sample translations\n\n{text}")
     return text

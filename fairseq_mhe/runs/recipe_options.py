@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from fairseq_mhe.common.arguments import integer, option
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.recipes import Recipe, read_recipe, recipe
+from fairseq_mhe.runs.recipes import LANGUAGE_RECIPES, NAMES, Recipe, read_recipe, recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +24,11 @@ class Overrides:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnyRecipe(Overrides):
-    """Where a recipe comes from, and what changes it."""
+class LanguageRecipe(Overrides):
+    """Where a language model's recipe comes from, and what changes it."""
 
+    #: The recipes of the package to choose from.
+    names: ClassVar[Sequence[str]] = LANGUAGE_RECIPES
     recipe: Path | None = option(
         None,
         "YAML file of your own recipe, in place of a row (see fairseq-mhe recipe)",
@@ -34,9 +37,7 @@ class AnyRecipe(Overrides):
     )
     updates: int | None = integer(None, "updates (default: the recipe's)")
 
-    def read(
-        self, name: str | None, known: Sequence[str], more: Sequence[str] = ()
-    ) -> Recipe:
+    def read(self, name: str | None, more: Sequence[str] = ()) -> Recipe:
         """Return the recipe of a name or of --recipe with all changes; UserError without either.
 
         ``more``: further overrides, which win over those of the command line.
@@ -47,16 +48,17 @@ class AnyRecipe(Overrides):
         if self.recipe:
             chosen = read_recipe(self.recipe, overrides)
         else:
-            chosen = recipe(str(name), known, overrides)
+            chosen = recipe(str(name), self.names, overrides)
         if self.updates:
             return replace(chosen, training=chosen.training.shortened(self.updates))
         return chosen
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslationRecipe(AnyRecipe):
+class TranslationRecipe(LanguageRecipe):
     """The same of a translation model, and the size of its batches."""
 
+    names = NAMES
     batch_tokens: int | None = integer(
         None, "tokens of an update, on all devices together (default: the recipe's)"
     )
@@ -64,11 +66,9 @@ class TranslationRecipe(AnyRecipe):
         None, "most tokens of a mini-batch on one device (default: the recipe's)"
     )
 
-    def read(
-        self, name: str | None, known: Sequence[str], more: Sequence[str] = ()
-    ) -> Recipe:
+    def read(self, name: str | None, more: Sequence[str] = ()) -> Recipe:
         """Return the recipe, as above; UserError for a language model's."""
-        chosen = super().read(name, known, more)
+        chosen = super().read(name, more)
         training = chosen.training
         if "tokens_per_sample" in training.options:
             raise UserError(

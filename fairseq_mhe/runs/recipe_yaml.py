@@ -10,20 +10,16 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
 from fairseq_mhe.common.files import Json
-from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.training import Training
 
 #: Groups of which `_name` is chosen by an option of this name.
 _CHOSEN = ("task", "criterion", "optimizer", "lr_scheduler")
-_SET_BY_COMMANDS = ("seed", "attention", *PLACES.values())
 
 
 def as_recipe(training: Training, decoding: Decoding | None) -> str:
     """Return the whole recipe as YAML, without the kind of attention and the seed."""
-    options = {**training.options}
-    for name in _SET_BY_COMMANDS:
-        options.pop(name, None)
+    options = training.recipe_options
     groups: Json = {"model": {"_name": options.pop("arch")}}
     for group in _CHOSEN:
         if group in options:

@@ -18,22 +18,23 @@ from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import Json, check_input
 from fairseq_mhe.models.architectures import ROWS
-from fairseq_mhe.models.options import PLACES, kind_options
+from fairseq_mhe.models.options import kind_options
 from fairseq_mhe.runs.decoding import Decoding
-from fairseq_mhe.runs.training import UNITS, Training
+from fairseq_mhe.runs.training import OF_EACH_TRAINING, UNITS, Training
 
 #: The folder of the package's recipes, one file for each row.
 FOLDER = Path(fairseq_mhe.__file__).parent / "recipes"
-#: Names of the translation recipes, and of all recipes.
+#: Names of the translation recipes, of all recipes, and of language models' recipes.
 NAMES = tuple(ROWS)
 ALL_NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+LANGUAGE_RECIPES = [name for name in ALL_NAMES if name not in NAMES]
 #: Groups of a recipe that hold no options of fairseq-train.
 _OTHER_GROUPS = ("hydra", "defaults", "generation")
 #: Options that the commands set, since they depend on the machine and its folders.
 _SET_BY_COMMANDS = ("data", "user_dir", "save_dir", "distributed_world_size", "cpu")
 #: Why a recipe must not set an option -> these options.
 _REFUSED = {
-    "the command sets it": ("seed", "attention", *PLACES.values()),
+    "the command sets it": OF_EACH_TRAINING,
     "the data folder sets it": ("source_lang", "target_lang"),
     "bf16 or fp16 does it": ("amp", "memory_efficient_bf16", "memory_efficient_fp16"),
     "max_update ends training": ("max_epoch", "stop_time_hours", "stop_min_lr"),

@@ -17,6 +17,7 @@ from fairseq_mhe.models.graphs import option_without_graphs
 from fairseq_mhe.models.language_models import CAUSAL
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
 #: max_tokens counts tokens, batch_size examples; with fewer than the smallest number long
@@ -24,6 +25,8 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 UNITS = {"max_tokens": ("tokens", 256), "batch_size": ("examples", 1)}
 #: Checkpoints to average if a recipe keeps all of them.
 _AVERAGE_OF_ALL = 5
+#: Options that the commands set for each training of a recipe.
+OF_EACH_TRAINING = ("seed", "attention", *PLACES.values())
 _WITH_DECODERS = (MODEL_NAME, CAUSAL)  # prefixes of architectures
 #: fairseq's criterions of which this package has a faster form.
 _CRITERIONS = ("label_smoothed_cross_entropy", "masked_lm", "cross_entropy")
@@ -40,6 +43,12 @@ class Training:
         merged = {**self.options, **options}
         kept = {name: value for name, value in merged.items() if value is not None}
         return Training(kept)
+
+    @property
+    def recipe_options(self) -> Json:
+        """The options but for those of one training, its kind of attention and seed."""
+        kept = [name for name in self.options if name not in OF_EACH_TRAINING]
+        return {name: self.options[name] for name in kept}
 
     @property
     def updates(self) -> int:

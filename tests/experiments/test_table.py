@@ -12,7 +12,7 @@ from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import DeviceOptions, precision
 from fairseq_mhe.runs.job import with_precision
 from fairseq_mhe.runs.recipe_options import TranslationRecipe
-from fairseq_mhe.runs.recipes import FOLDER, NAMES, Recipe, recipe
+from fairseq_mhe.runs.recipes import FOLDER, Recipe, recipe
 from fairseq_mhe.runs.translation import ScoringOptions
 from tests.fixtures.refusals import Refused, refuses
 from tests.fixtures.runs import open_run, settings
@@ -23,7 +23,7 @@ def chosen(row: str | None, *words: str) -> Recipe:
     parser = Parser()
     run_table.add_arguments(parser)
     args = parser.parse_args(["--out", "o", *words])
-    return from_options(TranslationRecipe, args).read(row, NAMES)
+    return from_options(TranslationRecipe, args).read(row)
 
 
 def test_options_change_the_recipe(tmp_path: Path) -> None:
