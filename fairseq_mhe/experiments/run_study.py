@@ -167,8 +167,6 @@ class StudyGrid(TranslationGrid):
         check_scored_alike(list(cells.values()))
         variants = {variant.name: variant for variant in study.variants}
         rows = variant_rows(cells, {name: variants[name].reference for name in cells})
-        for row in rows:
-            row["attention"] = variants[row["variant"]].attention
         unfinished = [name for name in variants if name not in cells]
         notes = [*self._notes(cells), *notes_on_statistics(rows)]
         if unfinished:

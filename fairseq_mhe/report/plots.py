@@ -46,8 +46,10 @@ class Point:
     seeds: Sequence[float] = ()  # values to draw as dots
 
     @property
-    def bars(self) -> np.ndarray:
+    def bars(self) -> np.ndarray | None:
         """The lengths of the bar below and above the value: (2, 1)."""
+        if self.low == self.high:
+            return None
         return np.array([[self.value - self.low], [self.high - self.value]])
 
 
@@ -153,8 +155,7 @@ def draw_list(
             texts.append(group if named else "")
             line += 1
         style: dict[str, Any] = {"linestyle": "none", **look(point.kind)}
-        bars = None if point.low == point.high else point.bars
-        axes.errorbar(point.value, line, xerr=bars, **style)
+        axes.errorbar(point.value, line, xerr=point.bars, **style)
         axes.plot(
             point.seeds, [line] * len(point.seeds), "|", color="#333333", markersize=6
         )
@@ -218,9 +219,8 @@ def plot_costs(
             positions = [rows[n][cost] / unit for n in finite]
             styles = distinct_looks([point.kind for point in points])
             for point, x, style in zip(points, positions, styles, strict=True):
-                bars = None if point.low == point.high else point.bars
                 shown = {"label": point.name, "linestyle": "none", **style}
-                axes.errorbar(x, point.value, yerr=bars, **shown)
+                axes.errorbar(x, point.value, yerr=point.bars, **shown)
             if max(positions) > 2 * min(positions):
                 axes.set_xlim(0, 1.1 * max(positions))
             say_cut(axes.xaxis, name)
