@@ -116,6 +116,8 @@ def compose(path: Path | None, overrides: Sequence[str] = ()) -> DictConfig:
     then among the package's recipes. Options that the commands set are left out. Raises UserError
     for other files and for unknown overrides.
     """
+    # hydra's compose refuses "override /criterion" without fairseq's own configuration, and with it
+    # returns all options of fairseq.
     config = _with_defaults(path, ()) if path else OmegaConf.create()
     for override in overrides:
         key, is_pair, _ = override.removeprefix("+").partition("=")
