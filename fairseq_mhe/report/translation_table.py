@@ -109,8 +109,12 @@ def _notes_on_columns(
     case = ", lower-cased" if "|case:lc|" in first["signature"] else ""
     sentences = f"{first['sentences']:,} detokenised{case} sentences"
     chance = "sentences alone, so they do not cover other trainings"
-    if any(len(row["seeds"]) > 1 for row in rows):
+    half_width = "half the 95% interval of mean BLEU"
+    numbers_of_seeds = {len(row["seeds"]) for row in rows}
+    if max(numbers_of_seeds) > 1:
         chance = "sentences and seeds"
+        if 1 in numbers_of_seeds:
+            half_width += ", of a single training over sentences alone"
     too_few = ""
     if any(row["attention"] == BASELINE and row["prr"] is None for row in rows):
         too_few = f" PRR is - where {too_weak(BASELINE)}."
@@ -118,7 +122,7 @@ def _notes_on_columns(
     tokenised = "on Moses' tokens with hyphenated compounds split, as older papers report"
     return [
         (("BLEU",), f"BLEU `{first['signature']}` on {sentences} ({results[0].subset})."),
-        (("±",), "±: half the 95% interval of mean BLEU."),
+        (("±",), f"±: {half_width}."),
         (("sd",), "sd: standard deviation of BLEU over seeds."),
         (("PRR",), f"PRR: BLEU in percent of {BASELINE}'s.{too_few}"),
         (

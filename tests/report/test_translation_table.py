@@ -240,7 +240,9 @@ def test_notes_say_where_runs_differ(make_run: MakeRun, tmp_path: Path) -> None:
         *("torch 2.1", "torch 2.3", "alone; on a GPU", "1,500 updates"),
     ):
         assert fact in text
-    assert "mha 1, 2; mhe_mul 1" in written(mha, make_run("mha", 4, seed=2), mhe), "seeds"
+    text = written(mha, make_run("mha", 4, seed=2), mhe)
+    assert "mha 1, 2; mhe_mul 1" in text, "seeds"
+    assert "of a single training over sentences alone" in text, "± of mhe_mul"
     base = make_run("mha", 3, row="base")
     change(base.folder / "config.json", "settings", "options", "bf16", to=True)
     text = written(mha, base)
