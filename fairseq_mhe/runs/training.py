@@ -101,7 +101,10 @@ class Training:
     def batch(self) -> str:
         """The size of one update, such as "32,768 tokens"."""
         unit, _ = UNITS[self._size_option]
-        return f"{self.batch_tokens:,} {unit}"
+        size = f"{self.batch_tokens:,} {unit}"
+        if UNITS.keys() <= self.options.keys():
+            size += f" (a mini-batch has at most {self.options['batch_size']} examples)"
+        return size
 
     @property
     def _size_option(self) -> str:

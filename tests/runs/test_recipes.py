@@ -224,6 +224,8 @@ def test_the_recipe_in_the_docs_is_read(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(text)
     training = read_recipe(tmp_path / "mine.yaml").training
     assert (training.average, training.batch) == (5, "4,096 tokens")
+    limited = training.changed(batch_size=10).batch
+    assert limited == "4,096 tokens (a mini-batch has at most 10 examples)"
     assert parsed(training.words())["encoder_layers"] == 3
 
 
