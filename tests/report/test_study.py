@@ -78,6 +78,8 @@ def test_rows_compare_each_variant_with_its_reference(cells: dict[str, Cell]) ->
     assert "compared_with" not in rows["mha"]
     assert (rows["mha"]["prr"], rows["mha"]["p_value"]) == (100.0, None)
     assert "for 2 variants together" in " ".join(notes_on_statistics(list(rows.values())))
+    one_seed = [{"seeds": [1], "compared_with": "mha", "variants_compared": 2}]
+    assert "Dunnett" not in " ".join(notes_on_statistics(one_seed))
 
 
 def test_each_variant_may_have_another_reference(cells: dict[str, Cell]) -> None:
