@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import product, repeat
+from itertools import chain, product, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256, write_text
+from fairseq_mhe.common.files import sha256_of_all, write_text
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.config import SPLITS, TextOptions
@@ -34,17 +33,21 @@ LONGEST_LINE = 10_000  # tokens; attention over more of them takes gigabytes
 
 
 def hashes_of(files: Mapping[str, Sequence[Path]], workers: int) -> dict[str, list[str]]:
-    """Return name -> the SHA-256 of its files, as the ``made_from`` of `Manifest.run`."""
-    with ThreadPoolExecutor(workers) as pool:  # hashing releases Python's lock
-        return {name: list(pool.map(_checksum, paths)) for name, paths in files.items()}
+    """Return name -> the SHA-256 of its files, as the ``made_from`` of `Manifest.run`.
 
+    For a file in a zip archive that is the archive's, and the file's name in it.
+    """
+    archives = {path: archive_of(path) for path in chain(*files.values())}
+    on_disk = {archive or path for path, archive in archives.items()}  # an archive once
+    hashes = sha256_of_all(list(on_disk), workers)
 
-def _checksum(path: Path) -> str:
-    """Return a file's SHA-256; of a file in a zip archive the archive's, and the name in it."""
-    archive = archive_of(path)
-    if archive is None:
-        return sha256(path)
-    return f"{sha256(archive)}/{path.relative_to(archive)}"
+    def checksum(path: Path) -> str:
+        archive = archives[path]
+        if archive is None:
+            return hashes[path]
+        return f"{hashes[archive]}/{path.relative_to(archive)}"
+
+    return {name: list(map(checksum, paths)) for name, paths in files.items()}
 
 
 def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
