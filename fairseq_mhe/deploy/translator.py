@@ -147,8 +147,9 @@ class Translator:
         with self.lock:
             segmented = self._segment(texts)
             lines_in_parts = []
-            for number, text in enumerate(texts, 1):
-                parts, problem = self._parts(text, segmented[number - 1], sentences)
+            pairs = zip(texts, segmented, strict=True)
+            for number, (text, subwords) in enumerate(pairs, 1):
+                parts, problem = self._parts(text, subwords, sentences)
                 lines_in_parts.append(parts)
                 if problem:
                     warn(number, problem)

@@ -141,10 +141,7 @@ def evaluate_language_model(job: Job, moved: Path | None, device: DeviceOptions)
 def _data_of(job: Job, folder: Path) -> DataFolder:
     """Open the text or task of a language model's job; UserError if ``folder`` holds another."""
     data = open_task(folder) if "task" in job.settings else open_data(folder, TEXT)
-    if data.fingerprint != job.settings["data"]["fingerprint"]:
-        raise UserError(
-            f"{folder} is not the data of {job.folder}: give its path by --data"
-        )
+    job.check_data(data, folder)
     return data
 
 

@@ -108,9 +108,14 @@ class Job:
         if not folder.exists():
             raise UserError(f"{folder}, the data of {self.folder}, is missing: {advice}")
         data = open_data(folder)
-        if data.fingerprint != self.settings["data"]["fingerprint"]:
-            raise UserError(f"{folder} is not the data of {self.folder}: {advice}")
+        self.check_data(data, folder)
         return data
+
+    def check_data(self, data: DataFolder, folder: Path) -> None:
+        """Raise UserError if ``data``, opened at ``folder``, is not what the job is trained on."""
+        if data.fingerprint != self.settings["data"]["fingerprint"]:
+            problem = f"{folder} is not the data of {self.folder}"
+            raise UserError(f"{problem}: give its path by --data")
 
     def unfinished(self, missing: str) -> UserError:
         """Return the error of a command that needs the file ``missing`` of a translation run."""
