@@ -258,6 +258,21 @@ def test_joined_tables_archives_and_compressed_files_equal_plain_files(
         assert name == "manifest.json" or mixed[name] == checksum
 
 
+def test_another_text_of_the_same_archive_is_prepared_anew(
+    config: PrepareConfig, corpus: dict[str, Pairs], tmp_path: Path
+) -> None:
+    """Else the folder would keep the first text without a word."""
+    texts = {"first": corpus["train"][:150], "second": corpus["train"][150:300]}
+    archive = tmp_path / "texts.zip"
+    with zipfile.ZipFile(archive, "w") as zipped:
+        for prefix, pairs in texts.items():
+            for name, text in sides(prefix, pairs).items():
+                zipped.writestr(name, text)
+    for prefix, pairs in texts.items():
+        data = prepare(replace(config, train=(archive / prefix,), max_ratio=None))
+        assert raw(data, "train", "en") == [source for source, _ in pairs]
+
+
 @pytest.mark.parametrize("tokenizer", ["moses", "none"])
 def test_lowercase_changes_raw_and_punctuation_does_not(
     config: PrepareConfig, tmp_path: Path, tokenizer: str
