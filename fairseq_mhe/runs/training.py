@@ -23,6 +23,16 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 #: max_tokens counts tokens, batch_size examples; with fewer than the smallest number long
 #: sentences do not fit.
 UNITS = {"max_tokens": ("tokens", 256), "batch_size": ("examples", 1)}
+#: Options of fairseq's schedules that count updates; "deacy" is fairseq's spelling.
+_SCHEDULES = (
+    "warmup_updates",
+    "lr_period_updates",
+    "lr_deacy_period",
+    "warmup_steps",
+    "hold_steps",
+    "decay_steps",
+)
+_INTERVALS = ("save_interval_updates", "validate_interval_updates")
 #: Checkpoints to average if a recipe keeps all of them.
 _AVERAGE_OF_ALL = 5
 #: Options that the commands set for each training of a recipe.
@@ -111,12 +121,12 @@ class Training:
         return next(name for name in UNITS if name in self.options)
 
     def shortened(self, updates: int) -> Training:
-        """Return a copy for other ``updates``; without patience, warm-up and intervals scale."""
+        """Return a copy for other ``updates``; without patience, schedule and intervals scale."""
         changes = {"max_update": updates}
-        intervals = ("save_interval_updates", "validate_interval_updates")
-        scaled = () if self.patience else ("warmup_updates", *intervals)
+        scaled = () if self.patience else (*_SCHEDULES, *_INTERVALS)
         for name in ("total_num_update", *scaled):
-            if count := int(self.options.get(name, 0)):  # 0: off
+            count = int(self.options.get(name, 0))
+            if count > 0:  # else it is off
                 changes[name] = max(1, count * updates // self.updates)
         return self.changed(**changes)
 
@@ -150,15 +160,22 @@ class Training:
     def shared_by(
         self, workers: int, batch: int | None = None, largest: int | None = None
     ) -> Json:
-        """Return the options of mini-batch and update_freq on ``workers`` devices, or UserError."""
+        """Return the options of mini-batch and update_freq on ``workers`` devices, or UserError.
+
+        If a recipe limits tokens and examples of a mini-batch, both shrink alike.
+        """
         unit, smallest = UNITS[self._size_option]
+        both = UNITS.keys() <= self.options.keys()
+        examples = self.options["batch_size"] if both else 0
         batch = batch or self.batch_tokens
         largest = min(largest or self.mini_batch, batch)
         smallest = min(smallest, largest)
         for size in range(largest, smallest - 1, -1):
-            if batch % (workers * size) == 0:
-                update_freq = batch // workers // size
-                return {self._size_option: size, "update_freq": [update_freq]}
+            limit, rest = divmod(examples * size, self.mini_batch)
+            if rest or batch % (workers * size):
+                continue
+            shared = {self._size_option: size, "update_freq": [batch // workers // size]}
+            return {**shared, "batch_size": limit} if limit else shared
         sizes = f"{smallest:,} to {largest:,}" if smallest < largest else f"{largest:,}"
         problem = (
             f"an update of {batch:,} {unit} is no multiple of {workers} x {sizes} {unit}"

@@ -105,6 +105,11 @@ def test_a_shorter_training_scales_warm_up_and_intervals() -> None:
     assert (written.shortened(40), written.average) == (written, 5)  # all are kept
     assert written.shortened(20) == short.changed(**off, total_num_update=50)
     assert [RECIPES[row].training.average for row in ("base", "big")] == [5, 20]  # Vaswani et al.
+    schedule = {"lr_period_updates": 20, "lr_deacy_period": 10, "hold_steps": 8, "decay_steps": 4}
+    halves = {name: count // 2 for name, count in schedule.items()}
+    assert TRAINING.changed(**schedule).shortened(20) == short.changed(**halves)
+    whole_period = {"lr_period_updates": -1}  # cosine's default
+    assert TRAINING.changed(**whole_period).shortened(20) == short.changed(**whole_period)
     patient = RECIPES["multi30k"].training  # patience may end it before its last update
     assert patient.shortened(2500) == patient.changed(max_update=2500)
     for count, average in {None: 5, -1: 5, 1: 1, 11: 10}.items():  # checkpoints kept -> averaged
@@ -124,6 +129,15 @@ def test_the_batch_is_the_same_on_any_number_of_devices(
     assert size * devices * update_freq == training.batch_tokens
     words = training.words(devices)
     assert words[words.index("--update-freq") + 1] == str(update_freq)
+
+
+def test_a_limit_of_examples_shrinks_with_the_mini_batch() -> None:
+    """Else two devices would see twice as many short sentences in an update."""
+    training = TRAINING.changed(max_tokens=512, update_freq=[1], batch_size=40)
+    assert training.shared_by(1) == {"max_tokens": 512, "update_freq": [1], "batch_size": 40}
+    assert training.shared_by(2) == {"max_tokens": 256, "update_freq": [1], "batch_size": 20}
+    with refuses("512", "of 2 x "):
+        training.changed(batch_size=41).words(2)
 
 
 def test_mini_batches_are_smaller_if_need_be_and_keep_the_batch() -> None:
