@@ -76,7 +76,8 @@ class _SmoothedLoss(torch.autograd.Function):
                 grad = probs.sub_(share)
                 at_label = torch.full_like(grad[:, :1], epsilon + share - 1)
                 grad.scatter_add_(1, label, at_label)
-                gradient[rows] = grad.masked_fill_(is_padding, 0)
+                # Each number is finite here. masked_fill_ takes as long as the softmax does.
+                gradient[rows] = grad.mul_(~is_padding)
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(nll)
         return (1 - epsilon - share) * nll + share * all_words_nll, nll
