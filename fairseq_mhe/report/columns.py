@@ -1,6 +1,12 @@
 """The columns of each table."""
 
-from fairseq_mhe.report.table import Column, column, interval_column, seeds_column
+from fairseq_mhe.report.table import (
+    Column,
+    column,
+    interval_column,
+    p_column,
+    seeds_column,
+)
 
 #: Translation models; "paper" is the paper's number of the column before it.
 TRANSLATION: list[Column] = [
@@ -22,7 +28,7 @@ TRANSLATION: list[Column] = [
     column("PRR", "prr", ".1f", "-"),
     column("paper", "paper_prr", ".1f"),
     interval_column("PRR 95%", "prr", ".1f"),
-    column("p", "p_value", ".4f"),
+    p_column("p_value", 4),
     column("training tokens/s", "tokens_per_second", ",.0f"),
     column("generation sentences/s", "sentences_per_second", ",.1f"),
 ]
@@ -76,7 +82,7 @@ STUDY: list[Column] = [
     column("sd", "loss_deviation", ".3f"),
     column("difference", "loss_difference", "+.3f"),
     interval_column("95%", "loss", "+.3f"),
-    column("p", "loss_p", ".3f"),
+    p_column("loss_p", 3),
     column("BLEU", "bleu", ".2f"),
     column("±", "bleu_confidence", ".2f"),
     column("sd", "bleu_deviation", ".2f"),

@@ -227,8 +227,9 @@ def plot_costs(
         say_cut(panels[0].yaxis, label)
         columns = 1 + len(points) // 20
         handles = panels[0].get_legend_handles_labels()
+        # In the middle of the side it does not cover the title.
         figure.legend(
-            *handles, loc="outside right upper", fontsize="small", ncols=columns
+            *handles, loc="outside right center", fontsize="small", ncols=columns
         )
 
 

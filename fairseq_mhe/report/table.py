@@ -90,6 +90,19 @@ def column(heading: str, name: str, form: str = "", missing: str = "") -> Column
     return heading, show
 
 
+def p_column(name: str, digits: int) -> Column:
+    """Return a column of p-values, which are never rounded to 0; empty if there is none."""
+    least = 10.0**-digits
+
+    def show(row: Values) -> str:
+        p = row.get(name)
+        if p is None:
+            return ""
+        return f"<{least:.{digits}f}" if p < least else f"{p:.{digits}f}"
+
+    return "p", show
+
+
 def interval_column(heading: str, name: str, form: str) -> Column:
     """Return a column of the interval from NAME_low to NAME_high; empty if there is none."""
 

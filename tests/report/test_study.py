@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from fairseq_mhe.common.files import read_json, write_json
+from fairseq_mhe.report import columns
 from fairseq_mhe.report.results import Cell, gather, summarise
 from fairseq_mhe.report.study import dunnett, notes_on_statistics, variant_rows
 from fairseq_mhe.runs.job import Job
@@ -106,3 +107,10 @@ def test_a_variant_without_training_has_no_part_in_dunnetts_test(cells: dict[str
     notes = " ".join(notes_on_statistics(list(rows.values())))
     assert "Dunnett's test with mha, for 1 variants" in notes
     assert "with start" not in notes
+
+
+def test_a_small_p_is_not_shown_as_zero() -> None:
+    """A p of 0.000 would claim certainty."""
+    _, show = next(column for column in columns.STUDY if column[0] == "p")
+    shown = [show({"loss_p": p}) for p in (0.00004, 0.0012, 0.5, None)]
+    assert shown == ["<0.001", "0.001", "0.500", ""]
