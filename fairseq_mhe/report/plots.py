@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from fairseq_mhe.report.table import Values, deviation
 STYLE = Path(__file__).with_name("plots.mplstyle")
 #: Width of every picture, in inches; see `STYLE`.
 WIDTH = 8.3
+#: Letters of a title that fit into a line.
+_TITLE_WIDTH = 88
 #: Name of a cost in table.json -> label of its axis, and the unit of the axis.
 _COSTS = {
     "attention_parameters": ("attention parameters (millions)", 1e6),
@@ -67,7 +70,7 @@ def picture(path: Path, title: str, height: float = 3.6) -> Iterator[Figure]:
     with rc_context(fname=STYLE):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasAgg(figure)
-        figure.suptitle(title)
+        figure.suptitle(textwrap.fill(title, _TITLE_WIDTH))
         yield figure
         with atomic_path(path) as temporary:
             figure.savefig(temporary, format="png")
@@ -207,9 +210,17 @@ def plot_costs(
     label: str = "validation loss (bits per subword)",
     costs: Sequence[str] = ("kv_bytes_per_token", "total_parameters"),
 ) -> None:
-    """Plot values against costs; ``rows`` hold the costs of the ``points``, in the same order."""
+    """Plot values against costs; ``rows`` hold the costs of the ``points``, in the same order.
+
+    A cost that is the same for all within 1% has no panel, unless it is the first.
+    """
     finite = [n for n, point in enumerate(points) if math.isfinite(point.value)]
     points = [points[n] for n in finite]
+    costs = [
+        cost
+        for cost in costs
+        if cost == costs[0] or _differs([rows[n][cost] for n in finite])
+    ]
     if any(point.low < point.high for point in points):
         label += f"\n{_SD}"
     with picture(path, title, 4.6) as figure:
@@ -231,6 +242,10 @@ def plot_costs(
         figure.legend(
             *handles, loc="outside right center", fontsize="small", ncols=columns
         )
+
+
+def _differs(costs: Sequence[float]) -> bool:
+    return max(costs) > 1.01 * min(costs)
 
 
 def plot_study(rows: Sequence[Values], path: Path, title: str) -> None:

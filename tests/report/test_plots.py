@@ -29,8 +29,10 @@ def draw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Draw:
 
     monkeypatch.setattr(Figure, "savefig", savefig)
 
-    def call(plot: Callable[..., None], *arguments: Any, **options: Any) -> Figure:
-        plot(*arguments, path=tmp_path / "picture.png", title="A title", **options)
+    def call(
+        plot: Callable[..., None], *arguments: Any, title: str = "A title", **options: Any
+    ) -> Figure:
+        plot(*arguments, path=tmp_path / "picture.png", title=title, **options)
         FigureCanvasAgg(figures[-1]).draw()
         return figures[-1]
 
@@ -64,6 +66,24 @@ def test_more_variants_of_one_kind_than_markers_are_drawn(draw: Draw) -> None:
     rows = [{"kv_bytes_per_token": 1024, "total_parameters": 10**6}] * 30
     figure = draw(plots.plot_costs, points, rows)
     assert len(figure.axes[0].containers) == 30
+
+
+def test_a_long_title_is_whole_and_covered_by_nothing(draw: Draw) -> None:
+    points = [plots.Point(f"mqa-{n}", 2.0, 2.0, 2.0, f"mqa-{n}") for n in range(18)]
+    costs = [{"kv_bytes_per_token": 1024 + n, "total_parameters": 10**6} for n in range(18)]
+    figure = draw(plots.plot_costs, points, costs, title="A long question? " * 8)
+    title = figure._suptitle.get_window_extent()
+    (legend,) = figure.legends
+    assert figure.bbox.x0 < title.x0 < title.x1 < figure.bbox.x1
+    assert not title.overlaps(legend.get_window_extent())
+
+
+def test_a_cost_that_all_share_has_no_panel(draw: Draw) -> None:
+    """Its axis would show differences of a thousandth as if they mattered."""
+    points = [plots.Point(f"mqa-{n}", 2.0, 2.0, 2.0, f"mqa-{n}") for n in range(2)]
+    rows = [{"kv_bytes_per_token": 1024 * n, "total_parameters": 10**6 + n} for n in (1, 2)]
+    (cache,) = draw(plots.plot_costs, points, rows).axes
+    assert "cache" in cache.get_xlabel()
 
 
 def test_a_diverged_training_leaves_the_others(draw: Draw) -> None:
