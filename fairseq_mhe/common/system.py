@@ -88,7 +88,8 @@ def machine(device: str) -> dict[str, str]:
     import torch  # imported here, because it takes seconds and few callers need it
 
     processor = _cpuinfo("model name") or platform.processor() or platform.machine()
-    facts = {"processor": f"{processor}, {cores()} cores"}
+    unit = "core" if cores() == 1 else "cores"
+    facts = {"processor": f"{processor}, {cores()} {unit}"}
     facts["memory"] = f"{memory() / _GIB:.0f} GiB"
     facts["vector instructions"] = torch.backends.cpu.get_cpu_capability()
     if device == "cuda":

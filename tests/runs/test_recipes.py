@@ -105,7 +105,8 @@ def test_a_shorter_training_scales_warm_up_and_intervals() -> None:
     assert (written.shortened(40), written.average) == (written, 5)  # all are kept
     assert written.shortened(20) == short.changed(**off, total_num_update=50)
     assert [RECIPES[row].training.average for row in ("base", "big")] == [5, 20]  # Vaswani et al.
-    schedule = {"lr_period_updates": 20, "lr_deacy_period": 10, "hold_steps": 8, "decay_steps": 4}
+    schedule = {"lr_period_updates": 20, "lr_deacy_period": 10}
+    schedule |= {"warmup_steps": 6, "hold_steps": 8, "decay_steps": 4}
     halves = {name: count // 2 for name, count in schedule.items()}
     assert TRAINING.changed(**schedule).shortened(20) == short.changed(**halves)
     whole_period = {"lr_period_updates": -1}  # cosine's default
