@@ -112,8 +112,9 @@ class TranslationGrid(Grid):
         workers = self.devices.workers
         for recipe in recipes:
             training = recipe.training
-            size, (update_freq,), *_ = training.shared_by(workers).values()
-            sizes = f"{size:,} x {workers} x update-freq {update_freq}"
+            shared = training.changed(**training.shared_by(workers))
+            (update_freq,) = shared.options["update_freq"]
+            sizes = f"{shared.mini_batch:,} x {workers} x update-freq {update_freq}"
             batch = f"{training.batch_tokens:,} = {sizes}"
             say(f"  {recipe.row}: {training.updates:,} updates, batches of {batch}")
 

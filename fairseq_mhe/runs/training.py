@@ -23,16 +23,17 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 #: max_tokens counts tokens, batch_size examples; with fewer than the smallest number long
 #: sentences do not fit.
 UNITS = {"max_tokens": ("tokens", 256), "batch_size": ("examples", 1)}
-#: Options of fairseq's schedules that count updates; "deacy" is fairseq's spelling.
-_SCHEDULES = (
+#: Options that count updates: fairseq's schedules ("deacy" is its spelling) and intervals.
+_SCALED = (
     "warmup_updates",
     "lr_period_updates",
     "lr_deacy_period",
     "warmup_steps",
     "hold_steps",
     "decay_steps",
+    "save_interval_updates",
+    "validate_interval_updates",
 )
-_INTERVALS = ("save_interval_updates", "validate_interval_updates")
 #: Checkpoints to average if a recipe keeps all of them.
 _AVERAGE_OF_ALL = 5
 #: Options that the commands set for each training of a recipe.
@@ -112,9 +113,15 @@ class Training:
         """The size of one update, such as "32,768 tokens"."""
         unit, _ = UNITS[self._size_option]
         size = f"{self.batch_tokens:,} {unit}"
-        if UNITS.keys() <= self.options.keys():
-            size += f" (a mini-batch has at most {self.options['batch_size']} examples)"
+        if self._most_examples:
+            size += f" (a mini-batch has at most {self._most_examples} examples)"
         return size
+
+    @property
+    def _most_examples(self) -> int:
+        """The most examples of a mini-batch that max_tokens limits, too; 0: no such limit."""
+        both = UNITS.keys() <= self.options.keys()
+        return int(self.options["batch_size"]) if both else 0
 
     @property
     def _size_option(self) -> str:
@@ -123,7 +130,7 @@ class Training:
     def shortened(self, updates: int) -> Training:
         """Return a copy for other ``updates``; without patience, schedule and intervals scale."""
         changes = {"max_update": updates}
-        scaled = () if self.patience else (*_SCHEDULES, *_INTERVALS)
+        scaled = () if self.patience else _SCALED
         for name in ("total_num_update", *scaled):
             count = int(self.options.get(name, 0))
             if count > 0:  # else it is off
@@ -165,17 +172,16 @@ class Training:
         If a recipe limits tokens and examples of a mini-batch, both shrink alike.
         """
         unit, smallest = UNITS[self._size_option]
-        both = UNITS.keys() <= self.options.keys()
-        examples = self.options["batch_size"] if both else 0
+        mini_batch, most_examples = self.mini_batch, self._most_examples
         batch = batch or self.batch_tokens
-        largest = min(largest or self.mini_batch, batch)
+        largest = min(largest or mini_batch, batch)
         smallest = min(smallest, largest)
         for size in range(largest, smallest - 1, -1):
-            limit, rest = divmod(examples * size, self.mini_batch)
+            examples, rest = divmod(most_examples * size, mini_batch)
             if rest or batch % (workers * size):
                 continue
             shared = {self._size_option: size, "update_freq": [batch // workers // size]}
-            return {**shared, "batch_size": limit} if limit else shared
+            return {**shared, "batch_size": examples} if examples else shared
         sizes = f"{smallest:,} to {largest:,}" if smallest < largest else f"{largest:,}"
         problem = (
             f"an update of {batch:,} {unit} is no multiple of {workers} x {sizes} {unit}"
