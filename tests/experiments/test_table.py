@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_mhe import cli
 from fairseq_mhe.common.arguments import Parser, from_options
 from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.experiments import run_table
@@ -36,6 +37,15 @@ def test_options_change_the_recipe(tmp_path: Path) -> None:
     words = ["model.dropout=0.5", "--updates", "10", "optimization.lr=[0.5]"]
     options = chosen("tiny", *words).training.options
     assert (options["dropout"], options["lr"], options["max_update"]) == (0.5, [0.5], 10)
+
+
+def test_devices_share_a_batch_as_the_command_says(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Printed are the mini-batches that the devices compute, whose product is the batch."""
+    words = ["run-table", "--rows", "tiny", "--data", str(SMALL / "data"), "--out", str(tmp_path)]
+    cli.main([*words, "--processes", "2", "--finished-only"])
+    assert "batches of 1,024 = 512 x 2 x update-freq 1" in "".join(capfd.readouterr())
 
 
 def test_auto_precision_is_the_recipes_then_the_runs_then_the_machines(tmp_path: Path) -> None:
