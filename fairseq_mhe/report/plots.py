@@ -212,9 +212,12 @@ def plot_costs(
 ) -> None:
     """Plot values against costs; ``rows`` hold the costs of the ``points``, in the same order.
 
-    A cost that is the same for all within 1% has no panel, unless it is the first.
+    A cost that is the same for all within 1% has no panel, unless it is the first. If no value is
+    finite, there is nothing to show, and no picture.
     """
     finite = [n for n, point in enumerate(points) if math.isfinite(point.value)]
+    if not finite:
+        return
     points = [points[n] for n in finite]
     costs = [
         cost

@@ -101,6 +101,16 @@ def test_a_diverged_training_leaves_the_others(draw: Draw) -> None:
     assert look("sha")["color"] not in markers(cache)
 
 
+def test_a_study_whose_trainings_all_diverged_has_no_picture_of_costs(tmp_path: Path) -> None:
+    """A study once ended in an error here, before it wrote its table."""
+    row = {"variant": "mha", "attention": {"encoder": "mha"}, "loss_of_seeds": [math.nan]}
+    picture = tmp_path / "costs.png"
+    plots.plot_study_costs(
+        [row | {"kv_bytes_per_token": 1024, "total_parameters": 10**6}], picture, "A question?"
+    )
+    assert not picture.exists()
+
+
 def test_no_two_kinds_look_alike() -> None:
     assert set(KINDS) <= set(LOOKS)
     assert len(set(LOOKS.values())) == len(LOOKS)
