@@ -102,7 +102,7 @@ def test_a_diverged_training_leaves_the_others(draw: Draw) -> None:
 
 
 def test_a_study_whose_trainings_all_diverged_has_no_picture_of_costs(tmp_path: Path) -> None:
-    """A study once ended in an error here, before it wrote its table."""
+    """Drawing it was an error, which came before the table was written."""
     row = {"variant": "mha", "attention": {"encoder": "mha"}, "loss_of_seeds": [math.nan]}
     picture = tmp_path / "costs.png"
     plots.plot_study_costs(
